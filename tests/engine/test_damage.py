@@ -13,6 +13,7 @@ import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine import provenance
+from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import read_config, resume, start
 from symbiont_ecology.errors import ConfigError, EcologyWarning, RunError
 from toy import ToyHost, toy_config
@@ -290,6 +291,13 @@ def test_a_run_of_an_earlier_version_goes_on_and_gets_its_checksums(
         warnings.simplefilter("error")
         resume(run, host=ToyHost())
     assert ending(run) == whole
+
+
+def test_a_complete_run_of_an_earlier_version_can_be_tidied(run: Path) -> None:
+    resume(run, host=ToyHost())
+    as_an_earlier_version_wrote_it(run)
+    with pytest.warns(EcologyWarning, match="no checksum"):
+        tidy(run)
 
 
 def test_a_state_of_an_earlier_version_must_have_its_fields_and_its_energy(run: Path) -> None:

@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Ascended, Born, Event
 from symbiont_ecology.strategies.evolution_strategies import _worth
+from symbiont_ecology.weights.blobs import BlobStore
 from toy import ToyHost, toy_config
 
 ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}
@@ -131,3 +133,11 @@ def test_a_strategy_that_cannot_work_is_refused(strategy: dict[str, Any], messag
     config = toy_config(strategy={**ES, **strategy}, learning_rule="none")
     with pytest.raises(ConfigError, match=message):
         check(config)
+
+
+def test_a_warm_centre_leaves_room_for_noise_on_the_weights(tmp_path: Path) -> None:
+    strategy = {"warm": 2, "directions": 1}
+    assert steps(lived(tmp_path, generations=3, strategy=strategy))
+    (centre,) = load_state(tmp_path).population.values()
+    weights = BlobStore(tmp_path / "blobs").weights(centre.genome.weights)
+    assert weights.rank == centre.genome.rank == toy_config().host.rank - 1

@@ -37,6 +37,7 @@ from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.events import Acted, Ascended, Born, Retired, Scored
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.corp import is_for_gate
+from symbiont_ecology.strategies.cycleqd import archive_of
 from symbiont_ecology.tasks.grading import final_answer
 from toy import ToyHost, toy_runtime
 
@@ -312,3 +313,8 @@ def test_after_the_run_the_best_vote(tmp_path: Path) -> None:
 def test_a_strategy_that_cannot_work_is_refused(strategy: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check(plan(**strategy))
+
+
+def test_scores_outside_of_the_bins_are_in_the_outermost_ones() -> None:
+    scores = {"o1": [0.2, 1.0], "o2": [0.3, 0.99], "o3": [-2.3, -7.0], "o4": [-2.4, 0.05]}
+    assert archive_of(0, scores, bins=5) == ["o2", "o3"]

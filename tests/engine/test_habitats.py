@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Archived, Born, Event, Retired, Served, Settled
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
-from symbiont_ecology.types import turns
+from symbiont_ecology.types import Completions, turns
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices
 
@@ -182,3 +184,25 @@ def test_an_adapter_starts_anew_when_its_habitat_changed(tmp_path: Path) -> None
     moved = int((world.kinds(0) != world.kinds(59)).sum())
     assert moved <= len(reset) <= moved + 2
     assert all(event.generation >= 25 for event in reset)
+
+
+class BlankHost(ToyHost):
+    """Has no log-probabilities that are numbers, as a host of half precision that overflows."""
+
+    def rollout(self, *arguments: Any, **named: Any) -> Completions:
+        """As the toy."""
+        made = super().rollout(*arguments, **named)
+        return replace(made, log_probabilities=np.full_like(made.log_probabilities, np.nan))
+
+    def score(self, *arguments: Any, **named: Any) -> Any:
+        """As the toy."""
+        return [np.full_like(one, np.nan) for one in super().score(*arguments, **named)]
+
+
+@pytest.mark.parametrize("strategy", [None, "ifca"])
+def test_a_checkpoint_can_be_read_though_log_probabilities_are_not_finite(
+    strategy: str | None, tmp_path: Path
+) -> None:
+    written = start(config(strategy, length=4), tmp_path, host=BlankHost()).state
+    assert checkpoint.load_state(tmp_path).habitats == written.habitats
+    assert written.habitats

@@ -18,6 +18,8 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Born, Event, Learned
 from symbiont_ecology.registry import Spec
+from towns import config as town
+from towns import lived
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 LIVELY, LAZY = "expert_iteration", "none"
@@ -148,6 +150,8 @@ def test_a_run_stopped_in_the_middle_goes_on_exactly(tmp_path: Path) -> None:
         (["supervised"], "got ['supervised']"),
         ([LIVELY, {"kind": "hebbian"}], "need nothing special"),
         (["heritable"], "not heritable themselves"),
+        ([{"kind": LIVELY, "replay": 1.0}], "need nothing special"),
+        ([LAZY, {"kind": LIVELY, "temperature": 0.7}], "need nothing special"),
         (["expert_iteratoin"], "did you mean 'expert_iteration'?"),
         ([{"kind": LIVELY, "acept": 1}], "did you mean 'accept'?"),
         ([3], "rules.0: expected"),
@@ -160,3 +164,18 @@ def test_a_mistake_in_the_rules_is_one_line_before_a_host_is_loaded(
     with pytest.raises(ConfigError, match=re.escape(said)) as caught:
         check(config(rules))
     assert "\n" not in str(caught.value)
+
+
+def test_who_colonises_is_given_a_rule(tmp_path: Path) -> None:
+    rule = {"kind": "heritable", "rules": [LIVELY, "policy_gradient"]}
+    plan = town().model_copy(update={"learning_rule": rule})
+    _, events = lived(tmp_path, plan)
+    born = [event for event in events if isinstance(event, Born)]
+    assert {"coloniser"} <= {event.operator for event in born}
+    assert all(RULE in event.traits for event in born)
+
+
+def test_a_reward_that_one_of_the_rules_cannot_use_is_refused() -> None:
+    plan = config([LAZY, LIVELY]).model_copy(update={"reward": "conciseness"})
+    with pytest.raises(ConfigError, match="expected one that is 1 for right answers"):
+        check(plan)

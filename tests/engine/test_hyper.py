@@ -206,3 +206,18 @@ def test_no_held_out_question_is_learned_or_examined(tmp_path: Path) -> None:
     held_out = draw_shifts(mixture(config()), ["in-distribution"], 200)
     assert asked
     assert not asked & {item.id for item in held_out}
+
+
+def test_nothing_is_learned_from_an_exam_nor_remembered_of_it(tmp_path: Path) -> None:
+    rule = {"kind": "supervised", "replay": 0.5}
+    plan = config(lives=1).model_copy(update={"learning_rule": rule})
+    shorter = plan.model_copy(update={"run": plan.run.model_copy(update={"generations": STEPS})})
+    memories = [
+        start(one, tmp_path / str(one.run.generations), host=ToyHost()).state.memory
+        for one in (shorter, plan)
+    ]
+    assert memories[0]
+    assert memories[1] == memories[0]
+    events = read_events(tmp_path / str(STEPS + 1) / "events.jsonl")
+    taught = {one.generation for one in events if isinstance(one, Learned) and one.lessons}
+    assert taught == set(range(STEPS))

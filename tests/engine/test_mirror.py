@@ -169,3 +169,21 @@ def test_what_is_no_copy_is_refused(address: str, tmp_path: Path) -> None:
     (tmp_path / "used" / "x").touch()
     with pytest.raises(RunError, match="used is in use: choose another --out"):
         fetched(address, tmp_path / "used")
+
+
+def test_a_log_that_was_written_anew_and_outgrew_the_sent_one_is_sent_anew(
+    address: str, tmp_path: Path
+) -> None:
+    here = tmp_path / "here"
+    start(mirrored(None, 2), here, host=ToyHost())
+    mirror, log = Mirror(here, address), here / "transcripts.jsonl"
+    first = [b'{"line": %d}\n' % number for number in range(90)]
+    log.write_bytes(b"".join(first))
+    mirror.push()
+    log.write_bytes(b"".join([*first[::2], *first[1::2], *first]))
+    mirror.push()
+    assert (fetched(address, tmp_path / "copy") / log.name).read_bytes() == log.read_bytes()
+    with log.open("ab") as file:
+        file.write(b'{"line": 90}\n')
+    mirror.push()
+    assert (fetched(address, tmp_path / "again") / log.name).read_bytes() == log.read_bytes()

@@ -19,6 +19,7 @@ from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
+from symbiont_ecology.types import turns
 from toy import ToyHost
 
 USERS = ("ann", "bob", "cid", "dee")
@@ -120,3 +121,18 @@ def test_what_does_not_fit_is_said_before_a_host_is_loaded(
 ) -> None:
     with pytest.raises(ConfigError, match=words):
         check(config(file, "strategy=single", change))
+
+
+def test_what_the_system_says_stays_in_front_of_examples(file: Path, tmp_path: Path) -> None:
+    words = (
+        "tasks.style={kind: natural, is_chat: true, system: Be brief.}",
+        "host.model=somebody/chat",
+        "strategy=in_context",
+        "learning_rule=none",
+        "run.generations=6",
+    )
+    state = start(config(file, *words), tmp_path / "run", host=ToyHost()).state
+    prompts = [answer.prompt for one in state.habitats.values() for answer in one.answers]
+    assert all(turns(prompt)[0] == "Be brief." for prompt in prompts)
+    assert max(len(turns(prompt)) for prompt in prompts) > 2
+    assert all(len(turns(prompt)) % 2 == 0 for prompt in prompts)

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, GenerationEnded, VerifierFailed
@@ -161,3 +163,13 @@ def test_a_run_with_verifiers_that_fail_resumes_exactly(tmp_path: Path) -> None:
         pass
     for file in ("state.json", "events.jsonl"):
         assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("part", "spec"), [("learning_rule", "supervised"), ("reward", "shaped"), ("reward", "overlap")]
+)
+def test_what_reads_reference_answers_is_refused_where_there_are_none(part: str, spec: str) -> None:
+    learning = {"learning_rule": "policy_gradient"} if part == "reward" else {}
+    plan = config(strategy=SINGLE).model_copy(update={**learning, part: spec})
+    with pytest.raises(ConfigError, match=f"{part}: {spec} reads reference answers, and 'letters'"):
+        check(plan)

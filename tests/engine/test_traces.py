@@ -18,6 +18,8 @@ from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned
 from symbiont_ecology.types import Completions
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.traces import Traces, is_deaf
+from towns import config as town
+from towns import lived
 from toy import ToyHost, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
@@ -144,3 +146,13 @@ def test_an_update_that_is_not_finite_is_quarantined_and_resumes_exactly(tmp_pat
     assert state.ledger.total == 0
     for organelle in state.population.values():
         assert np.isfinite(store.weights(organelle.genome.weights).vector).all()
+
+
+def test_a_coloniser_eats_by_a_backward_pass_whatever_its_rule_is(tmp_path: Path) -> None:
+    plan = town().model_copy(update={"learning_rule": HEBBIAN})
+    _, events = lived(tmp_path, plan)
+    colonisers = {e.id for e in events if isinstance(e, Born) and e.operator == "coloniser"}
+    meals = [e for e in events if isinstance(e, Learned) and e.id in colonisers and e.loss > 0]
+    assert colonisers
+    assert {one.id for one in meals} == colonisers
+    assert all(one.tokens > 0 for one in meals)

@@ -22,6 +22,7 @@ from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import BatchShrunk, GenerationEnded
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT
+from towns import config as town
 from toy import ToyHost, toy_config, toy_runtime
 
 ids = st.sets(st.integers(1, 30).map(lambda number: f"o{number}"), max_size=12)
@@ -152,3 +153,20 @@ def test_a_lack_of_memory_is_an_event_and_changes_nothing_else(tmp_path: Path) -
     (shrunk,) = [event for event in cramped if isinstance(event, BatchShrunk)]
     assert (shrunk.generation, shrunk.memory_mb) == (2, 32.0)
     assert [event for event in cramped if event is not shrunk] == roomy
+
+
+@dataclass
+class CrampedReader(ToyHost):
+    """Runs out of memory where it reads, and gets by with half from then on."""
+
+    def sketch(self, *arguments: Any, **named: Any) -> Any:
+        """As the toy, in smaller pieces."""
+        self.memory_mb = 16.0
+        return super().sketch(*arguments, **named)
+
+
+def test_a_lack_of_memory_while_reading_is_an_event(tmp_path: Path) -> None:
+    start(town(length=4), tmp_path / "run", host=CrampedReader())
+    events = list(read_events(tmp_path / "run" / "events.jsonl"))
+    (shrunk,) = [event for event in events if isinstance(event, BatchShrunk)]
+    assert shrunk.memory_mb == 16.0

@@ -14,6 +14,7 @@ from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.weights.deltas import truncated
 from symbiont_ecology.weights.peft_files import read_peft
 
 
@@ -55,7 +56,7 @@ class Found(Decision):
             brought = read_peft(self.adapter, materials.layout)
             weights, rank = materials.store.put_weights(brought), brought.rank
         if weights is None and not self.b_std:
-            weights = state.warm
+            weights = _of_rank(state.warm, rank, materials)
         if weights is None:
             # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
             # them.
@@ -167,16 +168,24 @@ class Birth(Decision):
         return [materials.enter(child, genome, self.name, self.parents, optimizer_state)]
 
 
+def _of_rank(warm: BlobRef | None, rank: int, materials: Materials) -> BlobRef | None:
+    """The adapter of a warm start, cut down where it has more rank than the newcomer may have."""
+    if warm is None or (learned := materials.store.weights(warm)).rank <= rank:
+        return warm
+    return materials.store.put_weights(truncated(learned, rank))
+
+
 def with_rule_traits(
     decisions: Iterable[Decision], generator: np.random.Generator
 ) -> Iterator[Decision]:
-    """Founders get a learning rule, as far as they bring none: evenly spread, from a random one."""
+    """Newcomers without parents get a learning rule, as far as they bring none: evenly spread, from
+    a random one."""
     decisions = list(decisions)
-    count = sum(isinstance(decision, Found) for decision in decisions)
+    count = sum(isinstance(decision, Found | Colonise) for decision in decisions)
     first = generator.random()
     shares = iter((first + place / max(count, 1)) % 1 for place in range(count))
     for decision in decisions:
-        if isinstance(decision, Found):
+        if isinstance(decision, Found | Colonise):
             yield replace(decision, traits={RULE: next(shares), **decision.traits})
         else:
             yield decision

@@ -96,6 +96,11 @@ class Assignment:
         """Where success with them is counted, paid and archived."""
         return self.items[0].niche
 
+    @property
+    def is_learned_from(self) -> bool:
+        """Whether it is practice and no exam."""
+        return self.purpose == "practice" and not self.is_exam
+
 
 @dataclass(frozen=True, repr=False)
 class Outcome:

@@ -320,7 +320,7 @@ def _samples(assignment: Assignment, turn: Turn) -> Iterator[Question]:
     """Practice explores; everything else is answered as it would be in use, greedily. Where the
     reward is about reference answers, practice reads them and nobody replies."""
     name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
-    explores = purpose == "practice" and not assignment.is_exam
+    explores = assignment.is_learned_from
     reads = purpose == "practice" and turn.reward.reads
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):

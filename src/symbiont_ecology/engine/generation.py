@@ -53,8 +53,6 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     # Learn: one step for everyone who practised. The new weights wait: the old ones earned the
     # verdicts.
     updates = learn(outcomes, turn)
-    if turn.host.memory_mb < memory_mb:
-        events.append(BatchShrunk(state.generation, turn.host.memory_mb))
     turn.passed("learn")
 
     # Remember: habitats keep the last answers that they were given, and what they thought of them.
@@ -80,7 +78,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     turn.passed("tell")
 
     # Parts that others wrote may fail, and are named. One that does nothing else ends the run.
-    events += faults_of(turn)
+    events += faults_of(turn) + _shrinking(memory_mb, turn)
 
     summary = _summary(state, outcomes, events, before)
     state.next_seq = log.emit(state.next_seq, *events, summary)
@@ -110,6 +108,7 @@ def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> No
     """Generation 0 begins: measures the exchange rate on the bare host, lets an adapter learn the
     examples of a warm start, founds the population."""
     turn = Turn(**vars(runtime), state=state, draw=Draw(state.seed, -1))
+    memory_mb = turn.host.memory_mb
     cells = turn.tasks.cells
     probes = [turn.tasks.draw(cell, 2, turn.draw("calibrate", *cell)) for cell in cells]
     outcomes = act([Assignment(HOST, items, purpose="probe") for items in probes], turn)
@@ -118,8 +117,15 @@ def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> No
     state.success = {cell_name(cell): success for cell in cells}
     events = settle(outcomes, [], turn) + warm_start(turn)
     events += execute(turn.strategy.found(turn.context), turn)
-    events += faults_of(turn)
+    events += faults_of(turn) + _shrinking(memory_mb, turn)
     state.next_seq = log.emit(state.next_seq, *events)
+
+
+def _shrinking(memory_mb: float, turn: Turn) -> list[Event]:
+    """Whether batches became smaller, since one did not fit into memory: smaller ones round
+    otherwise."""
+    is_shrunk = turn.host.memory_mb < memory_mb
+    return [BatchShrunk(turn.state.generation, turn.host.memory_mb)] if is_shrunk else []
 
 
 def _summary(

@@ -86,7 +86,7 @@ class _Learner:
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     """One update for everyone who practised, or has answers to replay. Nothing is installed yet:
     the old weights acted."""
-    practice: Practice = practice_of(one for one in outcomes if not one.assignment.is_exam)
+    practice: Practice = practice_of(one for one in outcomes if one.assignment.is_learned_from)
     remembered = replayed(outcomes, turn)
     practice = {**{name: [] for name in remembered}, **practice}
     if turn.learning_rule.needs_host_log_probabilities:
@@ -106,7 +106,9 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     for wave in learners_of_waves:
         kept = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
         pairs = zip(wave, kept, strict=True)
-        updates += _learn_wave([replace(learner, lessons=paid) for learner, paid in pairs], turn)
+        taught = [replace(learner, lessons=paid) for learner, paid in pairs]
+        by_traces = turn.practice.perturbation > 0
+        updates += _learn_wave(taught, turn, by_traces=by_traces)
     return updates
 
 
@@ -117,7 +119,7 @@ def learn_answers(
     learner = _learner(turn.state.population[organelle_id], 0, (), (), turn)
     targets = [WeightedTarget(answer.item, answer.token_ids, 1.0) for answer in answers]
     lessons = _priced(targets, 0, learner.weights, turn)
-    (update,) = _learn_wave([replace(learner, lessons=lessons)], turn)
+    (update,) = _learn_wave([replace(learner, lessons=lessons)], turn, by_traces=False)
     return update
 
 
@@ -167,14 +169,15 @@ def _taught(experience: Experience, turn: Turn) -> Targets:
         return (), experience.notes
 
 
-def _learn_wave(learners: Sequence[_Learner], turn: Turn) -> list[Update]:
-    """One step of all learners that share a wave of slots."""
+def _learn_wave(learners: Sequence[_Learner], turn: Turn, *, by_traces: bool) -> list[Update]:
+    """One step of all learners that share a wave of slots, by the traces of their lessons or by a
+    backward pass."""
     weights = {learner.slot: learner.weights for learner in learners}
     states = {learner.slot: learner.optimizer_state for learner in learners}
     rates = {learner.slot: learner.rate for learner in learners}
     lessons = tuple(lesson.lesson for learner in learners for lesson in learner.lessons)
     statistics = LearningStatistics()
-    if turn.practice.perturbation:
+    if by_traces:
         statistics = _update_by_traces(learners, weights, states)
     elif lessons:
         dropout = {one.slot: one.organelle.genome.traits.get(DROPOUT, 0.0) for one in learners}

@@ -187,11 +187,13 @@ def tidy(folder: Path) -> None:
     """
     with locked(folder):
         store = BlobStore(folder / "blobs")
-        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore()
+        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore(
+            version_without_checksums(folder)
+        )
 
 
 def lived_seconds(folder: Path) -> float:
-    """Wall-clock seconds of all generations of a run so far.
+    """Wall-clock seconds of all generations of a run so far, without those of its checkpoints.
 
     Raises:
         RunError: the file of them is damaged.
@@ -199,7 +201,9 @@ def lived_seconds(folder: Path) -> float:
     path, seconds = folder / TIMINGS_FILE, 0.0
     for number, line in read_lines(path):
         try:
-            seconds += float(str(line["seconds"]))
+            phases = line.get("phases")
+            saving = phases.get("save", 0.0) if isinstance(phases, dict) else 0.0
+            seconds += float(str(line["seconds"])) - float(str(saving))
         except (KeyError, ValueError) as error:
             raise RunError(f"{path} line {number}: expected seconds, got {line!r:.80}") from error
     return seconds

@@ -31,6 +31,8 @@ LOG_SUFFIX, LOG_PARTS, BLOB_FOLDER, WRITER_MARK = ".jsonl", ".parts", "blobs", "
 REMOTE_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://.+")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 """A file's name that cannot lead out of its folder."""
+TAIL_BYTES = 256
+"""Of a log, by which one that was written anew is told from one that grew."""
 NOT_SENT = ("lock", FOLDER_LOCK_FILE, WRITER_MARK)
 
 
@@ -101,8 +103,8 @@ class Mirror:
         self._folder, self._there = folder, RemoteFolder(address)
         self._mark = secrets.token_hex(8).encode()
         self._blobs = {name for name in self._there.names() if name.startswith(f"{BLOB_FOLDER}/")}
-        self._sent = dict[str, int]()
-        """Bytes of each log that were sent."""
+        self._sent = dict[str, tuple[int, bytes]]()
+        """How many bytes of each log were sent, and the last of them."""
         self._hashes = dict[str, str]()
         self._there.write(WRITER_MARK, self._mark)
 
@@ -148,21 +150,23 @@ class Mirror:
             self._hashes[path.name] = digest
 
     def _push_log(self, path: Path) -> None:
-        """What was added. A log that nobody sent yet, or that is shorter than before, is sent
-        anew."""
-        size, parts = path.stat().st_size, f"{path.name}{LOG_PARTS}/"
-        sent = self._sent.get(path.name, size + 1)
-        is_new = sent > size
-        begin = 0 if is_new else sent
+        """What was added. A log that nobody sent yet, or that was written anew (transcripts are
+        thinned), is sent anew."""
+        parts = f"{path.name}{LOG_PARTS}/"
+        begin, last = self._sent.get(path.name, (0, b""))
+        with path.open("rb") as file:
+            file.seek(begin - len(last))
+            is_new = not last or file.read(len(last)) != last
+            begin = 0 if is_new else begin
+            file.seek(begin)
+            added = file.read()
         part = f"{parts}{begin:015d}"
-        if size > begin or is_new:
-            with path.open("rb") as file:
-                file.seek(begin)
-                self._there.write(part, file.read(size - begin))
+        if added or is_new:
+            self._there.write(part, added)
         if is_new:
             old = {name for name in self._there.names() if name.startswith(parts)}
             self._there.remove(old - {part})
-        self._sent[path.name] = size
+        self._sent[path.name] = begin + len(added), (last + added)[-TAIL_BYTES:]
 
 
 def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]) -> None:

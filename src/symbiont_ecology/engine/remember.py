@@ -28,6 +28,8 @@ from symbiont_ecology.types import OrganelleId, last_turn
 
 MOST_OF_CELL = 64
 """The newest right answers of a cell that are remembered."""
+WORST_LOSS = 1e9
+"""Nats, of an organelle whose log-probabilities are not finite. JSON has no such numbers."""
 
 
 def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
@@ -67,7 +69,7 @@ def replayed(
 
     There are ``learning_rule.replay`` of them for each rollout of practice.
     """
-    practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
+    practice = [outcome for outcome in outcomes if outcome.assignment.is_learned_from]
     rows = sum(len(outcome.rollouts or outcome.assignment.items) for outcome in practice)
     count = round(turn.learning_rule.replay * rows)
     known = turn.state.accepted_answers()
@@ -86,7 +88,7 @@ def _remember_cells(outcomes: Sequence[Outcome], turn: Turn) -> None:
         return
     right: dict[str, list[RememberedAnswer]] = defaultdict(list)
     for outcome in outcomes:
-        if outcome.assignment.purpose != "practice":
+        if not outcome.assignment.is_learned_from:
             continue
         cell = cell_name(outcome.assignment.cell)
         right[cell] += [_remembered(one, turn) for one in outcome.rollouts if one.verdict > 0.5]
@@ -122,7 +124,8 @@ def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
     if item.habitat and turn.tasks.families[item.family].is_open:
         confidence = turn.state.record(rollout.organelle_id, but_for=item.habitat)
     else:
-        confidence = math.exp(min(float(rollout.log_probabilities.sum()), 0.0))
+        sum_of_all = float(rollout.log_probabilities.sum())
+        confidence = math.exp(min(sum_of_all, 0.0)) if math.isfinite(sum_of_all) else 0.0
     return RememberedAnswer(
         item.family,
         item.depth,
@@ -160,7 +163,8 @@ def _score(names: Iterable[str], turn: Turn) -> None:
         )
         for (name, _, who, _), values in zip(rows, scores, strict=True):
             loss = -float(np.asarray(values).sum()) / len(answers[name])
-            losses[name][who] = losses[name].get(who, 0.0) + loss
+            together = losses[name].get(who, 0.0) + loss
+            losses[name][who] = together if math.isfinite(together) else WORST_LOSS
         prompts = turn.host.encode([answer.prompt for _, answer in wanted])
         parameters = turn.host.layout.size(turn.rank)
         for (_, answer), prompt in zip(wanted, prompts, strict=True):

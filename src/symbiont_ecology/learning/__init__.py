@@ -1,6 +1,6 @@
 """Learning within a life: rules that map rollouts to weighted targets, and what a rollout is worth.
 
-Each rule is such a file. ``examples/grpo_kl.py`` is one of one's own.
+A rule of one's own is one file: ``examples/grpo_kl.py``.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,8 @@ class LearningRule(ABC):
             another one is only for rules that do not compare them.
         perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
             0, rollouts carry eligibility traces, which take the place of the backward pass.
-        replay: remembered answers, which habitats accepted, for each rollout of a generation.
+        replay: remembered right answers for each rollout of a generation: those of habitats, or of
+            cells where there are no habitats.
         least_samples: rollouts per question without which there is nothing to compare.
         rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
         needs_verdicts: it takes a reward of 1 for right, so it needs one that follows the verdict.

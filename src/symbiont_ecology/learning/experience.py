@@ -19,7 +19,8 @@ class Experience:
 
     ``traits`` are those of its genome. ``reference_ids`` are the token ids of reference answers by
     their text, end of answer included; empty unless the rule sees gold answers. ``remembered`` are
-    accepted answers of the habitats that it serves, if the rule replays.
+    right answers to learn again, if the rule replays: of the habitats that it serves, or of its
+    cells.
     """
 
     outcomes: tuple[Outcome, ...]

@@ -39,6 +39,11 @@ class Heritable(LearningRule):
         return tuple(map(learning_rules.build, self.rules))
 
     @property
+    def needs_verdicts(self) -> bool:  # type: ignore[override]
+        """Whether one of the rules does."""
+        return any(rule.needs_verdicts for rule in self.built)
+
+    @property
     def rule_count(self) -> int:  # type: ignore[override]
         """How many rules there are."""
         return len(self.rules)
@@ -52,4 +57,5 @@ class Heritable(LearningRule):
 def _can_differ(rule: LearningRule) -> bool:
     """Whether organelles can differ in having this rule."""
     is_special = rule.sees_gold or rule.perturbation or rule.needs_host_log_probabilities
+    is_special = is_special or rule.replay > 0 or rule.temperature != LearningRule.temperature
     return not (is_special or rule.least_samples > 1 or isinstance(rule, Heritable))

@@ -54,8 +54,8 @@ class ExpertIteration(LearningRule):
     with a reward of at least ``accept`` is a target; equal answers count once.
 
     An answer that is always right teaches little, and costs a lesson. With ``skip`` above 0, a cell
-    with success rate p teaches only the share 1 − skip · p of its accepted answers. In a world with
-    habitats, ``replay`` above 0 adds their remembered answers, so nothing is forgotten.
+    with success rate p teaches only the share 1 − skip · p of its accepted answers. ``replay``
+    above 0 adds remembered right answers, so nothing is forgotten.
 
     What is accepted is imitated, wherever it came from. So practice may be cooler than the policy
     is: a general model says sensible things at 0.7 and nonsense at 1.

@@ -29,7 +29,8 @@ class ShapedReward(RewardRule):
     """The verdict, and partial credit for a small edit distance to the reference answer.
 
     It sees gold answers, and tables must say so. A wrong reply earns ``ceiling`` at most, so less
-    than any right one. A reply is cut at twice the answer's length.
+    than any right one. A reply is cut at twice the answer's length
+    and four characters.
     """
 
     ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply earns, in [0, 1)

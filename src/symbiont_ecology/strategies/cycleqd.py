@@ -28,7 +28,7 @@ from symbiont_ecology.types import OrganelleId
 SELDOM, OFTEN = 0.5, 0.8
 """What the worst and the best of an archive count at a task, when parents are drawn."""
 Scores = Mapping[OrganelleId, Sequence[float]]
-"""Of everyone at every task, in [0, 1]."""
+"""Of everyone at every task. What is outside of [0, 1] is in the first or the last bin."""
 
 
 @strategies.register("cycleqd")
@@ -84,7 +84,11 @@ def archive_of(task: int, scores: Scores, bins: int) -> list[OrganelleId]:
     """The best at a task among those of equal behaviour at all others; of equals the oldest."""
     best: dict[tuple[int, ...], OrganelleId] = {}
     for name, own in scores.items():
-        place = tuple(int(score * bins) for other, score in enumerate(own) if other != task)
+        place = tuple(
+            min(max(int(score * bins), 0), bins - 1)
+            for other, score in enumerate(own)
+            if other != task
+        )
         if place not in best or own[task] > scores[best[place]][task]:
             best[place] = name
     return list(best.values())

@@ -118,7 +118,8 @@ class Genetic(CurriculumStrategy):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders with small random deviations from the host, or from the warm start."""
+        """Founders with small random deviations from the host. After a warm start all begin with
+        that."""
         b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
         return [
             Found(

@@ -15,7 +15,7 @@ from pydantic import PositiveInt
 from symbiont_ecology.ecology import EcologyState, Habitat
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import Single
-from symbiont_ecology.types import Item, in_turns, last_turn
+from symbiont_ecology.types import Item, in_turns, last_turn, turns
 
 LEADS_OVER = ("\n", " ")
 """How a prompt ends behind which the answer stands as text. In a chat the template leads over."""
@@ -46,4 +46,5 @@ class InContext(Single):
             for one in accepted
             for part in (last_turn(one.prompt), f"{one.reply}\n" if is_text else one.reply)
         ]
-        return replace(item, prompt=in_turns(*said, item.prompt))
+        *before, question = turns(item.prompt)  # what the system says stays in front
+        return replace(item, prompt=in_turns(*before, *said, question))
