@@ -12,11 +12,15 @@ import pytest
 from said import Symbiont
 from symbiont_ecology import load_config
 from symbiont_ecology.engine.build import build_host, mixture
-from symbiont_ecology.engine.crowd import most_living, questions_asked
-from symbiont_ecology.engine.forecast import forecast, run_load
+from symbiont_ecology.engine.forecast import forecast, questions_asked, run_load
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.strategies import strategies
+from towns import config as town
+from toy import ToyHost, toy_config
 
 CONFIG = EMBEDDED_FOLDER / "config.json"
 
@@ -79,11 +83,26 @@ def test_a_run_asks_its_host_for_its_own_rows(small: list[str]) -> None:
 def test_who_compares_rewards_asks_everyone_the_same() -> None:
     config = load_config("es-countdown", [])
     tasks, strategy = mixture(config), strategies.build(config.strategy)
-    crowd = most_living(strategy, tasks)
+    crowd = strategy.most_living(tasks)
     assert crowd > 1
     assert questions_asked(config, tasks) == strategy.questions * len(tasks.cells) * crowd
-    town = load_config("town", [])
-    assert questions_asked(town, mixture(town)) == 24
+    users = load_config("town", [])
+    assert questions_asked(users, mixture(users)) == 24
+
+
+@pytest.mark.parametrize("kind", ["randopt", "m2n2", "mixing", "swarm", "in_context", "hyper"])
+def test_no_more_live_than_a_forecast_goes_by(kind: str, tmp_path: Path) -> None:
+    short = {"schooling": 1} if kind in ("m2n2", "mixing", "swarm") else {}
+    strategy = {"kind": kind, **({"ranks": [1, 2]} if kind == "hyper" else short)}
+    rule = "supervised" if kind == "hyper" else "expert_iteration"
+    config = toy_config(generations=8, strategy=strategy, learning_rule=rule)
+    if kind == "in_context":
+        config = town(strategy, length=4)
+    start(config, tmp_path, host=ToyHost())
+    most = strategies.build(strategy).most_living(mixture(config))
+    events = read_events(tmp_path / "events.jsonl")
+    living = max(event.population for event in events if isinstance(event, GenerationEnded))
+    assert most / 2 <= living <= most
 
 
 def test_doctor_tells_a_host_that_is_here(symbiont: Symbiont) -> None:

@@ -16,7 +16,6 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import completion_cost
 from symbiont_ecology.engine.build import build_runtime, mixture
-from symbiont_ecology.engine.crowd import most_living, questions_asked
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.host.memory import MemoryLoad
 from symbiont_ecology.host.packing import least_shared, preambles_of
@@ -66,7 +65,7 @@ def forecast(config: RunConfig, host: Host) -> Forecast:
     """Times answers and lessons of the run's own tasks on a host, whose slots are filled anew."""
     runtime = build_runtime(config, host, Path())
     items, rank = sampled_items(runtime.tasks, MOST_TIMED), config.host.rank
-    crowd = min(host.slots, most_living(runtime.strategy, runtime.tasks))
+    crowd = min(host.slots, runtime.strategy.most_living(runtime.tasks))
     requests = [
         Request(item.prompt, row % crowd, item.reply_limit) for row, item in enumerate(items)
     ]
@@ -157,7 +156,7 @@ def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
         }
         kept = sum(starts.values())
     return MemoryLoad(
-        organelles=most_living(strategy, tasks),
+        organelles=strategy.most_living(tasks),
         rows=max(1, round(_rows(config, tasks))),
         prompt_tokens=max(tokens),
         new_tokens=max(item.reply_limit for item in items),
@@ -170,6 +169,13 @@ def learns_by_steps(config: RunConfig) -> bool:
     """Whether there are backward passes: not without a learning rule, nor from traces of noise."""
     rule = learning_rules.build(config.learning_rule)
     return not isinstance(rule, NoLearning) and not rule.perturbation
+
+
+def questions_asked(config: RunConfig, tasks: TaskMixture) -> float:
+    """Questions of a generation, at most."""
+    if config.tasks.habitats is not None:
+        return config.tasks.habitats.questions
+    return strategies.build(config.strategy).most_questions(tasks)
 
 
 def _rows(config: RunConfig, tasks: TaskMixture) -> float:

@@ -42,6 +42,10 @@ class StrategyContext:
     """What came of the questions, once they are answered."""
 
 
+CROWDS = ("capacity", "population", "organelles", "founders")
+"""Usual names of a knob that says how many live at most, the first that there is."""
+
+
 class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
@@ -111,6 +115,20 @@ class Strategy(ABC):
             AdapterError: an adapter is not there, or damaged.
         """
         return ()
+
+    def most_living(self, tasks: TaskMixture) -> int:
+        """Organelles that live at most, as far as knobs say it; one for each habitat where it can
+        do nothing but serve habitats. Forecasts go by it."""
+        known = [getattr(self, name) for name in CROWDS if hasattr(self, name)]
+        if not known and self.needs_habitats and tasks.habitats is not None:
+            return max(len(tasks.habitats.names), 1)
+        return int(known[0]) if known else 1
+
+    def most_questions(self, tasks: TaskMixture) -> float:
+        """Questions of a generation, at most, in a world without habitats. Who compares rewards
+        asks everyone the same."""
+        askers = self.most_living(tasks) if self.compares_rewards else 1
+        return self.questions * len(tasks.cells) * askers
 
     @property
     def habitat_faults(self) -> Sequence[str]:

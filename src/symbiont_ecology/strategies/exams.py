@@ -19,6 +19,7 @@ from symbiont_ecology.ecology import Assignment, Decision, Found, Outcome, Score
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments
 from symbiont_ecology.strategies.controls import NICHE
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId
 
 Marks = Mapping[str, float]
@@ -47,6 +48,10 @@ class ExamStrategy(AskingStrategy):
     def founder(self, number: int, context: StrategyContext) -> Found:
         """The founder of that number, which it bears as a trait."""
         return Found({NICHE: float(number)}, context.rank, b_std=self.b_std)
+
+    def most_questions(self, tasks: TaskMixture) -> float:
+        """The exam of everyone."""
+        return self.questions * len(tasks.cells) * self.most_living(tasks)
 
     def exam(self, context: StrategyContext) -> tuple[Item, ...]:
         """The questions of the exam, each once."""

@@ -22,6 +22,7 @@ from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId
 
 Genes = dict[str, float]
@@ -85,6 +86,10 @@ class Hyper(Strategy):
             raise ConfigError(
                 f"strategy.ranks: expected at most host.rank ({rank}), got {max(self.ranks)}"
             )
+
+    def most_questions(self, tasks: TaskMixture) -> float:
+        """A batch or an exam for every variant."""
+        return self.population * max(self.batch, self.eval_size)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Variants by draw."""

@@ -25,6 +25,7 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 Several = Annotated[int, Field(ge=2)]
@@ -46,6 +47,10 @@ class Mixing(ExpertStrategy):
     groups: PositiveInt = 1  # groups of layers with weights of their own; 1: a weight per expert
     start: float = 0.5  # every weight of the mean, at first
     sigma: PositiveFloat = 0.2  # standard deviation of weights, at first
+
+    def most_living(self, tasks: TaskMixture) -> int:
+        """Experts, mixes, and the best mix of before."""
+        return self.population + self.offspring + 1
 
     def check(self, rank: int, rule: LearningRule) -> None:
         """A missing package shows before a host is loaded."""
