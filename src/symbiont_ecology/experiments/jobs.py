@@ -344,7 +344,7 @@ def _fork(context: JobContext, config: RunConfig) -> None:
         return
     half_made = context.place.with_name(f"{context.place.name}.new")
     shutil.rmtree(half_made, ignore_errors=True)
-    left_out = shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
+    left_out = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
     shutil.copytree(source, half_made, ignore=left_out)
     provenance.write_config(config, half_made / living.CONFIG_FILE)
     half_made.replace(context.place)
