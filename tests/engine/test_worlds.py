@@ -220,6 +220,25 @@ def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
         ({"main": "nobody"}, "expected 'nobody' among them"),
         ({"seeds": [1]}, "seeds that tune cannot be reported"),
         ({"chosen": {"coming": {"told": 7}}}, "no option 7"),
+        ({"chosen": {"coming": {"told": -1}}}, "no option -1"),
+        ({"chosen": {"comming": {"told": 1}}}, "none of the worlds; did you mean 'coming'"),
+        ({"chosen": {"coming": {"tolt": 1}}}, "none of the arms; did you mean 'told'"),
+        (
+            {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "ecolgy"}}},
+            "arms.neutral.repeats: 'ecolgy' is none of the arms; did you mean 'ecology'",
+        ),
+        (
+            {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "neutral"}}},
+            "expected an arm that repeats none",
+        ),
+        (
+            {
+                "arms": PLAN["arms"]
+                | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "other"}}
+                | {"other": {"about": "lives nowhere"}}
+            },
+            "worlds.drifting.arms: 'neutral' repeats 'other', which is not among them",
+        ),
         (
             {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"tune": [[], []]}}},
             "what it repeats is there after tuning only",
