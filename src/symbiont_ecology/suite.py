@@ -53,7 +53,7 @@ class Comparison:
         Runs whose configs differ in the seed alone are one arm.
 
         Raises:
-            ConfigError: the runs have different tasks or hosts, or there is no such shift.
+            ConfigError: the runs cannot be asked the same questions, or there is no such shift.
             RunError: a folder holds no run.
         """
         plan = adhoc.adhoc_comparison([Path(folder) for folder in folders], shifts, per_cell, name)

@@ -23,6 +23,7 @@ from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,8 @@ def adhoc_comparison(
 
     Raises:
         ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
-            or there is no such shift.
+            there is no such shift, or runs of different seeds are to be asked what users want
+            whom each seed draws anew.
         RunError: a folder holds no run.
     """
     for shift in shifts:
@@ -64,6 +66,13 @@ def adhoc_comparison(
                 "that can be "
                 "asked the same questions can be compared"
             )
+    seeds = sorted({one.config.seed for one in runs.values()})
+    is_drawn = isinstance(first.tasks.habitats, SyntheticHabitats)
+    if is_drawn and "habitats" in shifts and len(seeds) > 1:
+        raise ConfigError(
+            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
+            "each seed draws users of its own, so compare the runs of one seed at a time"
+        )
     arms = _arms(runs)
     protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
     if not items_of(protocol, first.config, shifts[:1]):

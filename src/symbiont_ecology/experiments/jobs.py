@@ -381,14 +381,16 @@ _WORK: dict[JobKind, Callable[[JobContext], JobOutcome]] = {
 
 
 def items_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Item]:
-    """What every reported run is asked; the same for all arms and seeds."""
-    return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell))
+    """What every reported run is asked; the same for all arms and seeds, but that the seed draws
+    the users of a synthetic world."""
+    seed = config.seed if config.tasks.habitats else 0
+    return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell, seed))
 
 
 @lru_cache(maxsize=4)
-def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Item, ...]:
+def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int, seed: int) -> tuple[Item, ...]:
     """Once per process: drawing many items takes a second."""
-    config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks))
+    config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks), seed=seed)
     return tuple(draw_shifts(mixture(config), shifts, per_cell))
 
 
