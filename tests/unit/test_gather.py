@@ -3,11 +3,16 @@ typed."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config_layers import merge
+from symbiont_ecology.engine.living import CONFIG_FILE
+from symbiont_ecology.engine.provenance import write_config
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
@@ -80,3 +85,26 @@ def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="habitats: expected runs of one seed, got seeds 0, 1"):
         gather.adhoc_comparison(folders, ("in-distribution", "habitats"), 5, "any")
     assert gather.adhoc_comparison(folders, ("in-distribution",), 5, "any").arms
+
+
+@pytest.mark.parametrize(
+    "looks_on",
+    [
+        {"run": {"report_to": ["tensorboard"]}},
+        {"run": {"mirror": "s3://bucket/run"}},
+        {"run": {"transcripts": 0.5}},
+        {"run": {"checkpoint_every": 3}},
+        {"run": {"final_holdout": "asked.jsonl", "final_holdout_samples": 9}},
+        {"executor": "ray"},
+    ],
+)
+def test_who_looks_on_makes_no_arm_of_its_own(
+    runs: list[Path], looks_on: dict[str, object], tmp_path: Path
+) -> None:
+    for folder in (one := tmp_path / "one", other := tmp_path / "other"):
+        shutil.copytree(runs[folder is other], folder)
+    config = toy_config(1, 6, strategy=toy_ecology())
+    told = merge(config.model_dump(mode="json"), looks_on)
+    write_config(RunConfig.model_validate(told), other / CONFIG_FILE)
+    arms = gather.adhoc_comparison([one, other], ("in-distribution",), 5, "any").arms
+    assert arms == {"ecology": [one, other]}
