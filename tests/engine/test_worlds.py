@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_mea
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.experiments import suite, worlds
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import WorldJob, WorldsProtocol
@@ -123,6 +125,18 @@ def test_an_outcome_has_every_question_in_its_place(
             newcomers = STREAM_MEASURES["newcomers"](run)
             if newcomers is not None:
                 assert newcomers == pytest.approx(accepted_share(of_newcomers(table)), abs=0.1)
+
+
+def test_a_question_with_half_of_the_marks_is_accepted(
+    done: tuple[WorldsProtocol, Path], results: WorldResults
+) -> None:
+    run = results.runs["coming", "ecology"][3]
+    job = WorldJob("stream", "coming", "ecology", 3, run.outcome.option)
+    marked = [
+        replace(event, verdicts=(0.5,) * len(event.verdicts)) if isinstance(event, Acted) else event
+        for event in read_events(done[1] / job.name / "events.jsonl")
+    ]
+    assert set(str(worlds.course_of(marked, run.asked.world)["verdicts"])) <= {"1", "-"}
 
 
 def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:

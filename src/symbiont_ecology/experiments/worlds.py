@@ -321,7 +321,7 @@ def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
             key = (generation, question.habitat, question.id)
             known, place = answered.get(key, []), seen[key]
             seen[key] += 1
-            verdicts.append(str(int(known[place] > 0.5)) if place < len(known) else "-")
+            verdicts.append(str(int(known[place] >= 0.5)) if place < len(known) else "-")
     return {
         "verdicts": "".join(verdicts),
         "moves": moves,
