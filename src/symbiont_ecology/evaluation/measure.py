@@ -40,6 +40,8 @@ EVALUATION_SCHEMA = 2
 Record = dict[str, object]
 """Plain values for JSON."""
 PairedTest = Literal["McNemar", "sign flip"]
+"""How two systems were tested on the same items: by wins and losses, or by the mean of their
+gaps."""
 
 
 @dataclass(frozen=True, repr=False)
