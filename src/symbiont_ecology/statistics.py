@@ -46,22 +46,28 @@ def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     return Interval(share, low, 1.0 if successes == n else min(1.0, centre + half))
 
 
-def share_difference(wins: float, losses: float, n: int, level: float = 0.95) -> Interval:
-    """Interval of the difference of two proportions on the same ``n`` things: (wins − losses) ÷ n.
+def share_difference(gaps: Sequence[float], n: int | None = None, level: float = 0.95) -> Interval:
+    """Interval of the mean of paired differences from −1 to 1, such as those of verdicts.
 
-    It keeps its level where nearly all are ties, where few are seen, and where one side has won
-    them all (Bonett & Price 2012). ``wins`` and ``losses`` may be broken, as in ``wilson``.
-    ``n = 0`` says nothing.
+    A win and a loss are added to what was seen. So it keeps its level where nearly all are ties,
+    where few are seen, and where one side has won them all. Of differences that are −1, 0 or 1 it
+    is the interval of Bonett & Price (2012). ``n`` says how many things the differences are about,
+    if some were seen several times. No differences say nothing: the estimate is NaN.
+
+    Raises:
+        ValueError: a difference out of range.
     """
     from scipy.special import ndtri
 
-    if min(wins, losses) < 0 or wins + losses > n:
-        raise ValueError(f"expected wins and losses among {n}, got {wins} and {losses}")
-    up, down = (wins + 1) / (n + 2), (losses + 1) / (n + 2)
-    z = float(ndtri((1 + level) / 2))
-    half = z * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
-    estimate = (wins - losses) / n if n else math.nan
-    return Interval(estimate, max(up - down - half, -1.0), min(up - down + half, 1.0))
+    if beyond := [gap for gap in gaps if not -1 <= gap <= 1]:
+        raise ValueError(f"expected differences from -1 to 1, got {beyond[0]}")
+    n, count = len(gaps) if n is None else n, max(len(gaps), 1)
+    total, squares = (n * math.fsum(gap**power for gap in gaps) / count for power in (1, 2))
+    centre = total / (n + 2)
+    spread = math.sqrt(((squares + 2) / (n + 2) - centre**2) / (n + 2))
+    half = float(ndtri((1 + level) / 2)) * spread
+    estimate = total / n if n else math.nan
+    return Interval(estimate, max(centre - half, -1.0), min(centre + half, 1.0))
 
 
 FEW = 6

@@ -50,10 +50,10 @@ class Comparison:
     ) -> Comparison:
         """Asks runs of one task mix the same holdout questions.
 
-        Runs whose configs differ in the seed alone are one arm.
+        Runs whose configs differ in the seed, and in what is no part of a life, are one arm.
 
         Raises:
-            ConfigError: the runs have different tasks or hosts, or there is no such shift.
+            ConfigError: the runs cannot be asked the same questions, or there is no such shift.
             RunError: a folder holds no run.
         """
         plan = adhoc.adhoc_comparison([Path(folder) for folder in folders], shifts, per_cell, name)

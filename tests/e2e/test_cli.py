@@ -245,7 +245,8 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     assert len(record["items"]) == record["questions"] == 6
     assert sum(record["choices"].values()) == 6
     assert set(record["items"][0]) == {
-        *("id", "family", "depth", "shift", "who", "reply", "target", "right", "flops")
+        *("id", "family", "depth", "shift", "who", "reply", "target", "verdict"),
+        *("right", "flops"),
     }
     lines = {
         one["asked"]["routing"]: one

@@ -11,12 +11,14 @@ import pytest
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine import act
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.remember import MOST_OF_CELL
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Learned
+from symbiont_ecology.tasks import Judgement
 from toy import Crash, ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool")
@@ -71,6 +73,19 @@ def test_one_adapter_with_replay_learns_old_answers_again(tmp_path: Path) -> Non
     assert all(
         len({answer.prompt for answer in answers}) == len(answers) for answers in memory.values()
     )
+
+
+@pytest.mark.parametrize(("marks", "families"), [(0.5, FAMILIES), (0.4, ())])
+def test_an_answer_with_half_of_the_marks_is_remembered_as_right(
+    marks: float, families: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(act, "judge", lambda answers: [Judgement(marks) for _ in answers])
+    rule = {"kind": "expert_iteration", "skip": 0.0, "replay": 1.0}
+    start(arriving(learning_rule=rule), tmp_path, host=ToyHost())
+    memory = load_state(tmp_path).memory
+    assert {cell for cell, answers in memory.items() if answers} == {
+        f"{name}/short" for name in families
+    }
 
 
 def test_without_replay_nothing_is_remembered(tmp_path: Path) -> None:

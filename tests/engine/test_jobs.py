@@ -12,7 +12,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Settled
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, JobContext, Stopped, choose, run_job
-from symbiont_ecology.experiments.outcomes import JobOutcome, TuneOutcome
+from symbiont_ecology.experiments.outcomes import JobOutcome, RunOutcome, TuneOutcome
 from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.experiments.suite import reported_jobs, tuning_jobs
 from toy import Crash, ToyHost
@@ -103,6 +103,17 @@ def test_a_flip_that_begins_where_the_reported_run_ended_is_the_same_flip(tmp_pa
     for file in ("state.json", "events.jsonl", "config.yaml"):
         parts = (tmp_path / "forked" / job.name / file, tmp_path / "alone" / job.name / file)
         assert parts[0].read_bytes() == parts[1].read_bytes()
+
+
+def test_a_flip_behind_a_run_with_stages_is_measured_at_its_own_moments(tmp_path: Path) -> None:
+    world = (*protocol().set, "tasks.arrivals=[5e6, 1e7]")
+    plan = protocol(set=world, stage_per_cell=3)
+    main, flip = (Job(kind, "single", 0, 1.0) for kind in ("main", "flip"))
+    alone = run_job(JobContext(flip, plan, tmp_path / "alone", lambda: False, ToyHost()))
+    staged = run_job(JobContext(main, plan, tmp_path / "forked", lambda: False, ToyHost()))
+    assert isinstance(staged, RunOutcome)
+    assert len(staged.stages) == 3
+    assert run_job(JobContext(flip, plan, tmp_path / "forked", lambda: False, ToyHost())) == alone
 
 
 def test_a_finished_job_is_not_done_again(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_mea
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted
 from symbiont_ecology.experiments import suite, worlds
 from symbiont_ecology.experiments.outcomes import StreamOutcome
 from symbiont_ecology.experiments.worlds import WorldJob, WorldsProtocol
@@ -125,6 +127,18 @@ def test_an_outcome_has_every_question_in_its_place(
                 assert newcomers == pytest.approx(accepted_share(of_newcomers(table)), abs=0.1)
 
 
+def test_a_question_with_half_of_the_marks_is_accepted(
+    done: tuple[WorldsProtocol, Path], results: WorldResults
+) -> None:
+    run = results.runs["coming", "ecology"][3]
+    job = WorldJob("stream", "coming", "ecology", 3, run.outcome.option)
+    marked = [
+        replace(event, verdicts=(0.5,) * len(event.verdicts)) if isinstance(event, Acted) else event
+        for event in read_events(done[1] / job.name / "events.jsonl")
+    ]
+    assert set(str(worlds.course_of(marked, run.asked.world)["verdicts"])) <= {"1", "-"}
+
+
 def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:
     for seed, run in results.runs["drifting", "neutral"].items():
         model = results.runs["drifting", "ecology"][seed]
@@ -220,6 +234,25 @@ def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
         ({"main": "nobody"}, "expected 'nobody' among them"),
         ({"seeds": [1]}, "seeds that tune cannot be reported"),
         ({"chosen": {"coming": {"told": 7}}}, "no option 7"),
+        ({"chosen": {"coming": {"told": -1}}}, "no option -1"),
+        ({"chosen": {"comming": {"told": 1}}}, "none of the worlds; did you mean 'coming'"),
+        ({"chosen": {"coming": {"tolt": 1}}}, "none of the arms; did you mean 'told'"),
+        (
+            {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "ecolgy"}}},
+            "arms.neutral.repeats: 'ecolgy' is none of the arms; did you mean 'ecology'",
+        ),
+        (
+            {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "neutral"}}},
+            "expected an arm that repeats none",
+        ),
+        (
+            {
+                "arms": PLAN["arms"]
+                | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "other"}}
+                | {"other": {"about": "lives nowhere"}}
+            },
+            "worlds.drifting.arms: 'neutral' repeats 'other', which is not among them",
+        ),
         (
             {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"tune": [[], []]}}},
             "what it repeats is there after tuning only",

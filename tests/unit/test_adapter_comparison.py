@@ -265,6 +265,22 @@ def test_advice_follows_from_the_numbers(
     assert any(said in line for line in lines), lines
 
 
+def test_partial_verdicts_decide_by_their_mean() -> None:
+    found = made({"a": (0, 0, 0, 40)})
+
+    def marked(evaluation: Evaluation, verdict: float) -> Evaluation:
+        """With the same verdict on everything."""
+        return replace(
+            evaluation, rollouts=tuple(replace(one, verdict=verdict) for one in evaluation.rollouts)
+        )
+
+    better = replace(found, host=marked(found.host, 0.2), adapter=marked(found.adapter, 0.4))
+    assert advice(better)[0].startswith("The adapter is better than its host: +20.0 points [")
+    assert "sign flip p = " in advice(better)[0]
+    level = replace(found, host=marked(found.host, 0.4), adapter=marked(found.adapter, 0.4))
+    assert "The interval includes 0 (+0.0 points" in advice(level)[0]
+
+
 def test_equal_replies_with_other_readings_point_to_the_style() -> None:
     found = made({"a": (0, 0, 3, 6)}, 0.5)
     replies = tuple(replace(one, token_ids=(1,)) for one in found.adapter.rollouts)

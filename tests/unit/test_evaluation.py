@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.evaluation.transfer import transfer_matrix
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Retired, Settled
+from symbiont_ecology.experiments.outcomes import SystemAnswers
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.types import Item
@@ -126,10 +128,41 @@ def test_an_accuracy_lies_within_its_interval(verdicts: list[float]) -> None:
 def test_a_difference_needs_the_same_questions() -> None:
     assert difference(graded([1.0] * 40), graded([0.0] * 40)).low > 0.8
     same = difference(graded([1.0, 0.0] * 20), graded([1.0, 0.0] * 20))
-    assert (same.estimate, same.mcnemar_p) == (0, 1)
+    assert (same.estimate, same.p, same.test) == (0, 1, "McNemar")
     assert same.low == -same.high
     with pytest.raises(ValueError, match="same questions"):
         difference(graded([1.0, 0.0]), graded([1.0]))
+
+
+def test_partial_verdicts_count_by_what_they_are() -> None:
+    host, adapter = graded([0.4] * 40), graded([0.8] * 40)
+    apart = difference(adapter, host)
+    assert apart.estimate == pytest.approx(adapter.accuracy().estimate - host.accuracy().estimate)
+    assert 0.3 < apart.low < apart.high < 0.5
+    assert (apart.test, apart.p < 1e-4) == ("sign flip", True)
+    # Many small losses and a few large gains: the test says of the mean what the interval says.
+    mixed = difference(graded([0.9] * 8 + [0.5] * 12), graded([0.0] * 8 + [0.6] * 12))
+    assert mixed.low > 0
+    assert mixed.p < 0.05
+
+
+def test_one_partial_verdict_less_is_another_evaluation() -> None:
+    whole = hashlib.blake2b(bytes([1, 0, 1]), digest_size=8).hexdigest()
+    assert graded([1.0, 0.0, 1.0]).verdicts_digest == whole
+    partial = [graded([1.0, 0.0, one]).verdicts_digest for one in (0.8, 0.3, 1.0, 0.0)]
+    assert len(set(partial)) == 4
+
+
+def test_a_reply_is_right_if_it_has_half_of_the_marks() -> None:
+    rows = graded([0.1, 0.5, 1.0]).record()["items"]
+    assert isinstance(rows, list)
+    assert [(row["verdict"], row["right"]) for row in rows] == [
+        (0.1, False),
+        (0.5, True),
+        (1.0, True),
+    ]
+    bits = SystemAnswers.verdicts_of(graded([0.1, 0.5, 1.0, 0.0])).bits
+    assert [text for cells in bits.values() for text in cells.values()] == ["0110"]
 
 
 def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
@@ -148,8 +181,10 @@ def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
     better, worse = (
         [answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5)
     )
-    assert vars(difference(better[0], worse[0])) == pytest.approx(
-        vars(difference(better[1], worse[1]))
+    once, often = difference(better[0], worse[0]), difference(better[1], worse[1])
+    assert (often.test, often.p) == (once.test, once.p)
+    assert (often.estimate, often.low, often.high) == pytest.approx(
+        (once.estimate, once.low, once.high)
     )
 
 
@@ -194,6 +229,22 @@ def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> Non
     assert found.accuracy["plain"].estimate == pytest.approx(2 / 3)
     assert found.accuracy[ways[-1]].estimate == pytest.approx(1 / 3)
     assert robustness(graded([1.0, 0.0]).rollouts) is None
+
+
+def test_a_perturbed_reply_counts_by_its_marks() -> None:
+    ways = list(PERTURBATIONS)
+    marks = {way: 0.6 if way != ways[-1] else 0.2 for way in ways}
+    found = robustness(
+        [
+            answer(replace(foreign(), id=f"{name} as {way}", shift="perturbed"), verdict=verdict)
+            for name in ("a", "b", "c")
+            for way, verdict in marks.items()
+        ]
+    )
+    assert found is not None
+    assert found.brittle is not None
+    assert found.brittle.estimate == 1
+    assert found.accuracy["plain"].estimate == pytest.approx(0.6)
 
 
 def test_transfer_tells_the_own_family_from_the_others(candidates: LoadedRun) -> None:

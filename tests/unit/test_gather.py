@@ -3,14 +3,22 @@ typed."""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config_layers import merge
+from symbiont_ecology.engine.living import CONFIG_FILE
+from symbiont_ecology.engine.provenance import write_config
 from symbiont_ecology.engine.run import start
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.experiments import adhoc_comparison as gather
+from symbiont_ecology.experiments.jobs import items_of
+from towns import config as town
 from toy import ToyHost, toy_config, toy_ecology
 
 
@@ -58,3 +66,45 @@ def test_tables_say_how_many_gold_examples_a_warm_arm_saw(tmp_path: Path) -> Non
     seen = {arm.about.rpartition("/")[2]: arm.sees for arm in protocol.arms.values()}
     assert seen == {"warm": "verdicts, 2 gold examples per cell", "cold": "verdicts"}
     assert protocol.warm_arms == "single saw verdicts, 2 gold examples per cell"
+
+
+def test_runs_in_a_town_are_asked_what_its_own_users_want(tmp_path: Path) -> None:
+    start(town(seed=3, length=3), tmp_path / "a", host=ToyHost())
+    found = gather.adhoc_comparison([tmp_path / "a"], ("habitats",), 5, "any")
+    run = found.runs[tmp_path / "a"]
+    asked, own = items_of(found.protocol, run.config, ("habitats",)), run.items(5, ("habitats",))
+    assert [(one.habitat, one.prompt, one.answer) for one in asked] == [
+        (one.habitat, one.prompt, one.answer) for one in own
+    ]
+
+
+def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for seed, folder in enumerate(folders):
+        start(town(seed=seed, length=3), folder, host=ToyHost())
+    with pytest.raises(ConfigError, match="habitats: expected runs of one seed, got seeds 0, 1"):
+        gather.adhoc_comparison(folders, ("in-distribution", "habitats"), 5, "any")
+    assert gather.adhoc_comparison(folders, ("in-distribution",), 5, "any").arms
+
+
+@pytest.mark.parametrize(
+    "looks_on",
+    [
+        {"run": {"report_to": ["tensorboard"]}},
+        {"run": {"mirror": "s3://bucket/run"}},
+        {"run": {"transcripts": 0.5}},
+        {"run": {"checkpoint_every": 3}},
+        {"run": {"final_holdout": "asked.jsonl", "final_holdout_samples": 9}},
+        {"executor": "ray"},
+    ],
+)
+def test_who_looks_on_makes_no_arm_of_its_own(
+    runs: list[Path], looks_on: dict[str, object], tmp_path: Path
+) -> None:
+    for folder in (one := tmp_path / "one", other := tmp_path / "other"):
+        shutil.copytree(runs[folder is other], folder)
+    config = toy_config(1, 6, strategy=toy_ecology())
+    told = merge(config.model_dump(mode="json"), looks_on)
+    write_config(RunConfig.model_validate(told), other / CONFIG_FILE)
+    arms = gather.adhoc_comparison([one, other], ("in-distribution",), 5, "any").arms
+    assert arms == {"ecology": [one, other]}

@@ -228,6 +228,16 @@ def test_a_family_that_nobody_solves_is_named_with_its_bound() -> None:
     assert verdict.findings[0].mend == "take string.sort out of tasks.families"
 
 
+def test_marks_for_the_form_of_a_reply_solve_nothing() -> None:
+    events = [
+        replace(event, verdicts=tuple(0.01 for _ in event.verdicts))
+        if isinstance(event, Acted) and event.cell == "string.sort/short"
+        else event
+        for event in Life().events()
+    ]
+    assert ("sick", "nobody solves string.sort") in names(examine(events, Design()))
+
+
 def test_a_family_must_be_asked_often_enough_to_be_called_hopeless() -> None:
     few, enough = Life(generations=1, organelles=7), Life(generations=1, organelles=8)
     hopeless = ("string.sort/short",)

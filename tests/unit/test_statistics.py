@@ -44,6 +44,11 @@ def test_wilson_refuses_more_successes_than_trials() -> None:
         wilson(3, 2)
 
 
+def _gaps(wins: int, losses: int, n: int) -> list[float]:
+    """The differences of ``n`` pairs of verdicts that are 0 or 1."""
+    return [1.0] * wins + [-1.0] * losses + [0.0] * (n - wins - losses)
+
+
 @pytest.mark.parametrize(
     ("n", "wins", "losses"), [(40, 0.02, 0.0), (40, 0.05, 0.02), (100, 0.3, 0.2), (40, 0.95, 0.0)]
 )
@@ -51,17 +56,43 @@ def test_differences_of_shares_are_covered_as_often_as_they_say(
     n: int, wins: float, losses: float
 ) -> None:
     counts = np.random.default_rng(0).multinomial(n, [wins, losses, 1 - wins - losses], size=400)
-    found = [share_difference(won, lost, n) for won, lost, _ in counts.tolist()]
+    found = [share_difference(_gaps(won, lost, n)) for won, lost, _ in counts.tolist()]
     assert np.mean([one.low <= wins - losses <= one.high for one in found]) >= 0.94
 
 
+@pytest.mark.parametrize(("better", "worse"), [((2, 2), (2, 3)), ((0.5, 0.2), (0.5, 0.5))])
+def test_differences_of_partial_verdicts_are_covered_and_narrower(
+    better: tuple[float, float], worse: tuple[float, float]
+) -> None:
+    draws = np.random.default_rng(1)
+    gaps = draws.beta(*better, size=(400, 60)) - draws.beta(*worse, size=(400, 60))
+    truth = better[0] / sum(better) - worse[0] / sum(worse)
+    found = [share_difference(row) for row in gaps.tolist()]
+    assert 0.94 <= np.mean([one.low <= truth <= one.high for one in found]) <= 0.99
+    assert share_difference([0.4] * 40).low > 0.3
+    assert share_difference([0.4] * 40).estimate == pytest.approx(0.4)
+
+
+@given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 60))
+def test_differences_of_whole_verdicts_are_those_of_bonett_and_price(
+    wins: int, losses: int, ties: int
+) -> None:
+    n = wins + losses + ties
+    found = share_difference(_gaps(wins, losses, n))
+    up, down = (wins + 1) / (n + 2), (losses + 1) / (n + 2)
+    half = stats.norm.ppf(0.975) * math.sqrt((up + down - (up - down) ** 2) / (n + 2))
+    expected = max(up - down - half, -1), min(up - down + half, 1)
+    assert (found.low, found.high) == pytest.approx(expected)
+    assert math.isnan(found.estimate) if n == 0 else found.estimate == (wins - losses) / n
+
+
 def test_one_side_that_wins_all_proves_no_certainty() -> None:
-    assert share_difference(5, 0, 5).low < 0.8
-    tied = share_difference(0, 0, 20)
+    assert share_difference(_gaps(5, 0, 5)).low < 0.8
+    tied = share_difference(_gaps(0, 0, 20))
     assert tied.low == -tied.high < 0
-    assert share_difference(2, 1, 9).low == -share_difference(1, 2, 9).high
-    with pytest.raises(ValueError, match="among 3, got 2 and 2"):
-        share_difference(2, 2, 3)
+    assert share_difference(_gaps(2, 1, 9)).low == -share_difference(_gaps(1, 2, 9)).high
+    with pytest.raises(ValueError, match=r"from -1 to 1, got 1\.5"):
+        share_difference([0.5, 1.5])
 
 
 @given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=12))

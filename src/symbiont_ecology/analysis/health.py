@@ -203,9 +203,9 @@ def _rollouts(acts: _Acts) -> Interval:
 
 
 def _solved(acts: _Acts) -> int:
-    """Questions that at least one rollout answered right."""
+    """Questions that at least one rollout answered right: with half of the marks or more."""
     starts = [(act, start) for act in acts for start in range(0, len(act.verdicts), act.samples)]
-    return sum(any(act.verdicts[start : start + act.samples]) for act, start in starts)
+    return sum(max(act.verdicts[start : start + act.samples]) >= 0.5 for act, start in starts)
 
 
 def _is_hopeless(acts: _Acts) -> bool:

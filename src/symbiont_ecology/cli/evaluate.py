@@ -266,7 +266,7 @@ def _tell_systems(comparison: BaselineComparison) -> None:
     main = comparison.systems[comparison.main]
     console.print_table(console.accuracy_table(comparison.systems))
     for name, apart in comparison.differences.items():
-        test = f"McNemar p = {apart.mcnemar_p:.2g}"
+        test = f"{apart.test} p = {apart.p:.2g}"
         print(f"{comparison.main} - {name}: {console.points(apart)}, {test}")
     robust = comparison.robustness
     if robust is not None and robust.brittle is not None:

@@ -187,7 +187,7 @@ def _tell_numbers(found: AdapterComparison) -> None:
         rows.add_row(escape(name), str(len(part.pairs)), *shares, *changes)
     console.print_table(rows)
     apart = found.difference
-    print(f"adapter - host: {console.points(apart)}, McNemar p = {apart.mcnemar_p:.2g}")
+    print(f"adapter - host: {console.points(apart)}, {apart.test} p = {apart.p:.2g}")
     print(", ".join(f"{change} {count}" for change, count in found.counts.items()))
     if answers := found.answers:
         nats = answers.change

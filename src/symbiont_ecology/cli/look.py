@@ -220,7 +220,7 @@ def _tell_replies(best: StyleLook) -> None:
         asked, reply = (
             plain(text, CHARACTERS_SHOWN) for text in (last_turn(rollout.item.prompt), rollout.text)
         )
-        mark = "yes" if rollout.verdict >= 0.5 else "no"
+        mark = "yes" if rollout.is_right else "no"
         wanted = (
             "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, CHARACTERS_SHOWN)})"
         )
@@ -298,7 +298,7 @@ def _style_record(one: StyleLook) -> dict[str, object]:
                         "prompt": last_turn(rollout.item.prompt),
                         "reply": rollout.text,
                         "target": rollout.item.answer,
-                        "right": bool(rollout.verdict),
+                        "right": rollout.is_right,
                     }
                     for rollout in cell.greedy
                 ],

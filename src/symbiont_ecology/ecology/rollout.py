@@ -49,6 +49,11 @@ class Rollout:
         return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"
 
     @property
+    def is_right(self) -> bool:
+        """Whether it has half of the marks or more."""
+        return self.verdict >= 0.5
+
+    @property
     def has_verdict(self) -> bool:
         """Whether it was judged: a reference answer that was only read is nobody's success."""
         return self.item.logged is None or self.item.logged.is_accepted is not None

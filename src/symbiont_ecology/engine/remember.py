@@ -91,7 +91,7 @@ def _remember_cells(outcomes: Sequence[Outcome], turn: Turn) -> None:
         if not outcome.assignment.is_learned_from:
             continue
         cell = cell_name(outcome.assignment.cell)
-        right[cell] += [_remembered(one, turn) for one in outcome.rollouts if one.verdict > 0.5]
+        right[cell] += [_remembered(one, turn) for one in outcome.rollouts if one.is_right]
         if turn.learning_rule.sees_gold:
             right[cell] += _references(outcome.assignment, turn)
     for cell, answers in right.items():
@@ -131,7 +131,7 @@ def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
         item.depth,
         item.prompt,
         rollout.answer_ids,
-        is_accepted=rollout.verdict > 0.5,
+        is_accepted=rollout.is_right,
         organelle_id=rollout.organelle_id,
         confidence=confidence,
         reply=rollout.text if item.habitat else "",

@@ -29,7 +29,7 @@ def advice(found: AdapterComparison) -> list[str]:
 
 def _on_whole(found: AdapterComparison) -> Iterator[str]:
     """Whether the adapter is better at all."""
-    apart, counts = found.difference, found.counts
+    apart = found.difference
     if all(pair.host.token_ids == pair.adapter.token_ids for pair in found.pairs):
         is_still = found.answers is None or abs(found.answers.change.estimate) < NOTHING
         yield "Every reply is the same with the adapter and without" + (
@@ -37,7 +37,7 @@ def _on_whole(found: AdapterComparison) -> Iterator[str]:
             if is_still
             else ", but it reads reference answers otherwise. Ask as it was trained: --style."
         )
-    elif not counts["both right"] + counts["improvement"] + counts["regression"]:
+    elif not any(found.host.verdicts) and not any(found.adapter.verdicts):
         yield (
             "No reply of either is right, so accuracy says nothing. Look at the examples: another "
             "style, or another grader, may show what they can do."
@@ -52,9 +52,9 @@ def _on_whole(found: AdapterComparison) -> Iterator[str]:
 
 def _undecided(found: AdapterComparison, apart: EvaluationDifference) -> str:
     """What to ask if nothing is decided."""
-    counts, count = found.counts, len(found.pairs)
-    differing = counts["improvement"] + counts["regression"]
-    changed = (differing + 2) / (count + 2)  # as in the interval of the difference
+    count = len(found.pairs)
+    squares = sum((pair.adapter.verdict - pair.host.verdict) ** 2 for pair in found.pairs)
+    changed = (squares + 2) / (count + 2)  # as in the interval of the difference
     is_seen = abs(apart.estimate) >= LEAST_SEEN
     size = abs(apart.estimate) if is_seen else WORTH_FINDING
     needed = questions_needed(max(changed, size), size)
@@ -69,10 +69,10 @@ def _undecided(found: AdapterComparison, apart: EvaluationDifference) -> str:
 def _on_groups(found: AdapterComparison) -> Iterator[str]:
     """Where the adapter does harm."""
     groups = found.groups
-    adjusted = false_discovery([part.difference.mcnemar_p for part in groups.values()])
+    adjusted = false_discovery([part.difference.p for part in groups.values()])
     for (name, part), q in zip(groups.items(), adjusted, strict=True):
         gained, lost = part.counts["improvement"], part.counts["regression"]
-        if lost <= gained or lost < FEW_WORSE:
+        if lost <= gained or lost < FEW_WORSE or part.difference.estimate >= 0:
             continue
         beyond = f"this is beyond chance (q = {q:.2g})"
         may_be = "this may be chance: ask more of them"
@@ -127,5 +127,5 @@ def _points(apart: EvaluationDifference) -> str:
     low, high = 100 * apart.low, 100 * apart.high
     return (
         f"{100 * apart.estimate:+.1f} points [{low:+.1f}, {high:+.1f}], "
-        f"McNemar p = {apart.mcnemar_p:.2g}"
+        f"{apart.test} p = {apart.p:.2g}"
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -31,7 +32,7 @@ from symbiont_ecology.weights.peft_files import read_peft
 
 Change = Literal["improvement", "regression", "both right", "both wrong"]
 CHANGES: tuple[Change, ...] = ("improvement", "regression", "both right", "both wrong")
-COMPARISON_SCHEMA = 1
+COMPARISON_SCHEMA = 2
 """Of the JSON; raise it when a key goes or changes its meaning."""
 
 
@@ -49,8 +50,8 @@ class AnsweredTwice:
 
     @property
     def change(self) -> Change:
-        """What the adapter made of it. A reply is right if it has half of the marks."""
-        match self.host.verdict >= 0.5, self.adapter.verdict >= 0.5:
+        """What the adapter made of it."""
+        match self.host.is_right, self.adapter.is_right:
             case False, True:
                 return "improvement"
             case True, False:
@@ -68,8 +69,8 @@ class AnsweredTwice:
             "prompt": last_turn(self.item.prompt),
             "target": self.item.answer,
             "change": self.change,
-            "host": {"reply": self.host.text, "right": self.host.verdict >= 0.5},
-            "adapter": {"reply": self.adapter.text, "right": self.adapter.verdict >= 0.5},
+            "host": _of_reply(self.host),
+            "adapter": _of_reply(self.adapter),
         }
 
 
@@ -101,7 +102,7 @@ class AdapterComparison:
         found = [pair.change for pair in self.pairs]
         return {change: found.count(change) for change in CHANGES}
 
-    @property
+    @cached_property
     def difference(self) -> EvaluationDifference:
         """Accuracy of the adapter minus that of the host."""
         return difference(self.adapter, self.host)
@@ -200,6 +201,11 @@ def compare_with_host(
         # Without the end behind the answer: where a stop text ends replies, it is never written.
         nats.append(tuple(float(one.log_probabilities[:-1].mean()) for one in rollouts))
     return AdapterComparison(bare, adapted, *nats)
+
+
+def _of_reply(rollout: Rollout) -> Record:
+    """A reply and what it is worth."""
+    return {"reply": rollout.text, "verdict": rollout.verdict, "right": rollout.is_right}
 
 
 def _of_part(part: AdapterComparison) -> Record:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 
 from symbiont_ecology.ecology import Rollout
@@ -64,7 +65,7 @@ class BaselineComparison:
     train_flops: int
     servers: Mapping[str, GeneralAbility] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def differences(self) -> dict[str, EvaluationDifference]:
         """The main system minus each other one."""
         main = self.systems[self.main]
@@ -155,18 +156,17 @@ def _general(spec: EvaluationSpec, run: LoadedRun, reader: GeneralReader) -> Gen
 
 def robustness(rollouts: Sequence[Rollout]) -> Robustness | None:
     """Accuracy by way of writing, and the share of brittle items; None if nothing was perturbed."""
-    verdicts: dict[str, dict[str, float]] = defaultdict(dict)
+    asked: dict[str, dict[str, Rollout]] = defaultdict(dict)
     for rollout in rollouts:
         identity, mark, name = rollout.item.id.rpartition(MARK)
         if rollout.item.shift == "perturbed" and mark:
-            verdicts[identity][name] = rollout.verdict
-    if not verdicts:
+            asked[identity][name] = rollout
+    if not asked:
         return None
-    right = [by_name for by_name in verdicts.values() if by_name[PLAIN]]
-    brittle = sum(not all(by_name.values()) for by_name in right)
-    count = len(verdicts)
+    right = [by_name for by_name in asked.values() if by_name[PLAIN].is_right]
+    brittle = sum(not all(one.is_right for one in by_name.values()) for by_name in right)
     shares = {
-        name: wilson(round(sum(by_name[name] for by_name in verdicts.values())), count)
+        name: wilson(sum(by_name[name].verdict for by_name in asked.values()), len(asked))
         for name in PERTURBATIONS
     }
     return Robustness(shares, wilson(brittle, len(right)) if right else None)

@@ -81,7 +81,7 @@ class CellLook:
     @property
     def any_share(self) -> float:
         """Share of questions with a right answer among those drawn (pass@k)."""
-        return sum(any(one.verdict for one in draws) for draws in self.drawn) / len(self.drawn)
+        return sum(any(one.is_right for one in draws) for draws in self.drawn) / len(self.drawn)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -244,7 +244,7 @@ def _ask(
     rollouts, _ = roll_out(questions, host, _nobody, decoding)
     for place, (task, item) in enumerate(pairs):
         greedy, *drawn = rollouts[place * each : (place + 1) * each]
-        cell, is_tolerated = cell_name(item.cell), bool(greedy.verdict)
+        cell, is_tolerated = cell_name(item.cell), greedy.is_right
         if isinstance(task, SyntheticTask):
             is_tolerated = task.is_tolerated(item.question, greedy.text)
         gathered.greedy[cell].append(greedy)

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Rollout
@@ -25,7 +26,7 @@ from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
 from symbiont_ecology.notebook import notebook_facts, notebook_table
-from symbiont_ecology.statistics import Interval, mcnemar, share_difference, wilson
+from symbiont_ecology.statistics import Interval, mcnemar, share_difference, sign_flip, wilson
 from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -34,10 +35,13 @@ from symbiont_ecology.weights.peft_files import read_peft
 
 ANSWERS_FILE = "answers.sqlite"
 NO_COST = Cost()
-EVALUATION_SCHEMA = 1
+EVALUATION_SCHEMA = 2
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 Record = dict[str, object]
 """Plain values for JSON."""
+PairedTest = Literal["McNemar", "sign flip"]
+"""How two systems were tested on the same items: by wins and losses, or by the mean of their
+gaps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -98,7 +102,11 @@ class Evaluation:
         return self.flops / max(sum(self.verdicts), 1.0)
 
     def accuracy(self) -> Interval:
-        """Share of right answers with its 95 % Wilson interval; each subject counts once."""
+        """Mean verdict with its 95 % Wilson interval; each subject counts once.
+
+        Where verdicts are 0 or 1 it is the share of right answers. The interval of other verdicts
+        is wider than it need be, since theirs spread less.
+        """
         return _share(self.rollouts)
 
     def by_family(self) -> dict[str, Interval]:
@@ -152,8 +160,12 @@ class Evaluation:
     @property
     def verdicts_digest(self) -> str:
         """Equal for equal verdicts."""
-        verdicts = bytes(int(verdict) for verdict in self.verdicts)
-        return hashlib.blake2b(verdicts, digest_size=8).hexdigest()
+        verdicts = self.verdicts
+        if all(verdict in (0, 1) for verdict in verdicts):
+            text = bytes(int(verdict) for verdict in verdicts)
+        else:
+            text = repr([float(verdict) for verdict in verdicts]).encode()
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
 
     @property
     def choices(self) -> Counter[str]:
@@ -171,7 +183,8 @@ class Evaluation:
                 "who": rollout.organelle_id,
                 "reply": rollout.text,
                 "target": rollout.item.answer,
-                "right": bool(rollout.verdict),
+                "verdict": rollout.verdict,
+                "right": rollout.is_right,
                 "flops": rollout.cost.flops,
                 **({"fault": rollout.fault} if rollout.fault else {}),
             }
@@ -354,24 +367,28 @@ def evaluate_adapter(
 
 @dataclass(frozen=True)
 class EvaluationDifference:
-    """Accuracy of one system minus another's, with a 95 % interval and McNemar's exact test."""
+    """Accuracy of one system minus another's, with a 95 % interval and a paired test."""
 
     estimate: float
     low: float
     high: float
-    mcnemar_p: float
+    p: float
+    test: PairedTest
 
     def _repr_html_(self) -> str:
         facts = {
             "difference, points": f"{100 * self.estimate:+.1f}",
             "95 % interval": f"{100 * self.low:+.1f} to {100 * self.high:+.1f}",
-            "p (McNemar)": f"{self.mcnemar_p:.3g}",
+            f"p ({self.test})": f"{self.p:.3g}",
         }
         return notebook_facts("First minus second", facts)
 
 
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     """Accuracy of one minus that of the other on the same items. Each subject counts once.
+
+    The test is McNemar's exact one where every item is won, tied or lost. Between partial verdicts
+    it is the sign-flip test of the mean, which is McNemar's where both can be made.
 
     Raises:
         ValueError: they did not answer the same items.
@@ -382,12 +399,14 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     by_subject = defaultdict[str, float](float)
     for item, gap in zip(better.items, gaps, strict=True):
         by_subject[item.subject] += gap
-    part = len(by_subject) / max(len(gaps), 1)
-    interval = share_difference(part * gaps.count(1.0), part * gaps.count(-1.0), len(by_subject))
-    wins, losses = (sum(sign * gap > 0 for gap in by_subject.values()) for sign in (1, -1))
-    return EvaluationDifference(
-        interval.estimate, interval.low, interval.high, mcnemar(wins, losses)
-    )
+    interval = share_difference(gaps, len(by_subject))
+    test: PairedTest = "McNemar"
+    if all(gap in (-1, 0, 1) for gap in gaps):
+        wins, losses = (sum(sign * gap > 0 for gap in by_subject.values()) for sign in (1, -1))
+        p = mcnemar(wins, losses)
+    else:
+        test, p = "sign flip", sign_flip([gap for gap in by_subject.values() if gap] or [0.0])
+    return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)
 
 
 def interval_values(interval: Interval) -> dict[str, float]:

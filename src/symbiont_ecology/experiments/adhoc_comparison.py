@@ -1,8 +1,9 @@
 """Any runs as a suite: asked the same questions, and brought into the form that packs are made of.
 
 Runs whose configs differ in the seed, and in what is no part of a life (how often it was saved,
-what was asked at its end), are one arm. A suite (``experiments.suite``) also tunes its arms and
-gives them one budget; here they are as they are, and the tables say what each of them spent.
+what was asked at its end, who looked on), are one arm. A suite (``experiments.suite``) also tunes
+its arms and gives them one budget; here they are as they are, and the tables say what each of them
+spent.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
 from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
 from symbiont_ecology.experiments.jobs import Job, bare_host, host_of, items_of, outcome_of_run
 from symbiont_ecology.experiments.outcomes import ReportedOutcome
-from symbiont_ecology.experiments.protocol import Arm, Protocol
+from symbiont_ecology.experiments.protocol import LOOKING_ON, Arm, Protocol
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,8 @@ def adhoc_comparison(
 
     Raises:
         ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
-            or there is no such shift.
+            there is no such shift, or runs of different seeds are to be asked what users want
+            whom each seed draws anew.
         RunError: a folder holds no run.
     """
     for shift in shifts:
@@ -64,6 +67,13 @@ def adhoc_comparison(
                 "that can be "
                 "asked the same questions can be compared"
             )
+    seeds = sorted({one.config.seed for one in runs.values()})
+    is_drawn = isinstance(first.tasks.habitats, SyntheticHabitats)
+    if is_drawn and "habitats" in shifts and len(seeds) > 1:
+        raise ConfigError(
+            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
+            "each seed draws users of its own, so compare the runs of one seed at a time"
+        )
     arms = _arms(runs)
     protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
     if not items_of(protocol, first.config, shifts[:1]):
@@ -95,9 +105,10 @@ def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
     differ."""
     alike: dict[str, list[Path]] = defaultdict(list)
     for folder, one in runs.items():
-        length = one.config.run.model_copy(update={"checkpoint_every": 1, "final_holdout": None})
+        level = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
+        length = one.config.run.model_copy(update=level)
         but_seed = one.config.model_copy(update={"seed": 0, "run": length})
-        alike[but_seed.model_dump_json()].append(folder)
+        alike[but_seed.model_dump_json(exclude=LOOKING_ON)].append(folder)
     arms: dict[str, list[Path]] = {}
     for members in alike.values():
         spec = runs[members[0]].config.strategy

@@ -344,7 +344,7 @@ def _fork(context: JobContext, config: RunConfig) -> None:
         return
     half_made = context.place.with_name(f"{context.place.name}.new")
     shutil.rmtree(half_made, ignore_errors=True)
-    left_out = shutil.ignore_patterns(OUTCOME_FILE, f"{ANSWERS_FILE}*", "lock")
+    left_out = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
     shutil.copytree(source, half_made, ignore=left_out)
     provenance.write_config(config, half_made / living.CONFIG_FILE)
     half_made.replace(context.place)
@@ -381,14 +381,16 @@ _WORK: dict[JobKind, Callable[[JobContext], JobOutcome]] = {
 
 
 def items_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Item]:
-    """What every reported run is asked; the same for all arms and seeds."""
-    return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell))
+    """What every reported run is asked; the same for all arms and seeds, but that the seed draws
+    the users of a synthetic world."""
+    seed = config.seed if config.tasks.habitats else 0
+    return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell, seed))
 
 
 @lru_cache(maxsize=4)
-def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int) -> tuple[Item, ...]:
+def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int, seed: int) -> tuple[Item, ...]:
     """Once per process: drawing many items takes a second."""
-    config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks))
+    config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks), seed=seed)
     return tuple(draw_shifts(mixture(config), shifts, per_cell))
 
 

@@ -37,7 +37,8 @@ class SystemAnswers(_Record):
     """The answers of one run by one routing."""
 
     bits: dict[str, dict[str, str]]
-    """Verdicts by shift and cell, as text of 0 and 1 in the order of the items."""
+    """By shift and cell, as text in the order of the items: 1 for a reply with half of the marks or
+    more, else 0."""
     flops: dict[str, int] = {}
     """Useful FLOPs of all answers of a shift; a leg of a flip has none."""
     abstained: dict[str, int] = {}
@@ -51,7 +52,7 @@ class SystemAnswers(_Record):
         bits: dict[str, dict[str, str]] = {}
         for rollout in evaluation.rollouts:
             cells, cell = bits.setdefault(rollout.item.shift, {}), cell_name(rollout.item.cell)
-            cells[cell] = cells.get(cell, "") + ("1" if rollout.verdict else "0")
+            cells[cell] = cells.get(cell, "") + ("1" if rollout.is_right else "0")
         return cls(bits=bits)
 
     @classmethod

@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -50,7 +50,7 @@ from symbiont_ecology.experiments.outcomes import (
 )
 from symbiont_ecology.experiments.protocol import FEW_REPLIES, LOOKING_ON, Name, Once
 from symbiont_ecology.files import write_whole
-from symbiont_ecology.registry import validate
+from symbiont_ecology.registry import did_you_mean, validate
 from symbiont_ecology.tasks.habitats import Habitats
 
 _Schema = ConfigDict(extra="forbid", frozen=True)
@@ -122,30 +122,40 @@ class WorldsProtocol(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> WorldsProtocol:
-        for name, world in self.worlds.items():
-            if unknown := [arm for arm in world.arms if arm not in self.arms]:
-                raise ValueError(f"worlds.{name}.arms: {unknown[0]!r} is none of the arms")
-            if self.main not in world.arms:
-                raise ValueError(f"worlds.{name}.arms: expected {self.main!r} among them")
         for name, arm in self.arms.items():
             if not arm.tune:
                 raise ValueError(f"arms.{name}.tune: expected one config or more")
-            if arm.repeats is not None and self.arms.get(arm.repeats, arm).repeats is not None:
+            if arm.repeats is None:
+                continue
+            _check_known(arm.repeats, self.arms, f"arms.{name}.repeats", "arms")
+            if self.arms[arm.repeats].repeats is not None:
                 raise ValueError(f"arms.{name}.repeats: expected an arm that repeats none")
-            if arm.repeats is not None and len(arm.tune) > 1:
+            if len(arm.tune) > 1:
                 raise ValueError(
                     f"arms.{name}.tune: what it repeats is there after tuning only: leave it out"
                 )
+        for name, world in self.worlds.items():
+            for side in world.arms:
+                _check_known(side, self.arms, f"worlds.{name}.arms", "arms")
+                model = self.arms[side].repeats
+                if model is not None and model not in world.arms:
+                    raise ValueError(
+                        f"worlds.{name}.arms: {side!r} repeats {model!r}, which is not among them: "
+                        "add it"
+                    )
+            if self.main not in world.arms:
+                raise ValueError(f"worlds.{name}.arms: expected {self.main!r} among them")
         for goal in self.goals:
             for name in (goal.world, goal.than or goal.world):
-                if name not in self.worlds:
-                    raise ValueError(f"goals: {name!r} is none of the worlds")
+                _check_known(name, self.worlds, "goals", "worlds")
                 if goal.minus and goal.minus not in self.worlds[name].arms:
                     raise ValueError(f"goals: {goal.minus!r} does not live in {name}")
-        for world_name, options in self.chosen.items():
-            for arm_name, option in options.items():
-                if arm_name not in self.arms or option >= len(self.arms[arm_name].tune):
-                    raise ValueError(f"chosen.{world_name}.{arm_name}: no option {option}")
+        for name, options in self.chosen.items():
+            _check_known(name, self.worlds, "chosen", "worlds")
+            for side, option in options.items():
+                _check_known(side, self.arms, f"chosen.{name}", "arms")
+                if option not in range(len(self.arms[side].tune)):
+                    raise ValueError(f"chosen.{name}.{side}: no option {option}")
         if both := {*self.seeds} & {*self.tuning_seeds}:
             raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
         return self
@@ -175,6 +185,13 @@ class WorldsProtocol(BaseModel):
         """How many configs of an arm are to be tried in a world; 0 if the choice is made."""
         count = len(self.arms[arm].tune)
         return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
+
+
+def _check_known(name: str, known: Collection[str], where: str, kind: str) -> None:
+    """Refuses a name that a protocol does not explain."""
+    if name not in known:
+        hint = did_you_mean(name, known) or f" there are {', '.join(known)}"
+        raise ValueError(f"{where}: {name!r} is none of the {kind};{hint}")
 
 
 @dataclass(frozen=True)
@@ -304,7 +321,7 @@ def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
             key = (generation, question.habitat, question.id)
             known, place = answered.get(key, []), seen[key]
             seen[key] += 1
-            verdicts.append(str(int(known[place] > 0.5)) if place < len(known) else "-")
+            verdicts.append(str(int(known[place] >= 0.5)) if place < len(known) else "-")
     return {
         "verdicts": "".join(verdicts),
         "moves": moves,

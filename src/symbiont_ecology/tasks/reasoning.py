@@ -6,8 +6,7 @@ is all there is to know of it, its hash decides the split, and a run's record ke
 
 A reply is untrusted text, and not every scorer treats it as such. ``LEFT_OUT`` names the data sets
 that are not offered. A reply is right if it gives the reference answer, or has full marks from the
-scorer. Marks between 0 and 1 are wrong: they are paid for the form of a reply (.01 for any JSON),
-and every positive verdict counts as solved.
+scorer. Marks between 0 and 1 are wrong: they are paid for the form of a reply (.01 for any JSON).
 """
 
 from __future__ import annotations
