@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from in_service import Serve, Served
+from in_service import Serve, Served, wait_until
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import mixture
@@ -48,13 +48,6 @@ def live_through(served: Served, items: list[Item], seed: int = 0) -> list[bool]
         verdicts.append(is_right)
         assert served.judge(answer["id"], accepted=is_right).status_code == 200
     return verdicts
-
-
-def wait_until(is_so: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def learned_everything(served: Served) -> bool:
