@@ -17,10 +17,11 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import resume
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Retired
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.journal import GenerationBegun, GivenAnswer, GivenVerdict, Journal
 from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
 from symbiont_ecology.types import HOST_SLOT, Item
 
@@ -196,6 +197,73 @@ def test_a_learning_step_that_fails_does_not_end_the_service(
     wait_until(lambda: served.service.learning_error)
     assert served.ask().status_code == 200
     assert "No space" in served.client.get("/healthz").json()["learning"]
+
+
+def fill_the_host(served: Served, kernel: HostKernel) -> None:
+    """One user accepts an answer behind which the host has no position left; another a short
+    one."""
+    asked = "math.add: 1+1"
+    while len(kernel.encode([f"{asked}\n"])[0]) < kernel.shape.max_positions - 1:
+        asked += "1"
+    long = served.ask(asked, user="long", max_tokens=1, temperature=0).json()
+    assert long["choices"][0]["message"]["content"]
+    for answer in (long, served.ask(user="short").json()):
+        assert served.judge(answer["id"], accepted=True).status_code == 200
+
+
+def test_a_verdict_on_a_text_that_is_too_long_to_learn_from_is_left_out(
+    serve: Serve, kernel: HostKernel
+) -> None:
+    served = serve(limits=EAGER)
+    fill_the_host(served, kernel)
+    wait_until(lambda: learned_everything(served) and served.service.left_out)
+    assert "symbiont_left_out_total 1.0" in served.client.get("/metrics").text
+    served.stop()
+    assert served.service.learning_error == ""
+    assert list(load_state(served.folder).habitats) == ["short"]
+
+
+def test_what_takes_more_memory_than_learning_has_is_left_out(
+    town: RunConfig, folder: Path
+) -> None:
+    small = HostKernel.from_pretrained("embedded", memory_mb=10)
+    assert small.longest_lesson < small.shape.max_positions
+    with opened_service(town, folder, small, EAGER, is_new=False) as service:
+        world = service.run.runtime.tasks.habitats
+        assert world is not None
+        for name, prompt in (("a", "math.add: 1+1\n"), ("b", "1" * small.longest_lesson)):
+            given = GivenAnswer(name, name, "math.add", prompt, ("2",), "host")
+            service.journal.write(given, GivenVerdict(name, True))
+        service.journal.write(GenerationBegun(0, 2))
+        assert [item.habitat for item in world.questions(0)] == ["a"]
+
+
+def test_a_service_starts_although_a_generation_that_began_fails(
+    serve: Serve,
+    kernel: HostKernel,
+    town: RunConfig,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal = Journal(folder)
+    journal.write(GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host"))
+    journal.write(GivenVerdict("a", True), GenerationBegun(0, 1))
+    journal.close()
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise HostError("expected memory for a batch of one row, got none")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel, "learn", fail)
+        served = serve(limits=EAGER)
+        assert "expected memory" in served.client.get("/healthz").json()["learning"]
+        assert served.ask().status_code == 200
+        served.stop()
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    with opened_service(town, copy, kernel, EAGER, is_new=False) as again:
+        assert again.learning_error == ""
+        assert again.generation == 1
 
 
 def test_acceptance_rises(serve: Serve, town: RunConfig) -> None:

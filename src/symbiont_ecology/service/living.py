@@ -61,14 +61,16 @@ class LivingService:
         )
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
-        world = ServedHabitats(tasks.habitats.config, tasks, journal)
-        run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=world))
+        phrases = run.runtime.strategy.phrases
+        self._world = ServedHabitats(tasks.habitats.config, tasks, journal, kernel, phrases)
+        run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=self._world))
         self.learning_error = ""
+        self.left_out = 0
         self.seconds_learning = 0.0
         self._since, self._resting_until, self._stopping = 0.0, 0.0, threading.Event()
         self._first_waiting: float | None = None
-        self._catch_up()
         self.snapshot = self._snapshot()
+        self._catch_up()
         if limits.learn_share:
             kernel.share_time(self._share)
 
@@ -111,8 +113,7 @@ class LivingService:
 
     def _batch_size(self) -> int:
         """Verdicts of a generation."""
-        world = self.run.runtime.tasks.habitats
-        return world.config.questions if world else 1
+        return self._world.config.questions
 
     def _learn(self) -> None:
         """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
@@ -123,15 +124,21 @@ class LivingService:
         count = min(self.journal.verdicts, self.journal.learned + most)
         try:
             self.journal.write(GenerationBegun(self.generation, count))
-            self.run.live()
+            self._live_generation()
         except EcologyError as error:
             self._give_up(error)
             return
-        self.snapshot = self._snapshot()
         took = time.monotonic() - began
         self.seconds_learning += took
         self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
         _log.info("generation", extra={"number": self.generation - 1, "seconds": round(took, 3)})
+
+    def _live_generation(self) -> None:
+        """The next generation, on what the journal says; then its organelles answer."""
+        left_out = self._world.left_out(self.generation)
+        self.run.live()
+        self.left_out += left_out
+        self.snapshot = self._snapshot()
 
     def _share(self) -> None:
         """In the midst of a generation: the others have their part of the time, if they need it."""
@@ -146,20 +153,24 @@ class LivingService:
         return seconds * (1 - share) / share
 
     def _catch_up(self) -> None:
-        """Lives the generations again that were begun after the last checkpoint."""
+        """Lives the generations again that were begun after the last checkpoint. If one fails, the
+        service answers all the same."""
         wanted = [number for number in self.journal.generations if number >= self.generation]
         if wanted and wanted[0] != self.generation:
             raise RunError(
                 f"{self.journal.path} begins with generation {wanted[0]}, and the run stands at "
                 f"{self.generation}: bring back the checkpoint that belongs to it"
             )
-        for _ in wanted:
-            self.run.live()
+        try:
+            for _ in wanted:
+                self._live_generation()
+        except EcologyError as error:
+            self._give_up(error)
 
     def _snapshot(self) -> ServingSnapshot:
         state, runtime = self.run.state, self.run.runtime
         turn = runtime.at(state, *budget_phase(state, runtime.milestones))
-        return ServingSnapshot.of(turn, self.journal)
+        return ServingSnapshot.of(turn)
 
     def _save(self) -> None:
         if not self.learning_error:

@@ -55,7 +55,8 @@ class Strategy(ABC):
     ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
     reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
     are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell
-    that founders have learned (``engine.warm``), with a learning rate of its own.
+    that founders have learned (``engine.warm``), with a learning rate of its own. ``phrases`` may
+    stand in front of every question.
     """
 
     is_mortal: ClassVar[bool] = False
@@ -72,6 +73,7 @@ class Strategy(ABC):
     samples: int = 1
     warm: int = 0
     warm_rate: float = 0.001
+    phrases: tuple[str, ...] = ()
 
     @abstractmethod
     def found(self, context: StrategyContext) -> Sequence[Decision]:
