@@ -23,6 +23,7 @@ from symbiont_ecology.registry import kind_of
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
 from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
+from symbiont_ecology.strategies import strategies
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
@@ -186,7 +187,8 @@ class LivingService:
 
 
 def check_served(config: RunConfig, name: object) -> None:
-    """Whether a run can be served: it tells its users apart, and its kernel answers.
+    """Whether a run can be served: it tells its users apart, its kernel answers, and its
+    strategy can say who does.
 
     Raises:
         ConfigError: it cannot.
@@ -200,6 +202,11 @@ def check_served(config: RunConfig, name: object) -> None:
         raise ConfigError(
             f"{name}: its host.engine is {engine!r}, and a service answers by the kernel: set "
             "host.engine=kernel"
+        )
+    if fault := strategies.build(config.strategy).service_fault:
+        raise ConfigError(
+            f"{name}: strategy {kind_of(config.strategy)!r} cannot be served: {fault}; found a run "
+            "with another one, such as ecology"
         )
 
 

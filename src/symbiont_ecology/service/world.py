@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,12 @@ import numpy as np
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import DataError, RunError
+from symbiont_ecology.fence import FaultError, Fence
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.service.journal import Journal, JudgedReply
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
 from symbiont_ecology.tasks.service import ServiceHabitats
 from symbiont_ecology.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
@@ -22,6 +25,8 @@ from symbiont_ecology.weights import AdapterWeights
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -109,7 +114,11 @@ class ServingSnapshot:
         return cls(replace(turn, state=copied), weights)
 
     def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
-        """Who answers each item, as the strategy decides; the host where nobody does."""
+        """Who answers each item, as the strategy decides; the host where nobody does.
+
+        Raises:
+            RunError: the strategy fails.
+        """
         turn, config = self.turn, self.turn.tasks.habitats
         assert config is not None
         marked = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
@@ -117,10 +126,16 @@ class ServingSnapshot:
         # Not the generation's own draw: newcomers that come one by one must not all meet the same.
         draw = Draw(secrets.randbits(63), turn.state.generation)
         context = replace(turn.context, tasks=replace(turn.tasks, habitats=world), draw=draw)
+        try:
+            with Fence() as fence:
+                asked = fence(turn.strategy.ask, context)
+        except FaultError as error:
+            # What it says may name other users: it is for the log, and not for who asked.
+            part = strategies.called(turn.strategy)
+            _log.error("nobody was chosen", extra={"reason": f"{part} {error}"})
+            raise RunError(f"{part} failed, so nobody could be chosen to answer") from error
         chosen = {
-            item.id: assignment.organelle_id
-            for assignment in turn.strategy.ask(context)
-            for item in assignment.items
+            item.id: assignment.organelle_id for assignment in asked for item in assignment.items
         }
         return [chosen.get(item.id, HOST) for item in marked]
 
