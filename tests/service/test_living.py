@@ -266,6 +266,53 @@ def test_a_service_starts_although_a_generation_that_began_fails(
         assert again.generation == 1
 
 
+def test_a_service_that_is_drained_finishes_who_is_in_and_begins_no_generation(
+    serve: Serve,
+) -> None:
+    served, answers, heard = serve(limits=EAGER, lives=False), list[Any](), threading.Event()
+    service = served.service
+    given = GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host")
+    service.journal.write(given, GivenVerdict("a", True))
+    asking = threading.Thread(target=lambda: answers.append(served.ask()))
+    asking.start()
+    wait_until(lambda: service.scheduler.open_jobs)
+    service.drain()
+    health = served.client.get("/healthz")
+    assert (health.status_code, health.json()["status"]) == (503, "draining")
+    assert served.ask().status_code == 503
+    assert not answers
+    living = threading.Thread(target=service.live, args=[heard.set])
+    living.start()
+    asking.join(60)
+    assert answers[0].status_code == 200
+    assert heard.wait(60)
+    assert living.is_alive()
+    service.stop()
+    living.join(60)
+    assert not living.is_alive()
+    assert service.generation == 0
+
+
+def test_who_is_in_has_a_grace_when_a_service_is_drained(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symbiont_ecology.service.living.GRACE", 0.0)
+    served, heard = serve(limits=EAGER, lives=False), list[int]()
+    asking = threading.Thread(target=served.ask)
+    asking.start()
+    wait_until(lambda: served.service.scheduler.open_jobs)
+    served.service.drain()
+
+    def hear() -> None:
+        """Notes how many were in."""
+        heard.append(served.service.scheduler.open_jobs)
+        served.service.stop()
+
+    served.service.live(hear)
+    asking.join(60)
+    assert heard[0] == 1
+
+
 def test_acceptance_rises(serve: Serve, town: RunConfig) -> None:
     served = serve(limits=ServiceLimits(learn_share=1.0, patience=60.0))
     verdicts, items = list[bool](), questions(town, 50)

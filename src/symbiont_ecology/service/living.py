@@ -7,9 +7,8 @@ service answers, so that learning takes at most its share of the time while anyb
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +32,8 @@ MOST_BATCHES = 4
 """A generation learns from what waits, and at most from so many times what it usually has."""
 LONGEST_WAIT = 0.05
 """Seconds of a wait for somebody who asks."""
+GRACE = 25.0
+"""Seconds for answers in flight when a service is drained."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,10 @@ class ServiceLimits:
 
 
 class LivingService:
-    """A run in service. ``live`` is its thread's work; it returns after ``stop``."""
+    """A run in service. ``live`` is its thread's work; it returns after ``stop``.
+
+    ``drain`` comes first where others have to see that nobody new is let in.
+    """
 
     def __init__(
         self, run: LivingRun, kernel: HostKernel, journal: Journal, limits: ServiceLimits
@@ -68,7 +72,9 @@ class LivingService:
         self.learning_error = ""
         self.left_out = 0
         self.seconds_learning = 0.0
-        self._since, self._resting_until, self._stopping = 0.0, 0.0, threading.Event()
+        self._since, self._resting_until = 0.0, 0.0
+        self._drain_until: float | None = None
+        self._is_stopped = False
         self._first_waiting: float | None = None
         self.snapshot = self._snapshot()
         self._catch_up()
@@ -80,19 +86,33 @@ class LivingService:
         """The number of the generation that comes next."""
         return self.run.state.generation
 
+    def drain(self) -> None:
+        """Lets nobody new in, and begins no generation. May be called by a signal handler."""
+        if self._drain_until is None:
+            self._drain_until = time.monotonic() + GRACE
+
     def stop(self) -> None:
-        """Ends ``live`` once all that was asked is answered."""
-        self._stopping.set()
+        """Drains, and ends ``live`` once all that was asked is answered."""
+        self.drain()
+        self._is_stopped = True
         self.scheduler.wake()
 
     @property
     def is_stopping(self) -> bool:
         """Whether nobody new is let in."""
-        return self._stopping.is_set()
+        return self._drain_until is not None
 
-    def live(self) -> None:
-        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint."""
-        while not (self.is_stopping and not self.scheduler.open_jobs):
+    def live(self, drained: Callable[[], None] = lambda: None) -> None:
+        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint.
+
+        After ``drain``, ``drained`` is called once nobody waits for an answer any more, or the
+        grace is over; it may be called several times.
+        """
+        while not (self._is_stopped and not self.scheduler.open_jobs):
+            if self._drain_until is not None:
+                is_late = time.monotonic() >= self._drain_until
+                if is_late or not self.scheduler.open_jobs:
+                    drained()
             is_busy = self.scheduler.turn(self.snapshot)
             if self._is_due():
                 self._learn()
