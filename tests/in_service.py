@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,3 +43,11 @@ class Served:
 
 
 Serve = Callable[..., Served]
+
+
+def wait_until(is_so: Callable[[], object], seconds: float = 60) -> None:
+    """Returns once it is so."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -15,12 +15,14 @@ import pytest
 pytest.importorskip("fastapi")
 
 from said import Symbiont
-from served import QUESTION, Client, ServerProcess
+from served import QUESTION, Client, RefusedError, ServerProcess
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.service.journal import Journal
+
+httpx = pytest.importorskip("httpx")
 
 
 @pytest.fixture(scope="module")
@@ -111,6 +113,39 @@ def test_a_signal_ends_it_with_a_checkpoint(folder: Path, how: signal.Signals) -
     assert load_state(folder).generation >= 1
     assert "4 answers, 4 verdicts" in "".join(server.log)
     assert not any("math.add" in line for line in server.log)
+
+
+def test_a_signal_lets_nobody_new_in_and_finishes_who_is_in(folder: Path) -> None:
+    server = ServerProcess(folder, "--learn-share", "0")
+
+    def status(path: str) -> int:
+        """As a load balancer asks: by a connection of its own."""
+        return httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=60).status_code
+
+    async def ask() -> int:
+        """200, or the error that came."""
+        async with Client(server.port) as client:
+            try:
+                await client.ask("ada", n=8)
+            except RefusedError as error:
+                return error.status
+            return 200
+
+    async def work() -> list[int]:
+        asked = [asyncio.create_task(ask()) for _ in range(400)]
+        await asyncio.sleep(0.5)
+        assert await asyncio.to_thread(status, "/healthz") == 200
+        server.process.send_signal(signal.SIGTERM)
+        while await asyncio.to_thread(status, "/healthz") == 200:
+            pass
+        assert await asyncio.to_thread(status, "/v1/models") == 503
+        assert not all(task.done() for task in asked)
+        return await asyncio.gather(*asked)
+
+    told = asyncio.run(work())
+    assert set(told) <= {200, 503}
+    assert server.process.wait(60) == 0
+    assert f"{told.count(200)} answers" in "".join(server.log)
 
 
 def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:

@@ -58,7 +58,7 @@ def folder(founded: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
-    """Serves the test's run."""
+    """Serves the test's run, or a new one of a ``config``."""
     with ExitStack() as open_things:
 
         def begin(
@@ -67,9 +67,11 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             http: HttpLimits | None = None,
             keys: ApiKeys | None = None,
             lives: bool = True,
+            config: RunConfig | None = None,
         ) -> Served:
             limits = limits or ServiceLimits(learn_share=1.0, patience=0.0)
-            opened = opened_service(town, folder, kernel, limits, is_new=False)
+            where = folder.with_name("other") if config else folder
+            opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
             service = open_things.enter_context(opened)
             decode = kernel.tokenizer.decode
             app = ServiceApp(
@@ -80,6 +82,6 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
                 thread.start()
             client = TestClient(app.asgi, base_url="http://localhost")
             open_things.callback(lambda: (service.stop(), thread.is_alive() and thread.join(60)))
-            return Served(service, client, folder, thread)
+            return Served(service, client, where, thread)
 
         yield begin

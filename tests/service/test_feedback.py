@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from in_service import Serve, Served
+from in_service import Serve, Served, wait_until
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.service.keys import ApiKeys, add_key
 from symbiont_ecology.service.living import ServiceLimits
@@ -104,6 +104,27 @@ def test_a_key_of_a_user_is_for_this_user_alone(
     served.client.headers = bearer(keys[1][""])
     assert served.judge(name, accepted=True, user="ada").status_code == 200
     assert served.ask(user="anybody").status_code == 200
+
+
+def test_pages_that_show_all_users_want_a_key_of_an_application(
+    serve: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    served = serve(keys=ApiKeys.read(keys[0]))
+    served.client.headers = bearer(keys[1]["ada"])
+    answer = served.ask("word.count: adas own words").json()
+    assert served.judge(answer["id"], accepted=True).status_code == 200
+    wait_until(lambda: served.service.generation)
+    pages = ("/ecology", "/record.json")
+    served.client.headers = bearer(keys[1][""])
+    shown = [served.client.get(path) for path in pages]
+    assert [page.status_code for page in shown] == [200, 200]
+    assert all("adas own words" in page.text for page in shown)
+    served.client.headers = bearer(keys[1]["bob"])
+    refused = [served.client.get(path) for path in pages]
+    assert [page.status_code for page in refused] == [403, 403]
+    assert all("expected a key of an application" in page.text for page in refused)
+    assert not any("adas own words" in page.text for page in refused)
+    assert served.client.get("/openapi.json").status_code == 200
 
 
 def test_a_key_file_holds_no_key(keys: tuple[Path, dict[str, str]]) -> None:

@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 
-from in_service import Serve, Served
+from in_service import Serve, Served, wait_until
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import resume
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Retired
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.journal import GenerationBegun, GivenAnswer, GivenVerdict, Journal
 from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
 from symbiont_ecology.types import HOST_SLOT, Item
 
@@ -48,13 +49,6 @@ def live_through(served: Served, items: list[Item], seed: int = 0) -> list[bool]
         verdicts.append(is_right)
         assert served.judge(answer["id"], accepted=is_right).status_code == 200
     return verdicts
-
-
-def wait_until(is_so: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def learned_everything(served: Served) -> bool:
@@ -203,6 +197,120 @@ def test_a_learning_step_that_fails_does_not_end_the_service(
     wait_until(lambda: served.service.learning_error)
     assert served.ask().status_code == 200
     assert "No space" in served.client.get("/healthz").json()["learning"]
+
+
+def fill_the_host(served: Served, kernel: HostKernel) -> None:
+    """One user accepts an answer behind which the host has no position left; another a short
+    one."""
+    asked = "math.add: 1+1"
+    while len(kernel.encode([f"{asked}\n"])[0]) < kernel.shape.max_positions - 1:
+        asked += "1"
+    long = served.ask(asked, user="long", max_tokens=1, temperature=0).json()
+    assert long["choices"][0]["message"]["content"]
+    for answer in (long, served.ask(user="short").json()):
+        assert served.judge(answer["id"], accepted=True).status_code == 200
+
+
+def test_a_verdict_on_a_text_that_is_too_long_to_learn_from_is_left_out(
+    serve: Serve, kernel: HostKernel
+) -> None:
+    served = serve(limits=EAGER)
+    fill_the_host(served, kernel)
+    wait_until(lambda: learned_everything(served) and served.service.left_out)
+    assert "symbiont_left_out_total 1.0" in served.client.get("/metrics").text
+    served.stop()
+    assert served.service.learning_error == ""
+    assert list(load_state(served.folder).habitats) == ["short"]
+
+
+def test_what_takes_more_memory_than_learning_has_is_left_out(
+    town: RunConfig, folder: Path
+) -> None:
+    small = HostKernel.from_pretrained("embedded", memory_mb=10)
+    assert small.longest_lesson < small.shape.max_positions
+    with opened_service(town, folder, small, EAGER, is_new=False) as service:
+        world = service.run.runtime.tasks.habitats
+        assert world is not None
+        for name, prompt in (("a", "math.add: 1+1\n"), ("b", "1" * small.longest_lesson)):
+            given = GivenAnswer(name, name, "math.add", prompt, ("2",), "host")
+            service.journal.write(given, GivenVerdict(name, True))
+        service.journal.write(GenerationBegun(0, 2))
+        assert [item.habitat for item in world.questions(0)] == ["a"]
+
+
+def test_a_service_starts_although_a_generation_that_began_fails(
+    serve: Serve,
+    kernel: HostKernel,
+    town: RunConfig,
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    journal = Journal(folder)
+    journal.write(GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host"))
+    journal.write(GivenVerdict("a", True), GenerationBegun(0, 1))
+    journal.close()
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise HostError("expected memory for a batch of one row, got none")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kernel, "learn", fail)
+        served = serve(limits=EAGER)
+        assert "expected memory" in served.client.get("/healthz").json()["learning"]
+        assert served.ask().status_code == 200
+        served.stop()
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    with opened_service(town, copy, kernel, EAGER, is_new=False) as again:
+        assert again.learning_error == ""
+        assert again.generation == 1
+
+
+def test_a_service_that_is_drained_finishes_who_is_in_and_begins_no_generation(
+    serve: Serve,
+) -> None:
+    served, answers, heard = serve(limits=EAGER, lives=False), list[Any](), threading.Event()
+    service = served.service
+    given = GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host")
+    service.journal.write(given, GivenVerdict("a", True))
+    asking = threading.Thread(target=lambda: answers.append(served.ask()))
+    asking.start()
+    wait_until(lambda: service.scheduler.open_jobs)
+    service.drain()
+    health = served.client.get("/healthz")
+    assert (health.status_code, health.json()["status"]) == (503, "draining")
+    assert served.ask().status_code == 503
+    assert not answers
+    living = threading.Thread(target=service.live, args=[heard.set])
+    living.start()
+    asking.join(60)
+    assert answers[0].status_code == 200
+    assert heard.wait(60)
+    assert living.is_alive()
+    service.stop()
+    living.join(60)
+    assert not living.is_alive()
+    assert service.generation == 0
+
+
+def test_who_is_in_has_a_grace_when_a_service_is_drained(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symbiont_ecology.service.living.GRACE", 0.0)
+    served, heard = serve(limits=EAGER, lives=False), list[int]()
+    asking = threading.Thread(target=served.ask)
+    asking.start()
+    wait_until(lambda: served.service.scheduler.open_jobs)
+    served.service.drain()
+
+    def hear() -> None:
+        """Notes how many were in."""
+        heard.append(served.service.scheduler.open_jobs)
+        served.service.stop()
+
+    served.service.live(hear)
+    asking.join(60)
+    assert heard[0] == 1
 
 
 def test_acceptance_rises(serve: Serve, town: RunConfig) -> None:

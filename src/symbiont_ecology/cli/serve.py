@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 MOST_CONNECTIONS = 4096
 """Connections at a time; more get 503."""
-GRACE = 30
-"""Seconds for answers in flight when the service is stopped."""
+LAST_BYTES = 5
+"""Seconds for clients to read the last answers when the service is stopped."""
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -148,7 +148,7 @@ def _load_and_serve(
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_graceful_shutdown=GRACE,
+            timeout_graceful_shutdown=LAST_BYTES,
             limit_concurrency=MOST_CONNECTIONS,
         )
         _serve(uvicorn.Server(web), service, listener, folder, keys is not None)
@@ -187,7 +187,8 @@ def _serve(
     server: Server, service: LivingService, listener: socket.socket, folder: Path, has_keys: bool
 ) -> None:
     """HTTP in a thread of its own, the engine in this one, until a signal. Then answers in flight
-    are finished, and a checkpoint is made."""
+    are finished while HTTP still says that nobody new is let in, HTTP ends, and a checkpoint is
+    made."""
 
     def listen() -> None:
         """The thread of HTTP."""
@@ -198,10 +199,14 @@ def _serve(
 
     def stop(*signal_and_frame: object) -> None:
         """Nobody new is let in; a second signal does not wait for who is in."""
-        if server.should_exit:
-            server.force_exit = True
+        if service.is_stopping:
+            server.should_exit = server.force_exit = True
         else:
             print("finishing the answers in flight …", file=sys.stderr)
+        service.drain()
+
+    def end_http() -> None:
+        """Nobody waits for an answer any more."""
         server.should_exit = True
 
     usual = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
@@ -209,7 +214,7 @@ def _serve(
     web.start()
     _tell_address(listener, folder, has_keys)
     try:
-        service.live()
+        service.live(end_http)
         web.join()
     finally:
         for name, handler in usual.items():

@@ -70,6 +70,11 @@ class MemoryBudget:
             return tokens * (inputs + self._activations + 12 * self.shape.vocab)
         return tokens * self._learning
 
+    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
+        """Tokens of a row that there is room and memory to learn from: a row is never cut."""
+        fitting = self._fitting(self.lesson_bytes(1, is_checkpointing=is_checkpointing))
+        return min(fitting, self.shape.max_positions)
+
     @property
     def cached(self) -> int:
         """Bytes of keys and values per token."""

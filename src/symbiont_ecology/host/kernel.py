@@ -85,18 +85,19 @@ class HostKernel:
         rank: int,
         targets: Sequence[str] | None = None,
         memory_mb: float = 2048,
+        is_checkpointing: bool = False,
         is_chat: bool = False,
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = layout_of(decoder, targets)
         self._decoder, self._codec, self.is_chat = decoder, codec, is_chat
-        is_cpu = decoder.device.type == "cpu"
-        self._budget = MemoryBudget(memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
+        device, dtype = decoder.device, decoder.dtype
+        self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
+        self.longest_lesson = self._budget.longest_lesson(is_checkpointing=is_checkpointing)
+        """Tokens of a prompt and its answer that there is room and memory to learn from."""
         arrangement = Arrangement(decoder.sites, self.layout, rank)
-        backend = backend_for(decoder.device, decoder.dtype)
-        self._new_bank = partial(
-            backend.bank, arrangement, device=decoder.device, dtype=decoder.dtype
-        )
+        backend = backend_for(device, dtype)
+        self._new_bank = partial(backend.bank, arrangement, device=device, dtype=dtype)
         self._bank = self._new_bank(slots=slots)
 
     @classmethod
@@ -160,6 +161,7 @@ class HostKernel:
             rank=rank,
             targets=targets,
             memory_mb=memory_mb,
+            is_checkpointing=is_checkpointing,
             is_chat=is_chat,
         )
 

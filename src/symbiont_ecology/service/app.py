@@ -96,7 +96,7 @@ class ServiceApp:
         app.get("/")(self._pages.chat)
         app.get("/ecology")(self._guarded(self._pages.ecology))
         app.get("/record.json")(self._guarded(self._pages.record))
-        app.get("/openapi.json", include_in_schema=False)(self._guarded(self._description))
+        app.get("/openapi.json", include_in_schema=False)(self._description)
 
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
         """Answers a conversation."""
@@ -197,6 +197,7 @@ class ServiceApp:
 
     async def _description(self, request: Request) -> Response:
         """What can be asked, as OpenAPI says it."""
+        self._access(request)
         return JSONResponse(self.asgi.openapi())
 
     def _access(self, request: Request, user: str | None = None) -> Access:
@@ -220,11 +221,12 @@ class ServiceApp:
         return access
 
     def _guarded(self, page: Callable[[Request], Awaitable[Response]]) -> Callable[..., object]:
-        """A page that needs a key, if there are keys."""
+        """A page that shows all users: it needs a key of an application, if there are keys."""
 
         async def guarded(request: Request) -> Response:
             """The page."""
-            self._access(request)
+            if not self._access(request).is_application:
+                raise HTTPException(403, "expected a key of an application: it shows all users")
             return await page(request)
 
         return guarded

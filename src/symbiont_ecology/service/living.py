@@ -7,9 +7,8 @@ service answers, so that learning takes at most its share of the time while anyb
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ from symbiont_ecology.registry import kind_of
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
 from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
+from symbiont_ecology.strategies import strategies
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
@@ -32,6 +32,8 @@ MOST_BATCHES = 4
 """A generation learns from what waits, and at most from so many times what it usually has."""
 LONGEST_WAIT = 0.05
 """Seconds of a wait for somebody who asks."""
+GRACE = 25.0
+"""Seconds for answers in flight when a service is drained."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,10 @@ class ServiceLimits:
 
 
 class LivingService:
-    """A run in service. ``live`` is its thread's work; it returns after ``stop``."""
+    """A run in service. ``live`` is its thread's work; it returns after ``stop``.
+
+    ``drain`` comes first where others have to see that nobody new is let in.
+    """
 
     def __init__(
         self, run: LivingRun, kernel: HostKernel, journal: Journal, limits: ServiceLimits
@@ -61,14 +66,18 @@ class LivingService:
         )
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
-        world = ServedHabitats(tasks.habitats.config, tasks, journal)
-        run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=world))
+        phrases = run.runtime.strategy.phrases
+        self._world = ServedHabitats(tasks.habitats.config, tasks, journal, kernel, phrases)
+        run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=self._world))
         self.learning_error = ""
+        self.left_out = 0
         self.seconds_learning = 0.0
-        self._since, self._resting_until, self._stopping = 0.0, 0.0, threading.Event()
+        self._since, self._resting_until = 0.0, 0.0
+        self._drain_until: float | None = None
+        self._is_stopped = False
         self._first_waiting: float | None = None
-        self._catch_up()
         self.snapshot = self._snapshot()
+        self._catch_up()
         if limits.learn_share:
             kernel.share_time(self._share)
 
@@ -77,19 +86,33 @@ class LivingService:
         """The number of the generation that comes next."""
         return self.run.state.generation
 
+    def drain(self) -> None:
+        """Lets nobody new in, and begins no generation. May be called by a signal handler."""
+        if self._drain_until is None:
+            self._drain_until = time.monotonic() + GRACE
+
     def stop(self) -> None:
-        """Ends ``live`` once all that was asked is answered."""
-        self._stopping.set()
+        """Drains, and ends ``live`` once all that was asked is answered."""
+        self.drain()
+        self._is_stopped = True
         self.scheduler.wake()
 
     @property
     def is_stopping(self) -> bool:
         """Whether nobody new is let in."""
-        return self._stopping.is_set()
+        return self._drain_until is not None
 
-    def live(self) -> None:
-        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint."""
-        while not (self.is_stopping and not self.scheduler.open_jobs):
+    def live(self, drained: Callable[[], None] = lambda: None) -> None:
+        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint.
+
+        After ``drain``, ``drained`` is called once nobody waits for an answer any more, or the
+        grace is over; it may be called several times.
+        """
+        while not (self._is_stopped and not self.scheduler.open_jobs):
+            if self._drain_until is not None:
+                is_late = time.monotonic() >= self._drain_until
+                if is_late or not self.scheduler.open_jobs:
+                    drained()
             is_busy = self.scheduler.turn(self.snapshot)
             if self._is_due():
                 self._learn()
@@ -111,8 +134,7 @@ class LivingService:
 
     def _batch_size(self) -> int:
         """Verdicts of a generation."""
-        world = self.run.runtime.tasks.habitats
-        return world.config.questions if world else 1
+        return self._world.config.questions
 
     def _learn(self) -> None:
         """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
@@ -123,15 +145,21 @@ class LivingService:
         count = min(self.journal.verdicts, self.journal.learned + most)
         try:
             self.journal.write(GenerationBegun(self.generation, count))
-            self.run.live()
+            self._live_generation()
         except EcologyError as error:
             self._give_up(error)
             return
-        self.snapshot = self._snapshot()
         took = time.monotonic() - began
         self.seconds_learning += took
         self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
         _log.info("generation", extra={"number": self.generation - 1, "seconds": round(took, 3)})
+
+    def _live_generation(self) -> None:
+        """The next generation, on what the journal says; then its organelles answer."""
+        left_out = self._world.left_out(self.generation)
+        self.run.live()
+        self.left_out += left_out
+        self.snapshot = self._snapshot()
 
     def _share(self) -> None:
         """In the midst of a generation: the others have their part of the time, if they need it."""
@@ -146,20 +174,24 @@ class LivingService:
         return seconds * (1 - share) / share
 
     def _catch_up(self) -> None:
-        """Lives the generations again that were begun after the last checkpoint."""
+        """Lives the generations again that were begun after the last checkpoint. If one fails, the
+        service answers all the same."""
         wanted = [number for number in self.journal.generations if number >= self.generation]
         if wanted and wanted[0] != self.generation:
             raise RunError(
                 f"{self.journal.path} begins with generation {wanted[0]}, and the run stands at "
                 f"{self.generation}: bring back the checkpoint that belongs to it"
             )
-        for _ in wanted:
-            self.run.live()
+        try:
+            for _ in wanted:
+                self._live_generation()
+        except EcologyError as error:
+            self._give_up(error)
 
     def _snapshot(self) -> ServingSnapshot:
         state, runtime = self.run.state, self.run.runtime
         turn = runtime.at(state, *budget_phase(state, runtime.milestones))
-        return ServingSnapshot.of(turn, self.journal)
+        return ServingSnapshot.of(turn)
 
     def _save(self) -> None:
         if not self.learning_error:
@@ -175,7 +207,8 @@ class LivingService:
 
 
 def check_served(config: RunConfig, name: object) -> None:
-    """Whether a run can be served: it tells its users apart, and its kernel answers.
+    """Whether a run can be served: it tells its users apart, its kernel answers, and its
+    strategy can say who does.
 
     Raises:
         ConfigError: it cannot.
@@ -189,6 +222,11 @@ def check_served(config: RunConfig, name: object) -> None:
         raise ConfigError(
             f"{name}: its host.engine is {engine!r}, and a service answers by the kernel: set "
             "host.engine=kernel"
+        )
+    if fault := strategies.build(config.strategy).service_fault:
+        raise ConfigError(
+            f"{name}: strategy {kind_of(config.strategy)!r} cannot be served: {fault}; found a run "
+            "with another one, such as ecology"
         )
 
 

@@ -136,12 +136,16 @@ class Scheduler:
         with self._changed:
             jobs = list(self._new)
             self._new.clear()
-        if not jobs:
-            return
-        open_jobs = [job for job in jobs if job.wanted is None]
-        takers = iter(snapshot.takers([job.item for job in open_jobs]))
+        unnamed = [job for job in jobs if job.wanted is None]
+        try:
+            takers = snapshot.takers([job.item for job in unnamed]) if unnamed else []
+        except EcologyError as error:
+            for job in unnamed:
+                self._end(job, error)
+            jobs, takers = [job for job in jobs if job.wanted is not None], []
+        chosen = iter(takers)
         for job in jobs:
-            job.organelle = next(takers) if job.wanted is None else job.wanted
+            job.organelle = next(chosen) if job.wanted is None else job.wanted
             try:
                 self._queue(job, snapshot)
             except EcologyError as error:

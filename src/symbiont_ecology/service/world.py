@@ -2,30 +2,45 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import DataError, RunError
+from symbiont_ecology.fence import FaultError, Fence
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.service.journal import Journal, JudgedReply
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
 from symbiont_ecology.tasks.service import ServiceHabitats
-from symbiont_ecology.types import Item, LoggedReply, OrganelleId, in_turns, last_turn
+from symbiont_ecology.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
 from symbiont_ecology.weights import AdapterWeights
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.kernel import HostKernel
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ServedHabitats(ServiceHabitats):
-    """Users of a service. A generation's questions are the judged replies that it learns from."""
+    """Users of a service. A generation's questions are the judged replies that it learns from.
+
+    Replies behind which the kernel cannot learn are left out: one that fills all positions has no
+    room for its end. ``phrases`` are those that may stand in front of a prompt.
+    """
 
     tasks: TaskMixture
     journal: Journal
+    kernel: HostKernel
+    phrases: Sequence[str] = ()
 
     @property
     def names(self) -> Sequence[str]:
@@ -38,7 +53,19 @@ class ServedHabitats(ServiceHabitats):
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         """Each with its reply, the verdict on it, and who gave it."""
-        return tuple(self._item(one) for one in self.journal.judged_in(generation))
+        items = map(self._item, self.journal.judged_in(generation))
+        return tuple(item for item in items if self._tokens(item) <= self.kernel.longest_lesson)
+
+    def left_out(self, generation: int) -> int:
+        """How many replies are too long to be learned from."""
+        return len(self.journal.judged_in(generation)) - len(self.questions(generation))
+
+    def _tokens(self, item: Item) -> int:
+        """Of prompt and reply as they are learned, behind the longest phrase."""
+        assert item.logged is not None
+        prompts = [behind(phrase, item.prompt) for phrase in ("", *self.phrases)]
+        (reply,) = self.kernel.encode_answers([item.logged.text])
+        return max(map(len, self.kernel.encode(prompts))) + len(reply)
 
     def _item(self, judged: JudgedReply) -> Item:
         answer, verdict = judged.answer, judged.verdict
@@ -49,7 +76,7 @@ class ServedHabitats(ServiceHabitats):
 
 
 @dataclass(frozen=True)
-class WaitingQuestions(ServedHabitats):
+class WaitingQuestions(ServiceHabitats):
     """Users whose questions wait for an answer."""
 
     waiting: tuple[Item, ...] = ()
@@ -68,11 +95,10 @@ class ServingSnapshot:
     """
 
     turn: Turn
-    journal: Journal
     weights: Mapping[OrganelleId, AdapterWeights]
 
     @classmethod
-    def of(cls, turn: Turn, journal: Journal) -> ServingSnapshot:
+    def of(cls, turn: Turn) -> ServingSnapshot:
         """The living with their weights, and copies of all that says who is asked."""
         state = turn.state
         copied = replace(
@@ -85,21 +111,31 @@ class ServingSnapshot:
         weights = {
             name: turn.store.weights(one.genome.weights) for name, one in state.population.items()
         }
-        return cls(replace(turn, state=copied), journal, weights)
+        return cls(replace(turn, state=copied), weights)
 
     def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
-        """Who answers each item, as the strategy decides; the host where nobody does."""
+        """Who answers each item, as the strategy decides; the host where nobody does.
+
+        Raises:
+            RunError: the strategy fails.
+        """
         turn, config = self.turn, self.turn.tasks.habitats
         assert config is not None
         marked = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
-        world = WaitingQuestions(config.config, turn.tasks, self.journal, marked)
+        world = WaitingQuestions(config.config, marked)
         # Not the generation's own draw: newcomers that come one by one must not all meet the same.
         draw = Draw(secrets.randbits(63), turn.state.generation)
         context = replace(turn.context, tasks=replace(turn.tasks, habitats=world), draw=draw)
+        try:
+            with Fence() as fence:
+                asked = fence(turn.strategy.ask, context)
+        except FaultError as error:
+            # What it says may name other users: it is for the log, and not for who asked.
+            part = strategies.called(turn.strategy)
+            _log.error("nobody was chosen", extra={"reason": f"{part} {error}"})
+            raise RunError(f"{part} failed, so nobody could be chosen to answer") from error
         chosen = {
-            item.id: assignment.organelle_id
-            for assignment in turn.strategy.ask(context)
-            for item in assignment.items
+            item.id: assignment.organelle_id for assignment in asked for item in assignment.items
         }
         return [chosen.get(item.id, HOST) for item in marked]
 

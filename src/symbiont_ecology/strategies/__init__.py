@@ -59,7 +59,9 @@ class Strategy(ABC):
     ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
     reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
     are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell
-    that founders have learned (``engine.warm``), with a learning rate of its own.
+    that founders have learned (``engine.warm``), with a learning rate of its own. ``phrases`` may
+    stand in front of every question. ``service_fault`` says why a run of it cannot answer people
+    (``symbiont serve``); empty if it can.
     """
 
     is_mortal: ClassVar[bool] = False
@@ -72,10 +74,12 @@ class Strategy(ABC):
     fits_habitats: ClassVar[bool] = False
     needs_habitats: ClassVar[bool] = False
     needs_kinds: ClassVar[bool] = False
+    service_fault: ClassVar[str] = ""
     questions: float = 1
     samples: int = 1
     warm: int = 0
     warm_rate: float = 0.001
+    phrases: tuple[str, ...] = ()
 
     @abstractmethod
     def found(self, context: StrategyContext) -> Sequence[Decision]:
@@ -211,6 +215,12 @@ class AskingStrategy(Strategy):
 @dataclass(frozen=True)
 class CurriculumStrategy(LearningStrategy, AskingStrategy):
     """A strategy whose organelles learn, and that asks about cells by a curriculum."""
+
+
+def author_of(item: Item, state: EcologyState) -> OrganelleId | None:
+    """Who gave the reply that an item brings, if it is known and alive."""
+    author = item.logged.author if item.logged else ""
+    return author if author in state.population else None
 
 
 def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> list[Assignment]:

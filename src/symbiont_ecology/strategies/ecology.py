@@ -32,7 +32,13 @@ from symbiont_ecology.ecology.trials import Judge
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import LearningRule
-from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies import (
+    CurriculumStrategy,
+    StrategyContext,
+    assignments,
+    author_of,
+    strategies,
+)
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 from symbiont_ecology.types import Item, OrganelleId
 
@@ -174,8 +180,8 @@ class Ecology(CurriculumStrategy):
 
     def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """The author of a reply that was given, or the first mechanism's choice that has one."""
-        if item.logged and item.logged.author in context.state.population:
-            return item.logged.author
+        if author := author_of(item, context.state):
+            return author
         wishes = (mechanism.taker(item, context, earlier) for mechanism in self.built_mechanisms)
         return next((wish for wish in wishes if wish), None)
 

@@ -64,6 +64,7 @@ class EvolutionStrategies(AskingStrategy):
     warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
     warm_rate: PositiveFloat = 0.001  # learning rate of Adam for them, > 0
     fits_habitats: ClassVar[bool] = True
+    service_fault: ClassVar[str] = "its members differ by noise, and a service answers without"
     compares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

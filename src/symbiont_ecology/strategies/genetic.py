@@ -25,11 +25,12 @@ from symbiont_ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
     assignments,
+    author_of,
     dealt,
     strategies,
 )
 from symbiont_ecology.strategies.exams import exam_questions
-from symbiont_ecology.types import TURN_END, Item
+from symbiont_ecology.types import TURN_END, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 
 SIGMA, TAU = "sigma", 0.3
@@ -139,13 +140,25 @@ class Genetic(CurriculumStrategy):
             taken = assignments([(best[0].id, item) for item in self.items(context)], self.samples)
             return self.sampled(taken, context)
         if context.tasks.habitats:
-            hands = dealt(self.items(context), list(living), context.draw("deal"))
-            takers = [(name, item) for name, hand in hands.items() for item in hand]
+            takers = self._dealt(context)
         else:
             exam, is_fresh = self._exam(context), self.is_fresh
             candidates = [name for name, one in living.items() if one.score is None or is_fresh]
             takers = [(name, item) for name in candidates for item in exam]
         return [replace(one, is_exam=True) for one in assignments(takers, 1)]
+
+    def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
+        """Who answers which question of the habitats. A reply that was given is its author's."""
+        items, members = self.items(context), list(context.state.population)
+        if len(items) < len(members):  # or the first of them would be asked again and again
+            order = context.draw("members").permutation(len(members))
+            members = [members[place] for place in order]
+        hands = dealt(items, members, context.draw("deal"))
+        return [
+            (author_of(item, context.state) or name, item)
+            for name, hand in hands.items()
+            for item in hand
+        ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """New scores; then the worst leave, and children of the best take their places."""

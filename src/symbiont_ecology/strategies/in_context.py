@@ -34,6 +34,7 @@ class InContext(Single):
 
     examples: PositiveInt = 3  # most accepted answers in front of a question
     needs_habitats: ClassVar[bool] = True
+    service_fault: ClassVar[str] = "it puts examples in front of questions, and a service does not"
 
     def most_living(self, tasks: TaskMixture) -> int:
         """One."""

@@ -29,6 +29,7 @@ class Residents(LearningStrategy):
 
     fits_habitats: ClassVar[bool] = True
     needs_habitats: ClassVar[bool] = True
+    service_fault: ClassVar[str] = "it founds adapters for who asks next, which nobody knows"
 
     @abstractmethod
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
