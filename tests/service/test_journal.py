@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -100,6 +101,28 @@ def test_a_full_disk_leaves_the_file_as_it_was(
     assert again.answer("b") is None
     assert again.answer("c")
     again.close()
+
+
+def test_a_disk_that_fails_for_good_is_told_to_everybody_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.write(answer("a"))
+
+    def read_only(*arguments: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    told = SimpleQueue[RunError | None]()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", read_only)
+        patched.setattr(os, "truncate", read_only)
+        journal.append([answer("b")], told.put)
+        assert "Read-only file system" in str(told.get(timeout=10))
+    journal.append([answer("c")], told.put)  # what could not be taken back is still in the file
+    assert "start the service again" in str(told.get(timeout=10))
+    assert journal.answer("a")
+    assert journal.answer("c") is None
+    journal.close()
 
 
 def test_many_threads_write_at_once(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ class Journal:
         self._lock = threading.Lock()
         self._size = self._read()
         self._file = self._opened()
+        self._broken: RunError | None = None
         self._waiting = SimpleQueue[tuple[Sequence[JournalEntry], Done] | None]()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._thread.start()
@@ -192,20 +193,31 @@ class Journal:
                 done(error)
 
     def _put(self, entries: Sequence[JournalEntry]) -> RunError | None:
-        """Writes and syncs; on an error the file is as it was."""
+        """Writes and syncs; on an error the file is as it was. Nothing is written behind what
+        cannot be taken back."""
+        if self._broken is not None:
+            return self._broken
         lines = b"".join(_line(entry) for entry in entries)
         try:
             self._file.write(lines)
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._take_back()
-            return RunError(f"cannot write {self.path}: {error.strerror}; free some space")
+            return self._failed(f"cannot write {self.path}: {error.strerror}")
         self._size += len(lines)
         with self._lock:
             for entry in entries:
                 self._keep(entry)
         return None
+
+    def _failed(self, why: str) -> RunError:
+        """What is told of a failed write. The disk may fail again while the file is mended."""
+        try:
+            self._take_back()
+        except (OSError, RunError):
+            self._broken = RunError(f"{why}; mend the disk, then start the service again")
+            return self._broken
+        return RunError(f"{why}; free some space")
 
     def _take_back(self) -> None:
         """Half of what could not be written goes. A file that is closed unwritten raises again."""
