@@ -142,6 +142,10 @@ def test_mistakes_are_one_line_before_a_model_loads(
         (["steady"], 2, "no habitats"),
         ([folder, "seed=3"], 2, "config is fixed"),
         ([tmp_path], 1, "no run in"),
+        ([folder, "--per-minute", "nan"], 2, "expected finite numbers above 0"),
+        ([folder, "--per-minute", "0"], 2, "expected finite numbers above 0"),
+        ([folder, "--timeout", "inf"], 2, "expected finite numbers above 0"),
+        ([folder, "--patience", "nan"], 2, "expected finite numbers above 0"),
     ):
         said = symbiont("serve", *words)
         assert said.code == code

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,8 +75,11 @@ def serve(
     known = _keys(keys, address)
     if not 0 <= learn_share <= 1:
         raise ConfigError(f"--learn-share: expected a number from 0 to 1, got {learn_share:g}")
-    if per_minute <= 0 or timeout <= 0 or patience < 0:
-        raise ConfigError("--per-minute, --timeout and --patience: expected numbers above 0")
+    if not (0 < per_minute < inf and 0 < timeout < inf and 0 <= patience < inf):
+        raise ConfigError(
+            "--per-minute, --timeout and --patience: expected finite numbers above 0 (--patience "
+            f"may be 0), got {per_minute:g}, {timeout:g} and {patience:g}"
+        )
     config, folder, is_new = _run(run, overrides or [], out)
     limits = ServiceLimits(learn_share, patience, slots, most_waiting)
     http = HttpLimits(per_minute, timeout, most_tokens, log_texts)
