@@ -160,6 +160,7 @@ def _load_and_serve(
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
     """The run that is served: one that is there, or one that is founded."""
+    from symbiont_ecology.cli.calibrate import is_free_for
     from symbiont_ecology.config import load_config
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import check
@@ -169,20 +170,27 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.files import free_folder
     from symbiont_ecology.service.living import check_served
 
-    there = Path(name) if (Path(name) / CONFIG_FILE).is_file() else out
-    if there is not None and (there / CONFIG_FILE).is_file():
+    folder = Path(name)
+    if (folder / CONFIG_FILE).is_file():
         if overrides:
             raise ConfigError(
-                f"{there} is a run already, and its config is fixed: leave changes out"
+                f"{folder} is a run already, and its config is fixed: leave changes out"
             )
-        config, folder = read_config(there), there
-        check(config)
-        check_data(config, folder)
+        if out is not None and out.resolve() != folder.resolve():
+            raise ConfigError(f"{folder} is a run already, and stays there: leave --out out")
+    elif folder.is_dir():
+        raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
     else:
-        if Path(name).is_dir():
-            raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
         config, folder = load_config(name, overrides), out or free_folder("service")
-        check(config)
+        if not is_free_for(folder, config, "generations"):  # a service has no last one
+            raise ConfigError(
+                f"{folder} holds a run with another config: choose another --out, or serve it with "
+                f"{typed()} serve {folder}"
+            )
+    if (folder / CONFIG_FILE).is_file():
+        config = read_config(folder)
+        check_data(config, folder)
+    check(config)
     check_served(config, name)
     return config, folder, not (folder / STATE_FILE).exists()
 
