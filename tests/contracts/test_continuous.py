@@ -13,6 +13,7 @@ from hosts import PROMPTS, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, StreamedRequest
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
 from symbiont_ecology.weights.adapter import AdapterWeights
@@ -256,3 +257,20 @@ def test_a_letter_is_shown_when_it_is_complete(host_folders: dict[str, Path]) ->
     told = streamed(batch, StreamedRequest(prompt, None, 60))
     whole = kernel.rollout([Request("réd", HOST_SLOT, 60)], None, Decoding())[0]
     assert "".join(news.text for news in told) == whole.text
+
+
+def test_a_part_of_a_stop_text_waits_for_its_last_letter(
+    host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    texts = ("Hi", "Hi\n", "Hi\n\ufffd", "Hi\n\ufffd\ufffd", "Hi\n😀")
+
+    def decode(codec: TextCodec, rows: Sequence[Sequence[int]]) -> list[str]:
+        """What so many tokens stand for; three make the last letter."""
+        return [texts[len(ids) - 1] for ids in rows]
+
+    monkeypatch.setattr(TextCodec, "decode", decode)
+    told = streamed(batch, StreamedRequest(prompt, None, 9, Decoding(stop=("\n😀",))))
+    assert [news.text for news in told] == ["Hi", "", "", "", ""]
+    assert told[-1].end == "stop"

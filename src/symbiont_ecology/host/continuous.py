@@ -266,9 +266,7 @@ class ContinuousBatch:
 
 def _ready(text: str, stops: Sequence[str]) -> int:
     """Letters that can be shown: what may become a stop text, or another letter, waits."""
-    if text.endswith(UNSURE):
-        return len(text.rstrip(UNSURE))
-    waiting = 0
+    text, waiting = text.rstrip(UNSURE), 0
     for stop in stops:
         for size in range(min(len(stop) - 1, len(text)), 0, -1):
             if text.endswith(stop[:size]):
