@@ -8,11 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hosts import PROMPTS, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, StreamedRequest
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.llama import LlamaSession
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
@@ -274,3 +276,31 @@ def test_a_part_of_a_stop_text_waits_for_its_last_letter(
     told = streamed(batch, StreamedRequest(prompt, None, 9, Decoding(stop=("\n😀",))))
     assert [news.text for news in told] == ["Hi", "", "", "", ""]
     assert told[-1].end == "stop"
+
+
+def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
+    host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=4, rank=8)
+    adapters = [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
+    expected = alone(kernel, adapters, Decoding())
+    batch, asked = kernel.continuous(3), requests(kernel, adapters, Decoding())
+    join, fitting = LlamaSession.join, [2]
+
+    def scarce(session: LlamaSession, other: LlamaSession, room: int) -> None:
+        """Memory for a few newcomers."""
+        if other.cache.states.shape[2] > fitting[0]:
+            raise torch.OutOfMemoryError("out of memory")
+        join(session, other, room)
+
+    monkeypatch.setattr(LlamaSession, "join", scarce)
+    rows = batch.join(asked[:1]) + batch.join(asked[1:5])
+    assert len(rows) == 3
+    fitting[0] = 0
+    with pytest.raises(HostError, match="expected memory for"):
+        batch.join(asked[5:])
+    written = {row: Written() for row in rows}
+    while len(batch):
+        for news in batch.step():
+            written[news.row].add(news)
+    assert [one.text for one in written.values()] == [one.text for one in expected[:3]]
