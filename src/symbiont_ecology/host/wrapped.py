@@ -240,7 +240,8 @@ class WrappedSession:
             for mine, theirs in layers
         ]
         self._mask = _on_the_right([self._mask, other._mask], dim=1)
-        for (mine, theirs), (mine.keys, mine.values) in zip(layers, states, strict=True):
+        for (mine, theirs), (keys, values) in zip(layers, states, strict=True):
+            mine.keys, mine.values = keys, values
             if hasattr(mine, "cumulative_length"):  # of a layer that sees a window
                 mine.cumulative_length = max(mine.cumulative_length, theirs.cumulative_length)
 

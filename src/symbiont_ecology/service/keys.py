@@ -15,7 +15,7 @@ from pathlib import Path
 
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.files import append_line
-from symbiont_ecology.service.schema import LONGEST_NAME
+from symbiont_ecology.service.schema import LONGEST_USER_NAME
 
 PREFIX = "symbiont-"
 
@@ -75,8 +75,10 @@ def add_key(path: Path, user: str | None) -> str:
         DataError: no request can name such a user.
         RunError: the file cannot be written.
     """
-    if user is not None and not 1 <= len(user) <= LONGEST_NAME:
-        raise DataError(f"user: expected a name of 1 to {LONGEST_NAME} letters, got {user!r:.40}")
+    if user is not None and not 1 <= len(user) <= LONGEST_USER_NAME:
+        raise DataError(
+            f"user: expected a name of 1 to {LONGEST_USER_NAME} letters, got {user!r:.40}"
+        )
     key = PREFIX + secrets.token_urlsafe(32)
     append_line(path, {"user": user, "sha256": _digest(key)}, is_synced=True)
     return key
