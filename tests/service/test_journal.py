@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -19,6 +21,9 @@ from symbiont_ecology.service.journal import (
     GivenVerdict,
     Journal,
 )
+
+LONG = 200_000
+"""Letters of a long prompt."""
 
 
 def answer(name: str, user: str = "ada") -> GivenAnswer:
@@ -151,3 +156,54 @@ def test_only_the_newest_answers_can_be_judged(
     assert journal.answer("a1") is None
     assert journal.answer("a2")
     journal.close()
+
+
+def test_memory_does_not_grow_with_what_was_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 2)
+    journal = Journal(tmp_path)
+
+    def taken() -> int:
+        """Bytes that are held, once a generation has learned from a long reply."""
+        said = replace(
+            answer(f"a{journal.verdicts}", user=f"u{journal.verdicts}"), prompt="x" * LONG
+        )
+        journal.write(said, GivenVerdict(said.id, True))
+        journal.write(GenerationBegun(journal.verdicts, journal.verdicts))
+        assert [one.answer for one in journal.judged_in(journal.verdicts)] == [said]
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        sizes = [taken() for _ in range(30)]
+    finally:
+        tracemalloc.stop()
+    assert max(sizes[5:]) < sizes[4] + LONG
+    assert journal.verdict("a2", 0) is None
+    assert (journal.verdicts, journal.learned) == (30, 30)
+    assert journal.users == [f"u{place}" for place in range(30)]
+    journal.close()
+    again = Journal(tmp_path)  # what a killed service lives again
+    assert (again.verdicts, again.users) == (30, journal.users)
+    assert [one.answer.id for one in again.judged_in(7)] == ["a6"]
+    again.close()
+
+
+def test_a_long_journal_is_read_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 2)
+    journal = Journal(tmp_path)
+    for place in range(30):
+        journal.write(replace(answer(f"a{place}"), prompt="x" * LONG))
+    journal.close()
+    tracemalloc.start()
+    try:
+        again = Journal(tmp_path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 15 * LONG
+    assert again.answer("a29")
+    again.close()

@@ -21,6 +21,7 @@ from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Retired
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.journal import Journal
 from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
 from symbiont_ecology.types import HOST_SLOT, Item
 
@@ -89,11 +90,12 @@ def test_who_answered_is_who_learns(serve: Serve, town: RunConfig) -> None:
     live_through(served, questions(town, 6))
     wait_until(lambda: learned_everything(served))
     served.stop()
-    journal = served.service.journal
+    journal = Journal(served.folder)
     authors: dict[str, set[str]] = {}
     for generation in journal.generations:
         for one in journal.judged_in(generation):
             authors.setdefault(one.answer.user, set()).add(one.answer.organelle)
+    journal.close()
     log = list(read_events(served.folder / "events.jsonl"))
     dead = {event.id for event in log if isinstance(event, Retired)}
     for event in log:  # what the dead answered teaches who serves the user
