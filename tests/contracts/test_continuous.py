@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from hosts import PROMPTS, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, StreamedRequest
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.llama import LlamaSession
+from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
 from symbiont_ecology.weights.adapter import AdapterWeights
@@ -256,3 +259,48 @@ def test_a_letter_is_shown_when_it_is_complete(host_folders: dict[str, Path]) ->
     told = streamed(batch, StreamedRequest(prompt, None, 60))
     whole = kernel.rollout([Request("réd", HOST_SLOT, 60)], None, Decoding())[0]
     assert "".join(news.text for news in told) == whole.text
+
+
+def test_a_part_of_a_stop_text_waits_for_its_last_letter(
+    host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
+    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    texts = ("Hi", "Hi\n", "Hi\n\ufffd", "Hi\n\ufffd\ufffd", "Hi\n😀")
+
+    def decode(codec: TextCodec, rows: Sequence[Sequence[int]]) -> list[str]:
+        """What so many tokens stand for; three make the last letter."""
+        return [texts[len(ids) - 1] for ids in rows]
+
+    monkeypatch.setattr(TextCodec, "decode", decode)
+    told = streamed(batch, StreamedRequest(prompt, None, 9, Decoding(stop=("\n😀",))))
+    assert [news.text for news in told] == ["Hi", "", "", "", ""]
+    assert told[-1].end == "stop"
+
+
+def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
+    host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=4, rank=8)
+    adapters = [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
+    expected = alone(kernel, adapters, Decoding())
+    batch, asked = kernel.continuous(3), requests(kernel, adapters, Decoding())
+    join, fitting = LlamaSession.join, [2]
+
+    def scarce(session: LlamaSession, other: LlamaSession, room: int) -> None:
+        """Memory for a few newcomers."""
+        if other.cache.states.shape[2] > fitting[0]:
+            raise torch.OutOfMemoryError("out of memory")
+        join(session, other, room)
+
+    monkeypatch.setattr(LlamaSession, "join", scarce)
+    rows = batch.join(asked[:1]) + batch.join(asked[1:5])
+    assert len(rows) == 3
+    fitting[0] = 0
+    with pytest.raises(HostError, match="expected memory for"):
+        batch.join(asked[5:])
+    written = {row: Written() for row in rows}
+    while len(batch):
+        for news in batch.step():
+            written[news.row].add(news)
+    assert [one.text for one in written.values()] == [one.text for one in expected[:3]]

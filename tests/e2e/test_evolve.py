@@ -67,6 +67,19 @@ def test_a_bare_resume_goes_on_with_the_newest_run_and_a_file_names_one(
     assert len({event.id for event in scored}) == len(scored)  # nobody was examined again
 
 
+def test_a_plan_of_a_resume_lives_nothing(
+    symbiont: Symbiont, quick: list[str], tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert symbiont(*quick, "--generations", "1", "--out", run).code == 0
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    said = symbiont("evolve", "--resume", run, "--generations", "3", "--dry-run")
+    assert said.code == 0, said.err
+    lives = 3 * load_state(run).generation
+    assert f"{lives} generations" in said.out
+    assert before == {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -74,6 +87,8 @@ def test_a_bare_resume_goes_on_with_the_newest_run_and_a_file_names_one(
         (["loralab", "ga-gpt2"], "expected one config, got loralab ga-gpt2"),
         (["--population", "2"], "strategy.elite: expected less than strategy.population (2)"),
         (["--resume", "nowhere"], "no run in nowhere"),
+        (["--resume", "--out", "other"], "leave --out and --quick-test out"),
+        (["--resume", "--quick-test"], "leave --out and --quick-test out"),
         (["lorelab"], "did you mean 'loralab'?"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,22 @@ def test_a_damaged_run_is_named_and_a_link_is_not_followed(
 
 def test_a_folder_that_is_not_there_is_one_line(symbiont: Symbiont, tmp_path: Path) -> None:
     assert "no folder" in symbiont("runs", tmp_path / "nowhere").error
+
+
+def test_a_run_that_deletes_files_meanwhile_is_listed(
+    symbiont: Symbiont, three: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists = Path.rglob
+
+    def late(folder: Path, pattern: str) -> Iterator[Path]:
+        """The files as they are. Blobs go meanwhile, as at a checkpoint."""
+        found = list(lists(folder, pattern))
+        blobs = [path for path in found if path.suffix == ".safetensors"]
+        blobs[0].unlink()
+        yield from found
+        blobs[1].unlink()
+
+    monkeypatch.setattr(Path, "rglob", late)
+    said = symbiont("runs", three)
+    assert said.code == 0
+    assert "3 runs" in said.out

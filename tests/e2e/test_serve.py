@@ -177,10 +177,23 @@ def test_mistakes_are_one_line_before_a_model_loads(
         (["steady"], 2, "no habitats"),
         ([folder, "seed=3"], 2, "config is fixed"),
         ([tmp_path], 1, "no run in"),
+        ([folder, "--out", tmp_path / "other"], 2, "is a run already, and stays there"),
+        (["service", "--out", folder], 2, "holds a run with another config"),
+        (["habitats/town", "seed=3", "--out", folder], 2, "holds a run with another config"),
+        ([folder, "--per-minute", "nan"], 2, "expected finite numbers above 0"),
+        ([folder, "--per-minute", "0"], 2, "expected finite numbers above 0"),
+        ([folder, "--timeout", "inf"], 2, "expected finite numbers above 0"),
+        ([folder, "--patience", "nan"], 2, "expected finite numbers above 0"),
     ):
         said = symbiont("serve", *words)
         assert said.code == code
         assert message in said.error
+
+
+def test_a_config_goes_on_in_the_folder_that_it_founded(folder: Path) -> None:
+    server = ServerProcess(Path("habitats/town"), "--out", str(folder))
+    assert server.stop() == 0
+    assert f"serving {folder} at" in "".join(server.log)
 
 
 def test_a_port_that_is_taken_is_said(

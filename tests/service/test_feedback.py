@@ -132,6 +132,15 @@ def test_a_key_file_holds_no_key(keys: tuple[Path, dict[str, str]]) -> None:
     assert not any(key in text for key in keys[1].values())
 
 
+@pytest.mark.parametrize("user", ["", "a" * 129])
+def test_a_user_that_no_request_can_name_gets_no_key(tmp_path: Path, user: str) -> None:
+    path = tmp_path / "keys.jsonl"
+    add_key(path, "a" * 128)
+    with pytest.raises(DataError, match="1 to 128 letters"):
+        add_key(path, user)
+    assert len(ApiKeys.read(path).known) == 1
+
+
 @pytest.mark.parametrize(
     "text", ["", "no json\n", '{"user": "ada"}\n', '{"user": 3, "sha256": ""}\n']
 )

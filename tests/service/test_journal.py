@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -18,6 +21,9 @@ from symbiont_ecology.service.journal import (
     GivenVerdict,
     Journal,
 )
+
+LONG = 200_000
+"""Letters of a long prompt."""
 
 
 def answer(name: str, user: str = "ada") -> GivenAnswer:
@@ -102,6 +108,28 @@ def test_a_full_disk_leaves_the_file_as_it_was(
     again.close()
 
 
+def test_a_disk_that_fails_for_good_is_told_to_everybody_who_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(tmp_path)
+    journal.write(answer("a"))
+
+    def read_only(*arguments: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    told = SimpleQueue[RunError | None]()
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", read_only)
+        patched.setattr(os, "truncate", read_only)
+        journal.append([answer("b")], told.put)
+        assert "Read-only file system" in str(told.get(timeout=10))
+    journal.append([answer("c")], told.put)  # what could not be taken back is still in the file
+    assert "start the service again" in str(told.get(timeout=10))
+    assert journal.answer("a")
+    assert journal.answer("c") is None
+    journal.close()
+
+
 def test_many_threads_write_at_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     threads = [
@@ -128,3 +156,54 @@ def test_only_the_newest_answers_can_be_judged(
     assert journal.answer("a1") is None
     assert journal.answer("a2")
     journal.close()
+
+
+def test_memory_does_not_grow_with_what_was_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 2)
+    journal = Journal(tmp_path)
+
+    def taken() -> int:
+        """Bytes that are held, once a generation has learned from a long reply."""
+        said = replace(
+            answer(f"a{journal.verdicts}", user=f"u{journal.verdicts}"), prompt="x" * LONG
+        )
+        journal.write(said, GivenVerdict(said.id, True))
+        journal.write(GenerationBegun(journal.verdicts, journal.verdicts))
+        assert [one.answer for one in journal.judged_in(journal.verdicts)] == [said]
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        sizes = [taken() for _ in range(30)]
+    finally:
+        tracemalloc.stop()
+    assert max(sizes[5:]) < sizes[4] + LONG
+    assert journal.verdict("a2", 0) is None
+    assert (journal.verdicts, journal.learned) == (30, 30)
+    assert journal.users == [f"u{place}" for place in range(30)]
+    journal.close()
+    again = Journal(tmp_path)  # what a killed service lives again
+    assert (again.verdicts, again.users) == (30, journal.users)
+    assert [one.answer.id for one in again.judged_in(7)] == ["a6"]
+    again.close()
+
+
+def test_a_long_journal_is_read_line_by_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 2)
+    journal = Journal(tmp_path)
+    for place in range(30):
+        journal.write(replace(answer(f"a{place}"), prompt="x" * LONG))
+    journal.close()
+    tracemalloc.start()
+    try:
+        again = Journal(tmp_path)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 15 * LONG
+    assert again.answer("a29")
+    again.close()

@@ -65,6 +65,14 @@ def test_each_user_has_a_rate_of_its_own() -> None:
     assert waits[3] == 0
 
 
+def test_a_rate_below_one_a_minute_lets_one_in_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = iter((0.0, 60.0, 120.0, 121.0))
+    monkeypatch.setattr(limits.time, "monotonic", lambda: next(seconds))
+    rate = RateLimit(per_minute=0.5)
+    waits = [rate.seconds_to_wait("ada") for _ in range(4)]
+    assert waits == [0, 60, 0, pytest.approx(119)]
+
+
 def test_the_longest_silent_users_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MOST_BUCKETS", 2)
     rate = RateLimit(per_minute=1)

@@ -83,11 +83,12 @@ def test_who_answered_is_who_learns(serve: Serve, town: RunConfig) -> None:
     live_through(served, questions(town, 6))
     wait_until(lambda: learned_everything(served))
     served.stop()
-    journal = served.service.journal
+    journal = Journal(served.folder)
     authors: dict[str, set[str]] = {}
     for generation in journal.generations:
         for one in journal.judged_in(generation):
             authors.setdefault(one.answer.user, set()).add(one.answer.organelle)
+    journal.close()
     log = list(read_events(served.folder / "events.jsonl"))
     dead = {event.id for event in log if isinstance(event, Retired)}
     for event in log:  # what the dead answered teaches who serves the user

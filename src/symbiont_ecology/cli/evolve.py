@@ -61,6 +61,10 @@ def evolve(
     sizes = {"population": population, "train_size": train_size, "eval_size": eval_size}
     typed_sizes = [f"strategy.{key}={size}" for key, size in sizes.items() if size is not None]
     if resume:
+        if out is not None or quick_test:
+            raise ConfigError(
+                "--resume goes on with a run where it is: leave --out and --quick-test out"
+            )
         folder = _folder_of(names[0]) if names else _newest()
         lives = _more_lives(folder, generations)
         lived = Run.open(folder, *changes, *typed_sizes, *lives)
@@ -70,10 +74,10 @@ def evolve(
         config = _with_lives(written, generations or (QUICK_LIVES if quick_test else None))
         name = Path(names[0] if names else PRESET).name.removesuffix(".yaml")
         folder = out or free_folder(name)
-        if dry_run:
-            tell_run_plan(config, folder)
-            return
         lived = Run.start(config, folder=folder)
+    if dry_run:
+        tell_run_plan(lived.config, folder)
+        return
     live(lived, quiet, f"{typed()} evolve --resume {shlex.quote(str(folder))}")
     if not quiet:
         tell_lives(lived)

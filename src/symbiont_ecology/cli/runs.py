@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
@@ -108,9 +110,9 @@ def _known(folder: Path) -> KnownRun:
     from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.registry import kind_of
 
-    files = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
-    size = sum(path.stat().st_size for path in files) / 1e6
-    changed = max(path.stat().st_mtime for path in files)
+    files = list(_files_in(folder))
+    size = sum(found.st_size for found in files) / 1e6
+    changed = max((found.st_mtime for found in files), default=0.0)
     strategy, generation, said = "?", 0, ""
     try:
         config = read_config(folder, runs_plugins=False)
@@ -122,6 +124,14 @@ def _known(folder: Path) -> KnownRun:
     except EcologyError as error:
         said = f"damaged: {error}"
     return KnownRun(str(folder), strategy, generation, said, size, changed)
+
+
+def _files_in(folder: Path) -> Iterator[os.stat_result]:
+    """Sizes and times of all files below a folder; a checkpoint may delete some meanwhile."""
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):
+            if stat.S_ISREG((found := path.lstat()).st_mode):
+                yield found
 
 
 def _tell(known: Sequence[KnownRun], folder: Path) -> None:

@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -74,8 +75,11 @@ def serve(
     known = _keys(keys, address)
     if not 0 <= learn_share <= 1:
         raise ConfigError(f"--learn-share: expected a number from 0 to 1, got {learn_share:g}")
-    if per_minute <= 0 or timeout <= 0 or patience < 0:
-        raise ConfigError("--per-minute, --timeout and --patience: expected numbers above 0")
+    if not (0 < per_minute < inf and 0 < timeout < inf and 0 <= patience < inf):
+        raise ConfigError(
+            "--per-minute, --timeout and --patience: expected finite numbers above 0 (--patience "
+            f"may be 0), got {per_minute:g}, {timeout:g} and {patience:g}"
+        )
     config, folder, is_new = _run(run, overrides or [], out)
     limits = ServiceLimits(learn_share, patience, slots, most_waiting)
     http = HttpLimits(per_minute, timeout, most_tokens, log_texts)
@@ -156,6 +160,7 @@ def _load_and_serve(
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
     """The run that is served: one that is there, or one that is founded."""
+    from symbiont_ecology.cli.calibrate import is_free_for
     from symbiont_ecology.config import load_config
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import check
@@ -165,20 +170,27 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.files import free_folder
     from symbiont_ecology.service.living import check_served
 
-    there = Path(name) if (Path(name) / CONFIG_FILE).is_file() else out
-    if there is not None and (there / CONFIG_FILE).is_file():
+    folder = Path(name)
+    if (folder / CONFIG_FILE).is_file():
         if overrides:
             raise ConfigError(
-                f"{there} is a run already, and its config is fixed: leave changes out"
+                f"{folder} is a run already, and its config is fixed: leave changes out"
             )
-        config, folder = read_config(there), there
-        check(config)
-        check_data(config, folder)
+        if out is not None and out.resolve() != folder.resolve():
+            raise ConfigError(f"{folder} is a run already, and stays there: leave --out out")
+    elif folder.is_dir():
+        raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
     else:
-        if Path(name).is_dir():
-            raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
         config, folder = load_config(name, overrides), out or free_folder("service")
-        check(config)
+        if not is_free_for(folder, config, "generations"):  # a service has no last one
+            raise ConfigError(
+                f"{folder} holds a run with another config: choose another --out, or serve it with "
+                f"{typed()} serve {folder}"
+            )
+    if (folder / CONFIG_FILE).is_file():
+        config = read_config(folder)
+        check_data(config, folder)
+    check(config)
     check_served(config, name)
     return config, folder, not (folder / STATE_FILE).exists()
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.budget import MemoryBudget
+from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.host.sampling import inverse_cdf
@@ -118,7 +118,11 @@ class ContinuousBatch:
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
         """Reads the prompts of the first of these requests, as many as there is room for now;
-        returns their rows' ids. The others have to ask again."""
+        returns their rows' ids. The others have to ask again.
+
+        Raises:
+            HostError: memory ran out, for the first one alone too. The rows that are there go on.
+        """
         newcomers = list[_Row]()
         for request in requests:
             slot = self._slot_for(request.weights, newcomers)
@@ -129,8 +133,10 @@ class ContinuousBatch:
                 break
             newcomers.append(_Row(self._next_id, request, slot))
             self._next_id += 1
-        if newcomers:
-            self._read(sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes())))
+        with torch.inference_mode():
+            while newcomers and not self._has_read(newcomers):
+                newcomers = newcomers[: len(newcomers) // 2]
+            self._sort()
         return [row.id for row in newcomers]
 
     def step(self) -> list[NewToken]:
@@ -176,22 +182,43 @@ class ContinuousBatch:
         """Tokens that any row may have."""
         return max((row.longest for row in (*self._rows, *newcomers)), default=0)
 
+    def _has_read(self, newcomers: Sequence[_Row]) -> bool:
+        """Reads newcomers; False if memory ran out for so many."""
+        try:
+            self._read(sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes())))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            if len(newcomers) == 1:
+                raise HostError(
+                    f"expected memory for {newcomers[0].longest} tokens of prompt and answer, got "
+                    f"none beside {len(self._rows)} others: ask for fewer, or later"
+                ) from error
+            return False
+        return True
+
     def _read(self, newcomers: list[_Row]) -> None:
-        """Reads the prompts of newcomers, which come by slot and prompt, and lets them in."""
+        """Reads the prompts of newcomers, which come by slot and prompt, and lets them in. Nothing
+        has changed if memory runs out."""
         prompts = [row.request.prompt for row in newcomers]
         slots = [row.slot for row in newcomers]
         room = max(row.request.max_new_tokens for row in newcomers)
-        with torch.inference_mode():
-            logits, session = self._decoder.start(prompts, slots, self._bank, room, self._budget)
-            if self._session is None:
-                self._rows, self._session, self._logits = newcomers, session, logits
-                return
-            everyone = [*self._rows, *newcomers]
-            self._session.join(session, self._places(everyone))
-            order = sorted(range(len(everyone)), key=lambda place: everyone[place].slot)
-            self._rows = [everyone[place] for place in order]
-            self._session.keep(torch.tensor(order, device=self._decoder.device))
-            self._logits = torch.cat([self._logits, logits])[order]
+        logits, session = self._decoder.start(prompts, slots, self._bank, room, self._budget)
+        if self._session is None:
+            self._rows, self._session, self._logits = newcomers, session, logits
+            return
+        everyone, logits = [*self._rows, *newcomers], torch.cat([self._logits, logits])
+        self._session.join(session, self._places(everyone))
+        self._rows, self._logits = everyone, logits
+
+    def _sort(self) -> None:
+        """Rows stand by slot, and within a slot by their arrival."""
+        order = sorted(range(len(self._rows)), key=lambda place: self._rows[place].slot)
+        if self._session is None or order == list(range(len(order))):
+            return
+        self._rows = [self._rows[place] for place in order]
+        self._session.keep(torch.tensor(order, device=self._decoder.device))
+        self._logits = self._logits[order]
 
     def _places(self, rows: Sequence[_Row]) -> int:
         """Room that every row has in the cache: all of them write side by side with torch, behind
@@ -266,9 +293,7 @@ class ContinuousBatch:
 
 def _ready(text: str, stops: Sequence[str]) -> int:
     """Letters that can be shown: what may become a stop text, or another letter, waits."""
-    if text.endswith(UNSURE):
-        return len(text.rstrip(UNSURE))
-    waiting = 0
+    text, waiting = text.rstrip(UNSURE), 0
     for stop in stops:
         for size in range(min(len(stop) - 1, len(text)), 0, -1):
             if text.endswith(stop[:size]):

@@ -46,7 +46,7 @@ class Session(Protocol):
 
     def join(self, other: Self, room: int) -> None:
         """Goes on with the rows of another session of this decoder behind its own; none of them
-        will have more than ``room`` tokens."""
+        will have more than ``room`` tokens. If memory runs out, nothing has changed."""
         ...
 
 

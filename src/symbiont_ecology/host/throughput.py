@@ -122,9 +122,10 @@ class ThroughputMeter:
     def _learn(self, slots: Sequence[int]) -> None:
         lessons = []
         for slot in slots:
-            for ids in self._kernel.encode(self._prompts[slot]):
+            prompts = self._prompts[slot]
+            for prompt, ids in zip(prompts, self._kernel.encode(prompts), strict=True):
                 answer = tuple(ids[-self._load.new_tokens :].tolist())
-                lessons.append(Lesson(self._prompts[slot][0], answer, slot))
+                lessons.append(Lesson(prompt, answer, slot))
         batch = LearningBatch(tuple(lessons), dict.fromkeys(slots, 1e-3))
         self._kernel.learn(batch, self._weights, dict.fromkeys(slots, OptimizerState()))
 

@@ -231,10 +231,17 @@ class WrappedSession:
         in one column."""
         assert self._cache is not None
         assert other._cache is not None
+        layers = list(zip(self._cache.layers, other._cache.layers, strict=True))
+        states = [  # all of them before any is put in place: memory may run out
+            (
+                _on_the_right([mine.keys, theirs.keys], dim=2),
+                _on_the_right([mine.values, theirs.values], dim=2),
+            )
+            for mine, theirs in layers
+        ]
         self._mask = _on_the_right([self._mask, other._mask], dim=1)
-        for mine, theirs in zip(self._cache.layers, other._cache.layers, strict=True):
-            mine.keys = _on_the_right([mine.keys, theirs.keys], dim=2)
-            mine.values = _on_the_right([mine.values, theirs.values], dim=2)
+        for (mine, theirs), (keys, values) in zip(layers, states, strict=True):
+            mine.keys, mine.values = keys, values
             if hasattr(mine, "cumulative_length"):  # of a layer that sees a window
                 mine.cumulative_length = max(mine.cumulative_length, theirs.cumulative_length)
 

@@ -98,12 +98,14 @@ class Journal:
         self.path = folder / JOURNAL_FILE
         self._answers = OrderedDict[str, GivenAnswer]()
         self._said = dict[tuple[str, int], GivenVerdict]()
-        self._judged = list[JudgedReply]()
+        self._users = dict[str, None]()
+        self._judged, self._forgotten = list[JudgedReply](), 0
         self._until = dict[int, int]()
         self._learned = 0
         self._lock = threading.Lock()
         self._size = self._read()
         self._file = self._opened()
+        self._broken: RunError | None = None
         self._waiting = SimpleQueue[tuple[Sequence[JournalEntry], Done] | None]()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
         self._thread.start()
@@ -122,13 +124,13 @@ class Journal:
     def users(self) -> list[str]:
         """Who judged something, in the order of their first verdicts."""
         with self._lock:
-            return list(dict.fromkeys(one.answer.user for one in self._judged))
+            return list(self._users)
 
     @property
     def verdicts(self) -> int:
         """How many verdicts there are."""
         with self._lock:
-            return len(self._judged)
+            return self._forgotten + len(self._judged)
 
     @property
     def generations(self) -> Sequence[int]:
@@ -143,11 +145,11 @@ class Journal:
             return self._learned
 
     def judged_in(self, generation: int) -> Sequence[JudgedReply]:
-        """What a generation learns from; nothing if it was not begun in service."""
+        """What a generation learns from; nothing if it was not begun in service, or if a later one
+        was begun since the journal was opened."""
         with self._lock:
-            end = self._until.get(generation, 0)
-            earlier = (until for number, until in self._until.items() if number < generation)
-            return self._judged[max(earlier, default=0) : end]
+            begin, end = self._before(generation), self._until.get(generation, 0)
+            return self._judged[max(begin - self._forgotten, 0) : max(end - self._forgotten, 0)]
 
     def append(self, entries: Sequence[JournalEntry], done: Done) -> None:
         """Writes entries soon; ``done`` is then called, in the thread that writes."""
@@ -192,20 +194,33 @@ class Journal:
                 done(error)
 
     def _put(self, entries: Sequence[JournalEntry]) -> RunError | None:
-        """Writes and syncs; on an error the file is as it was."""
+        """Writes and syncs; on an error the file is as it was. Nothing is written behind what
+        cannot be taken back."""
+        if self._broken is not None:
+            return self._broken
         lines = b"".join(_line(entry) for entry in entries)
         try:
             self._file.write(lines)
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            self._take_back()
-            return RunError(f"cannot write {self.path}: {error.strerror}; free some space")
+            return self._failed(f"cannot write {self.path}: {error.strerror}")
         self._size += len(lines)
         with self._lock:
             for entry in entries:
                 self._keep(entry)
+                if isinstance(entry, GenerationBegun):
+                    self._forget_before(entry.number)
         return None
+
+    def _failed(self, why: str) -> RunError:
+        """What is told of a failed write. The disk may fail again while the file is mended."""
+        try:
+            self._take_back()
+        except (OSError, RunError):
+            self._broken = RunError(f"{why}; mend the disk, then start the service again")
+            return self._broken
+        return RunError(f"{why}; free some space")
 
     def _take_back(self) -> None:
         """Half of what could not be written goes. A file that is closed unwritten raises again."""
@@ -222,31 +237,49 @@ class Journal:
 
     def _read(self) -> int:
         """Reads all entries; returns the bytes that are whole. What a crash tore is cut off."""
+        size = 0
         try:
-            data = self.path.read_bytes() if self.path.exists() else b""
+            if not self.path.exists():
+                return size
+            with self.path.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if line.endswith(b"\n"):
+                        self._keep(_entry(line, f"{self.path} line {number}"))
+                        size += len(line)
+            if self.path.stat().st_size > size:
+                os.truncate(self.path, size)
         except OSError as error:
             raise RunError(f"cannot read {self.path}: {error.strerror}") from error
-        whole = data[: data.rfind(b"\n") + 1]
-        for number, line in enumerate(whole.splitlines(), 1):
-            self._keep(_entry(line, f"{self.path} line {number}"))
-        if len(whole) < len(data):
-            os.truncate(self.path, len(whole))
-        return len(whole)
+        return size
 
     def _keep(self, entry: JournalEntry) -> None:
         match entry:
             case GivenAnswer():
                 self._answers[entry.id] = entry
                 if len(self._answers) > MOST_JUDGEABLE:
-                    self._answers.popitem(last=False)
+                    name, old = self._answers.popitem(last=False)
+                    for choice in range(len(old.replies)):
+                        self._said.pop((name, choice), None)
             case GivenVerdict():
                 key, answer = (entry.id, entry.choice), self._answers.get(entry.id)
                 if key not in self._said and answer is not None:  # the first one counts
                     self._said[key] = entry
                     self._judged.append(JudgedReply(answer, entry))
+                    self._users[answer.user] = None
             case GenerationBegun():
                 self._until[entry.number] = entry.verdicts
                 self._learned = max(self._learned, entry.verdicts)
+
+    def _before(self, generation: int) -> int:
+        """How many verdicts earlier generations have."""
+        earlier = (until for number, until in self._until.items() if number < generation)
+        return max(earlier, default=0)
+
+    def _forget_before(self, generation: int) -> None:
+        """Who begins a generation has lived all earlier ones: what they learned from may go."""
+        going = self._judged[: max(self._before(generation) - self._forgotten, 0)]
+        del self._judged[: len(going)]
+        self._forgotten += len(going)
 
 
 def _line(entry: JournalEntry) -> bytes:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.files import append_line
+from symbiont_ecology.service.schema import LONGEST_USER_NAME
 
 PREFIX = "symbiont-"
 
@@ -71,8 +72,13 @@ def add_key(path: Path, user: str | None) -> str:
     """Makes a key and keeps its hash; the key itself is nowhere but in what is returned.
 
     Raises:
+        DataError: no request can name such a user.
         RunError: the file cannot be written.
     """
+    if user is not None and not 1 <= len(user) <= LONGEST_USER_NAME:
+        raise DataError(
+            f"user: expected a name of 1 to {LONGEST_USER_NAME} letters, got {user!r:.40}"
+        )
     key = PREFIX + secrets.token_urlsafe(32)
     append_line(path, {"user": user, "sha256": _digest(key)}, is_synced=True)
     return key

@@ -22,16 +22,17 @@ MOST_BUCKETS = 65_536
 
 @dataclass
 class RateLimit:
-    """At most so many requests a minute from each user, with bursts of as many (token bucket)."""
+    """At most so many requests a minute from each user, with bursts of as many, or of one (token
+    bucket)."""
 
     per_minute: float
     _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)
 
     def seconds_to_wait(self, user: str) -> float:
         """0 if a request may be made now, and counts it; else after how many seconds."""
-        now, rate = time.monotonic(), self.per_minute / 60
-        left, since = self._buckets.pop(user, (self.per_minute, now))
-        left = min(left + (now - since) * rate, self.per_minute)
+        now, rate, most = time.monotonic(), self.per_minute / 60, max(self.per_minute, 1.0)
+        left, since = self._buckets.pop(user, (most, now))
+        left = min(left + (now - since) * rate, most)
         is_allowed = left >= 1
         self._buckets[user] = (left - 1 if is_allowed else left), now
         if len(self._buckets) > MOST_BUCKETS:

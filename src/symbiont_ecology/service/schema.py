@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 LONGEST_PROMPT, MOST_MESSAGES, MOST_CHOICES, MOST_STOPS = 65_536, 64, 8, 4
-MOST_ALTERNATIVES = 20
+MOST_ALTERNATIVES, LONGEST_USER_NAME = 20, 128
 
 PromptText = Annotated[str, StringConstraints(max_length=LONGEST_PROMPT)]
 Stop = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-UserName = Annotated[str, StringConstraints(min_length=1, max_length=128)]
+UserName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_USER_NAME)]
 
 
 class TextPart(BaseModel):

@@ -165,13 +165,15 @@ def write_peft(
     which every reader refuses.
 
     Args:
-        folder: made when missing; an adapter already in it is replaced. weights: the adapter; all
-        modules of its layout are written. base_model: name or folder of the host. unadapted: other
-        linear modules of the host; targets are written as bare endings (``q_proj``) only
-            when none of these ends alike.
+        folder: made when missing; an adapter already in it is replaced.
+        weights: the adapter; all modules of its layout are written.
+        base_model: name or folder of the host.
+        unadapted: other linear modules of the host; targets are written as bare endings
+            (``q_proj``) only when none of these ends alike.
         fan_in_fan_out: whether the host stores its weights as ``(d_in, d_out)``, as GPT-2 does.
         layers: numbers of the layers that carry adapters, if other layers have modules of the
-            same endings. model_card: text of the README.
+            same endings.
+        model_card: text of the README.
 
     Raises:
         AdapterError: the folder cannot be written.

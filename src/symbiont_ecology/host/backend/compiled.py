@@ -33,8 +33,8 @@ def backend_for(device: torch.device, dtype: torch.dtype) -> TorchBackend:
     return CompiledBackend() if can_compile else TorchBackend()
 
 
-MORE_ROWS = 8
-"""Entries by which a cache grows."""
+MORE_ROWS, MOST_SPARE = 8, 2
+"""Entries by which a cache grows, and how many times what its rows need it may hold."""
 
 
 class RaggedCache(Cache):
@@ -70,15 +70,23 @@ class RaggedCache(Cache):
         self._lengths = np.concatenate([self._lengths, other._lengths])
 
     def _make_room(self, rows: int, room: int) -> None:
-        """A larger cache, if this one has no place for so many rows of so many tokens."""
+        """Another cache, if this one has no place for so many rows of so many tokens.
+
+        It stays as long and as wide as it was unless that is much more than these rows need: then
+        many short rows that left do not make a long one dear, and usual changes copy nothing.
+        """
         layers, both, held, kv_heads, now, size = self.states.shape
         if rows <= held and room <= now:
             return
-        held, longest = max(held, -(-rows // MORE_ROWS) * MORE_ROWS), self._lengths.max()
-        larger = self.states.new_empty(layers, both, held, kv_heads, max(room, now), size)
+        needed = -(-rows // MORE_ROWS) * MORE_ROWS
+        held, now = max(held, needed), max(now, room)
+        if held * now > MOST_SPARE * needed * room:
+            held, now = needed, room
+        longest = self._lengths.max()
+        other = self.states.new_empty(layers, both, held, kv_heads, now, size)
         old = self.states[:, :, self._entries, :, :longest]
-        larger[:, :, : len(self._entries), :, :longest] = old
-        self.states, self._entries = larger, np.arange(len(self._entries))
+        other[:, :, : len(self._entries), :, :longest] = old
+        self.states, self._entries = other, np.arange(len(self._entries))
 
 
 class RaggedLine(Line):
