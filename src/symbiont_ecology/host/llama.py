@@ -235,8 +235,9 @@ class LlamaSession:
 
     def join(self, other: LlamaSession, room: int) -> None:
         """Goes on with the rows of another session behind its own."""
+        sights = self._decoder.sights(room)  # memory may run out here too
         self.cache.join(other.cache, room)
-        self.cache.sights = self._decoder.sights(room)
+        self.cache.sights = sights
 
 
 def _first_of(
