@@ -8,9 +8,10 @@ from in_service import TOWN, Serve, wait_until
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, HostError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
+from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.service.living import check_served
 from symbiont_ecology.strategies import strategies
 
@@ -93,3 +94,18 @@ def test_a_strategy_that_fails_ends_a_request_and_not_the_service(
         assert served.ask(model=HOST).status_code == 200
     assert served.ask(user="bob").status_code == 200
     assert served.service.scheduler.open_jobs == 0
+
+
+def test_a_request_for_which_memory_runs_out_ends_alone(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = serve()
+    with monkeypatch.context() as patched:
+        patched.setattr(ContinuousBatch, "join", no_room)
+        assert served.ask(user="bob").status_code == 503
+    assert served.ask(user="bob").status_code == 200
+    assert served.service.scheduler.open_jobs == 0
+
+
+def no_room(*arguments: object) -> None:
+    raise HostError("expected memory for 1 row: ask for fewer tokens")

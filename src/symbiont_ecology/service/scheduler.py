@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.errors import EcologyError, HostError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
 from symbiont_ecology.service.journal import GivenAnswer, Journal
 from symbiont_ecology.service.world import ServingSnapshot, generator_of
@@ -122,14 +122,23 @@ class Scheduler:
         self._take_in(snapshot)
         self._drop()
         if self._pending:
-            joined = self._batch.join([request for *_, request in self._pending])
-            for row in joined:
-                job, choice, _ = self._pending.popleft()
-                self._rows[row] = job, choice
+            self._let_in()
         told = self._batch.step()
         for news in told:
             self._tell(news)
         return bool(told)
+
+    def _let_in(self) -> None:
+        """As many rows as fit. A job for which memory runs out is given up, and the others go
+        on."""
+        try:
+            joined = self._batch.join([request for *_, request in self._pending])
+        except HostError as error:
+            self._give_up([self._pending[0][0]], error)
+            return
+        for row in joined:
+            job, choice, _ = self._pending.popleft()
+            self._rows[row] = job, choice
 
     def _take_in(self, snapshot: ServingSnapshot) -> None:
         """Says who answers the new jobs."""
@@ -180,16 +189,21 @@ class Scheduler:
             for job in (*waiting, *(job for job, _ in self._rows.values()))
             if job.is_cancelled or job.deadline < now
         }
-        if not gone:
-            return
+        self.tally.late += sum(not job.is_cancelled for job in gone.values())
+        late = LateError("the answer took too long: ask for fewer tokens")
+        self._give_up(list(gone.values()), late)
+
+    def _give_up(self, jobs: Sequence[AnswerJob], error: EcologyError) -> None:
+        """All rows of these jobs leave, and who asked is told why."""
+        gone = set(map(id, jobs))
         self._pending = deque(one for one in self._pending if id(one[0]) not in gone)
         rows = [row for row, (job, _) in self._rows.items() if id(job) in gone]
-        self._batch.leave(rows)
+        if rows:
+            self._batch.leave(rows)
         for row in rows:
             del self._rows[row]
-        for job in gone.values():
-            self.tally.late += not job.is_cancelled
-            self._end(job, LateError("the answer took too long: ask for fewer tokens"))
+        for job in jobs:
+            self._end(job, error)
 
     def _tell(self, news: NewToken) -> None:
         job, choice = self._rows[news.row]
