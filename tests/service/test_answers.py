@@ -64,6 +64,14 @@ def test_a_seed_gives_the_same_answers(served: Served) -> None:
     assert len(set(texts)) > 1
 
 
+def test_a_stream_that_fails_says_the_status_of_a_whole_answer(served: Served) -> None:
+    how = {"messages": [{"role": "user", "content": "math.add: " + "1" * 2000}]}
+    whole = served.ask(**how)
+    assert whole.status_code == 400
+    told = [line for line in served.ask(stream=True, **how).text.splitlines() if "error" in line]
+    assert json.loads(told[-1].removeprefix("data: "))["error"] == whole.json()["error"]
+
+
 def test_a_stream_says_what_a_whole_answer_says(served: Served) -> None:
     how = {"seed": 3, "n": 2, "temperature": 1.0, "user": "ada"}
     whole = served.ask(**how).json()

@@ -313,7 +313,7 @@ class ServiceApp:
                     if news[1].text or job.has_scores:
                         yield _event(head(moment, [delta(*news)]))
                 if isinstance(news, EcologyError):
-                    yield f"data: {error_body(503, str(news)).decode()}\n\n"
+                    yield f"data: {error_body(_status_of(news), str(news)).decode()}\n\n"
                     return
                 yield _event(head(moment, [end(choice) for choice in range(job.choices)]))
                 if has_usage:
@@ -412,7 +412,11 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _unable(request: Request, error: Exception) -> Response:
+    status = _status_of(error)
+    return Response(error_body(status, str(error)), status, media_type="application/json")
+
+
+def _status_of(error: Exception) -> int:
     """What the library refuses is the client's mistake; what the disk refuses is ours."""
     is_theirs = isinstance(error, DataError | HostError)
-    status = 400 if is_theirs else 504 if isinstance(error, LateError) else 503
-    return Response(error_body(status, str(error)), status, media_type="application/json")
+    return 400 if is_theirs else 504 if isinstance(error, LateError) else 503

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError, HostError
+from symbiont_ecology.errors import EcologyError, HostError, RunError
 from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
 from symbiont_ecology.service.journal import GivenAnswer, Journal
 from symbiont_ecology.service.world import ServingSnapshot, generator_of
@@ -134,7 +134,7 @@ class Scheduler:
         try:
             joined = self._batch.join([request for *_, request in self._pending])
         except HostError as error:
-            self._give_up([self._pending[0][0]], error)
+            self._give_up([self._pending[0][0]], RunError(str(error)))
             return
         for row in joined:
             job, choice, _ = self._pending.popleft()
