@@ -273,6 +273,15 @@ def test_a_wrong_reply_never_earns_more_than_the_ceiling(name: str, reply: str) 
         assert 0.0 <= rewarded(reward, item, reply) <= 0.3
 
 
+def test_part_of_a_verdict_is_not_worth_less_than_a_near_reply() -> None:
+    reward, (item,) = reward_rules.build("shaped"), items("string.reverse", "short", 1)
+    earned = [
+        reward(Rollout(item, "o1", (), np.zeros(0), item.answer, verdict, verdict, Cost()))
+        for verdict in (0.0, 0.1, 0.7)
+    ]
+    assert earned == [0.4, 0.4, 0.7]
+
+
 def test_a_nearer_reply_earns_more_when_shaped() -> None:
     reward, family = reward_rules.build("shaped"), family_of("string.reverse")
     item = family.item("kqa", "short")

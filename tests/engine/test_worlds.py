@@ -233,6 +233,7 @@ def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
     [
         ({"main": "nobody"}, "expected 'nobody' among them"),
         ({"seeds": [1]}, "seeds that tune cannot be reported"),
+        ({"tuning_seeds": []}, "tuning_seeds: expected some: arms"),
         ({"chosen": {"coming": {"told": 7}}}, "no option 7"),
         ({"chosen": {"coming": {"told": -1}}}, "no option -1"),
         ({"chosen": {"comming": {"told": 1}}}, "none of the worlds; did you mean 'coming'"),

@@ -121,6 +121,10 @@ def test_arms_are_compared_over_seeds_where_they_share_some(tmp_path: Path) -> N
     assert {pair["over"] for pair in found["pairs"]} == {"2 seeds"}
     one, other = found["pairs"]
     assert math.isclose(one["difference"]["estimate"], -other["difference"]["estimate"])
+    config = folders[1] / "config.yaml"
+    config.write_text(config.read_text().replace("executor: local", "executor: ray"))
+    again = page_record(folders)["comparison"]
+    assert [arm["name"] for arm in again["arms"]] == ["ecology", "single"]
     few = page_record([folders[0], folders[2]])["comparison"]["pairs"][0]
     assert few["difference"]["low"] == few["difference"]["high"]
     assert few["over"] == "one seed, too short for an interval"

@@ -126,8 +126,11 @@ def _mean(shares: Sequence[float | None]) -> float | None:
 
 
 def _arm_key(config: RunConfig) -> str:
+    """Runs of one arm differ in their seed, and in who looks on and works."""
     return json.dumps(
-        config.model_dump(mode="json", exclude={"seed", "run"}), sort_keys=True, default=str
+        config.model_dump(mode="json", exclude={"seed", "run", "executor"}),
+        sort_keys=True,
+        default=str,
     )
 
 

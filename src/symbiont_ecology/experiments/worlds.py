@@ -156,6 +156,14 @@ class WorldsProtocol(BaseModel):
                 _check_known(side, self.arms, f"chosen.{name}", "arms")
                 if option not in range(len(self.arms[side].tune)):
                     raise ValueError(f"chosen.{name}.{side}: no option {option}")
+        untuned = (
+            f"arms.{side}"
+            for name, world in self.worlds.items()
+            for side in world.arms
+            if self.options_left(name, side) and not self.tuning_seeds
+        )
+        if wanted := next(untuned, None):
+            raise ValueError(f"tuning_seeds: expected some: {wanted} has configs to choose from")
         if both := {*self.seeds} & {*self.tuning_seeds}:
             raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
         return self

@@ -29,8 +29,8 @@ class ShapedReward(RewardRule):
     """The verdict, and partial credit for a small edit distance to the reference answer.
 
     It sees gold answers, and tables must say so. A wrong reply earns ``ceiling`` at most, so less
-    than any right one. A reply is cut at twice the answer's length
-    and four characters.
+    than any right one. Part of a verdict counts where it is more. A reply is cut at twice the
+    answer's length and four characters.
     """
 
     ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply earns, in [0, 1)
@@ -40,11 +40,12 @@ class ShapedReward(RewardRule):
     def __call__(self, rollout: Rollout) -> float:
         """The shaped reward."""
         answer = rollout.item.answer
-        if rollout.verdict:
+        if rollout.verdict >= 1:
             return rollout.verdict
         reply = rollout.text.strip()[: 2 * len(answer) + 4]
         longest = max(len(reply), len(answer), 1)
-        return self.ceiling * (1 - edit_distance(reply, answer) / longest)
+        nearness = self.ceiling * (1 - edit_distance(reply, answer) / longest)
+        return max(rollout.verdict, nearness)
 
 
 def edit_distance(left: str, right: str) -> int:
