@@ -120,9 +120,9 @@ def desk(
     host: Path, lived: Path, second: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """A folder where what pages call LOG.jsonl, FOLDER, path/to/model and so on is there."""
-    for name in ("artifacts", "data", "path/to"):
+    for name in ("artifacts/comparison-1", "data", "path/to"):
         (tmp_path / name).mkdir(parents=True)
-    for name in ("DIR", "artifacts/a", "artifacts/steady-1"):
+    for name in ("DIR", "artifacts/a", "artifacts/steady-1", "artifacts/comparison-1/ecology"):
         shutil.copytree(lived, tmp_path / name)
     for name in ("artifacts/b", "artifacts/steady-2"):
         shutil.copytree(second, tmp_path / name)

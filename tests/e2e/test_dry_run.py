@@ -11,8 +11,8 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology import load_config
-from symbiont_ecology.engine.build import build_host, mixture
-from symbiont_ecology.engine.forecast import forecast, questions_asked, run_load
+from symbiont_ecology.engine.build import build_host, mixture, questions_asked
+from symbiont_ecology.engine.forecast import forecast, run_load
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import GenerationEnded

@@ -191,8 +191,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     """What a run would do, and what it would take: of the embedded host only if a price says that
     this matters."""
     from symbiont_ecology.ecology.state import STATE_FILE
-    from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.engine.forecast import questions_asked
+    from symbiont_ecology.engine.build import mixture, questions_asked
     from symbiont_ecology.engine.warm import PASSES
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies

@@ -15,7 +15,7 @@ import numpy as np
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import completion_cost
-from symbiont_ecology.engine.build import build_runtime, mixture
+from symbiont_ecology.engine.build import build_runtime, mixture, questions_asked
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.host.memory import MemoryLoad
 from symbiont_ecology.host.packing import least_shared, preambles_of
@@ -169,13 +169,6 @@ def learns_by_steps(config: RunConfig) -> bool:
     """Whether there are backward passes: not without a learning rule, nor from traces of noise."""
     rule = learning_rules.build(config.learning_rule)
     return not isinstance(rule, NoLearning) and not rule.perturbation
-
-
-def questions_asked(config: RunConfig, tasks: TaskMixture) -> float:
-    """Questions of a generation, at most."""
-    if config.tasks.habitats is not None:
-        return config.tasks.habitats.questions
-    return strategies.build(config.strategy).most_questions(tasks)
 
 
 def _rows(config: RunConfig, tasks: TaskMixture) -> float:

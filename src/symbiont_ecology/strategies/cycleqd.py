@@ -23,7 +23,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.exams import Marks
 from symbiont_ecology.strategies.experts import ExpertStrategy
 from symbiont_ecology.strategies.genetic import Offspring
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 SELDOM, OFTEN = 0.5, 0.8
@@ -49,10 +48,6 @@ class CycleQD(ExpertStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         with_arity(self.mutation, 1)
-
-    def most_living(self, tasks: TaskMixture) -> int:
-        """As many elites as founders, and their children; elites may become more."""
-        return self.population + self.offspring
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext

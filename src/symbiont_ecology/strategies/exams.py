@@ -34,6 +34,8 @@ class ExamStrategy(AskingStrategy):
     b_std: NonNegativeFloat = 0.05  # standard deviation of the founders' B
     questions: PositiveFloat = 16  # per cell and exam, on average
     compares_rewards: ClassVar[bool] = True
+    per_founder: ClassVar[int] = 1  # who lives at most for each founder
+    besides: ClassVar[int] = 0  # and beside founders and their children
 
     @abstractmethod
     def select(
@@ -48,6 +50,11 @@ class ExamStrategy(AskingStrategy):
     def founder(self, number: int, context: StrategyContext) -> Found:
         """The founder of that number, which it bears as a trait."""
         return Found({NICHE: float(number)}, context.rank, b_std=self.b_std)
+
+    def most_living(self, tasks: TaskMixture) -> int:
+        """Founders, their children and who stays with them."""
+        born = getattr(self, "offspring", 0) + getattr(self, "keep", 0)
+        return self.per_founder * self.population + born + self.besides
 
     def most_questions(self, tasks: TaskMixture) -> float:
         """The exam of everyone."""

@@ -24,7 +24,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.exams import Marks
 from symbiont_ecology.strategies.experts import ExpertStrategy
 from symbiont_ecology.strategies.genetic import Offspring
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 
@@ -44,10 +43,6 @@ class M2N2(ExpertStrategy):
         super().__post_init__()
         with_arity(self.crossover, 2)
         with_arity(self.mutation, 1)
-
-    def most_living(self, tasks: TaskMixture) -> int:
-        """Parents and their children."""
-        return self.population + self.offspring
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -25,7 +25,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 Several = Annotated[int, Field(ge=2)]
@@ -47,10 +46,7 @@ class Mixing(ExpertStrategy):
     groups: PositiveInt = 1  # groups of layers with weights of their own; 1: a weight per expert
     start: float = 0.5  # every weight of the mean, at first
     sigma: PositiveFloat = 0.2  # standard deviation of weights, at first
-
-    def most_living(self, tasks: TaskMixture) -> int:
-        """Experts, mixes, and the best mix of before."""
-        return self.population + self.offspring + 1
+    besides: ClassVar[int] = 1  # the best mix of before
 
     def check(self, rank: int, rule: LearningRule) -> None:
         """A missing package shows before a host is loaded."""

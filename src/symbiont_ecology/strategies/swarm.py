@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
@@ -25,7 +26,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 
@@ -46,6 +46,7 @@ class Swarm(ExpertStrategy):
     step: PositiveFloat = 1.0  # part of the velocity that a particle goes, at first
     fade: PositiveShare = 0.95  # what is left of the step after a generation
     least_step: PositiveFloat = 0.1  # below which a step does not fall
+    per_founder: ClassVar[int] = 4  # its best, last and next place; the best or worst of all
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,10 +55,6 @@ class Swarm(ExpertStrategy):
                 "strategy.own: expected a weight above 0 here or in strategy.social, since nothing "
                 "else draws particles to what is better; got 0.0 in both"
             )
-
-    def most_living(self, tasks: TaskMixture) -> int:
-        """The best, last and next place of each particle, and the ends of all."""
-        return 3 * self.population + 2
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
