@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.living import lived_seconds
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import (
@@ -205,10 +204,3 @@ def test_timings_are_kept_apart_from_what_happened(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "run/timings.jsonl").read_text().splitlines()]
     assert [row["generation"] for row in rows] == [0, 1, 2]
     assert "seconds" not in (tmp_path / "run/events.jsonl").read_text()
-
-
-def test_seconds_of_a_run_leave_out_its_checkpoints_as_its_budget_does(tmp_path: Path) -> None:
-    lines = [{"generation": 0, "seconds": 1.5, "phases": {"save": 0.5}}, {"seconds": 2.0}]
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / "timings.jsonl").write_text(text)
-    assert lived_seconds(tmp_path) == 3.0

@@ -193,7 +193,7 @@ def tidy(folder: Path) -> None:
 
 
 def lived_seconds(folder: Path) -> float:
-    """Wall-clock seconds of all generations of a run so far, without those of its checkpoints.
+    """Wall-clock seconds of all generations of a run so far, with those of its checkpoints.
 
     Raises:
         RunError: the file of them is damaged.
@@ -201,9 +201,7 @@ def lived_seconds(folder: Path) -> float:
     path, seconds = folder / TIMINGS_FILE, 0.0
     for number, line in read_lines(path):
         try:
-            phases = line.get("phases")
-            saving = phases.get("save", 0.0) if isinstance(phases, dict) else 0.0
-            seconds += float(str(line["seconds"])) - float(str(saving))
+            seconds += float(str(line["seconds"]))
         except (KeyError, ValueError) as error:
             raise RunError(f"{path} line {number}: expected seconds, got {line!r:.80}") from error
     return seconds
