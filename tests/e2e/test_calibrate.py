@@ -325,7 +325,7 @@ def test_a_sweep_takes_the_best_learning_rate_and_goes_on_with_it(
     words = ["calibrate", "steady", *SMALL, "--sweep", "--full", 11, "--out", tmp_path / "run"]
     said = symbiont(*words)
     assert said.code == 0, said.err
-    folders = sorted((tmp_path / "run" / "step-sizes").iterdir())
+    folders = sorted((tmp_path / "run" / "learning-rates").iterdir())
     assert [folder.name for folder in folders] == ["0.0001", "0.0003", "0.001", "0.003", "3e-05"]
     scores = [json.loads((folder / "score.json").read_text()) for folder in folders]
     best = min(scores, key=lambda score: (-score["right"], score["learning_rate"]))["learning_rate"]
@@ -348,9 +348,9 @@ def test_a_sweep_that_was_stopped_keeps_what_is_finished(
     assert symbiont(*words).code == 0
     folder = Path("artifacts/steady-calibrated-1")
     whole = books(folder)
-    finished = folder / "step-sizes" / "3e-05" / "score.json"
+    finished = folder / "learning-rates" / "3e-05" / "score.json"
     kept = finished.stat().st_mtime_ns
-    (folder / "step-sizes" / "0.001" / "score.json").unlink()
+    (folder / "learning-rates" / "0.001" / "score.json").unlink()
     for path in folder.iterdir():  # as before it was founded
         if path.is_file():
             path.unlink()
@@ -358,7 +358,7 @@ def test_a_sweep_that_was_stopped_keeps_what_is_finished(
     assert finished.stat().st_mtime_ns == kept
     assert books(folder) == whole
     assert symbiont(*words, "seed=1").code == 0  # another sweep needs another folder
-    assert Path("artifacts/steady-calibrated-2/step-sizes").is_dir()
+    assert Path("artifacts/steady-calibrated-2/learning-rates").is_dir()
 
 
 def test_a_sweep_of_those_who_do_not_learn_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:

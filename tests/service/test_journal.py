@@ -146,32 +146,29 @@ def test_many_threads_write_at_once(tmp_path: Path) -> None:
     again.close()
 
 
-def test_only_the_newest_answers_can_be_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
+    """A journal that keeps three answers for verdicts."""
     assert MOST_JUDGEABLE >= 10_000
     monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 3)
-    journal = Journal(tmp_path)
-    journal.write(*(answer(f"a{place}") for place in range(5)))
-    assert journal.answer("a1") is None
-    assert journal.answer("a2")
-    journal.close()
+    return Journal(tmp_path)
 
 
-def test_memory_does_not_grow_with_what_was_learned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 2)
-    journal = Journal(tmp_path)
+def test_only_the_newest_answers_can_be_judged(short: Journal) -> None:
+    short.write(*(answer(f"a{place}") for place in range(5)))
+    assert short.answer("a1") is None
+    assert short.answer("a2")
+    short.close()
+
+
+def test_memory_does_not_grow_with_what_was_learned(short: Journal, tmp_path: Path) -> None:
 
     def taken() -> int:
         """Bytes that are held, once a generation has learned from a long reply."""
-        said = replace(
-            answer(f"a{journal.verdicts}", user=f"u{journal.verdicts}"), prompt="x" * LONG
-        )
-        journal.write(said, GivenVerdict(said.id, True))
-        journal.write(GenerationBegun(journal.verdicts, journal.verdicts))
-        assert [one.answer for one in journal.judged_in(journal.verdicts)] == [said]
+        said = replace(answer(f"a{short.verdicts}", user=f"u{short.verdicts}"), prompt="x" * LONG)
+        short.write(said, GivenVerdict(said.id, True))
+        short.write(GenerationBegun(short.verdicts, short.verdicts))
+        assert [one.answer for one in short.judged_in(short.verdicts)] == [said]
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
@@ -180,24 +177,20 @@ def test_memory_does_not_grow_with_what_was_learned(
     finally:
         tracemalloc.stop()
     assert max(sizes[5:]) < sizes[4] + LONG
-    assert journal.verdict("a2", 0) is None
-    assert (journal.verdicts, journal.learned) == (30, 30)
-    assert journal.users == [f"u{place}" for place in range(30)]
-    journal.close()
+    assert short.verdict("a2", 0) is None
+    assert (short.verdicts, short.learned) == (30, 30)
+    assert short.users == [f"u{place}" for place in range(30)]
+    short.close()
     again = Journal(tmp_path)  # what a killed service lives again
-    assert (again.verdicts, again.users) == (30, journal.users)
+    assert (again.verdicts, again.users) == (30, short.users)
     assert [one.answer.id for one in again.judged_in(7)] == ["a6"]
     again.close()
 
 
-def test_a_long_journal_is_read_line_by_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("symbiont_ecology.service.journal.MOST_JUDGEABLE", 2)
-    journal = Journal(tmp_path)
+def test_a_long_journal_is_read_line_by_line(short: Journal, tmp_path: Path) -> None:
     for place in range(30):
-        journal.write(replace(answer(f"a{place}"), prompt="x" * LONG))
-    journal.close()
+        short.write(replace(answer(f"a{place}"), prompt="x" * LONG))
+    short.close()
     tracemalloc.start()
     try:
         again = Journal(tmp_path)

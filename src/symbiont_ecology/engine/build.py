@@ -95,8 +95,7 @@ def _check(config: RunConfig) -> None:
             "learning_rule=policy_gradient"
         )
     _check_reading(config, mix)
-    if rule.sees_gold or reward_rules.build(config.reward).sees_gold:
-        _check_answers(config, mix)
+    _check_answers(config, mix)
     _check_habitats(config, mix)
     if strategy.warm:
         warm_examples(mix, 1, Draw(config.seed))  # a task without answers shows here
@@ -202,9 +201,12 @@ def _check_reading(config: RunConfig, mix: TaskMixture) -> None:
 
 def _check_answers(config: RunConfig, mix: TaskMixture) -> None:
     """Whether every task has reference answers, if the rule or the reward sees them."""
-    rule, reward = kind_of(config.learning_rule), kind_of(config.reward)
-    is_reward = reward_rules.build(config.reward).sees_gold
-    part, name = ("reward", reward) if is_reward else ("learning_rule", rule)
+    if reward_rules.build(config.reward).sees_gold:
+        part, name = "reward", kind_of(config.reward)
+    elif learning_rules.build(config.learning_rule).sees_gold:
+        part, name = "learning_rule", kind_of(config.learning_rule)
+    else:
+        return
     for family, depth in mix.cells:
         if not mix.families[family].sample(depth, Draw(config.seed)("read", family, depth)).answer:
             raise ConfigError(

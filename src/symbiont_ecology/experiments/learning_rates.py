@@ -28,7 +28,7 @@ LEARNING_RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 """Learning rates of Adam that are tried: half a decade apart."""
 SWEPT_GENERATIONS, SWEEP_PER_CELL = 20, 16
 """Generations that are lived with each, and selection items per cell (or habitat)."""
-SCORE_FILE, SWEEP_FOLDER = "score.json", "step-sizes"
+SCORE_FILE, SWEEP_FOLDER = "score.json", "learning-rates"
 
 Advance = Callable[[str, int], None]
 """Called with what is being done, and how many more generations were lived."""

@@ -56,6 +56,7 @@ class Heritable(LearningRule):
 
 def _can_differ(rule: LearningRule) -> bool:
     """Whether organelles can differ in having this rule."""
-    is_special = rule.sees_gold or rule.perturbation or rule.needs_host_log_probabilities
-    is_special = is_special or rule.replay > 0 or rule.temperature != LearningRule.temperature
-    return not (is_special or rule.least_samples > 1 or isinstance(rule, Heritable))
+    sees_more = rule.sees_gold or rule.needs_host_log_probabilities or rule.replay > 0
+    acts_otherwise = rule.perturbation > 0 or rule.temperature != LearningRule.temperature
+    compares = rule.least_samples > 1
+    return not (sees_more or acts_otherwise or compares or isinstance(rule, Heritable))

@@ -42,7 +42,7 @@ class StrategyContext:
     """What came of the questions, once they are answered."""
 
 
-CROWDS = ("capacity", "population", "organelles", "founders")
+SIZE_KNOBS = ("capacity", "population", "organelles", "founders")
 """Usual names of a knob that says how many live at most, the first that there is."""
 
 
@@ -123,7 +123,7 @@ class Strategy(ABC):
     def most_living(self, tasks: TaskMixture) -> int:
         """Organelles that live at most, as far as knobs say it; one for each habitat where it can
         do nothing but serve habitats. Forecasts go by it."""
-        known = [getattr(self, name) for name in CROWDS if hasattr(self, name)]
+        known = [getattr(self, name) for name in SIZE_KNOBS if hasattr(self, name)]
         if not known and self.needs_habitats and tasks.habitats is not None:
             return max(len(tasks.habitats.names), 1)
         return int(known[0]) if known else 1
