@@ -109,7 +109,9 @@ def test_a_signal_ends_it_with_a_checkpoint(folder: Path, how: signal.Signals) -
             await asyncio.sleep(1.0)
 
     asyncio.run(work())
+    server.process.send_signal(how)  # and a second one, by who is impatient
     assert server.stop(how) == 0
+    assert not any("Traceback" in line for line in server.log)
     assert load_state(folder).generation >= 1
     assert "4 answers, 4 verdicts" in "".join(server.log)
     assert not any("math.add" in line for line in server.log)

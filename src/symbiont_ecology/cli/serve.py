@@ -139,9 +139,11 @@ def _load_and_serve(
     import uvicorn
 
     from symbiont_ecology.engine.build import host_source
+    from symbiont_ecology.host.engines import engines
     from symbiont_ecology.service.app import ServiceApp
     from symbiont_ecology.service.living import opened_service
 
+    engines.build(config.host.engine).reach()
     print(f"loading {config.host.model} …", file=sys.stderr)
     kernel = host_source(config).load()
     with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
@@ -152,6 +154,7 @@ def _load_and_serve(
             log_config=None,
             access_log=False,
             server_header=False,
+            lifespan="off",  # a second Ctrl-C would end it with a trace
             timeout_graceful_shutdown=LAST_BYTES,
             limit_concurrency=MOST_CONNECTIONS,
         )

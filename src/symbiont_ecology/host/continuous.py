@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.errors import EcologyError, HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
+from symbiont_ecology.host.rows import find_slot
 from symbiont_ecology.host.sampling import inverse_cdf
 from symbiont_ecology.types import HOST_SLOT, Decoding
 from symbiont_ecology.weights.adapter import AdapterWeights
@@ -43,6 +44,23 @@ class StreamedRequest:
     decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
     generator: np.random.Generator | None = None
     alternatives: int = 0
+    owner: str = ""
+    """Whose adapter it is: the same name has other weights once it has learned."""
+
+    def check(self, most: int) -> None:
+        """Whether prompt and answer have room in a host's ``most`` positions.
+
+        Raises:
+            HostError: they have none, or no token is asked for.
+        """
+        wanted = self.max_new_tokens
+        if wanted < 1:
+            raise HostError(f"expected max_new_tokens >= 1, got {wanted}")
+        if len(self.prompt) + wanted > most:
+            raise HostError(
+                f"expected at most {most} tokens for prompt and answer, got {len(self.prompt)} "
+                f"and {wanted}: shorten the prompt, or ask for fewer"
+            )
 
 
 @dataclass(frozen=True)
@@ -60,6 +78,14 @@ class NewToken:
     text: str
     end: str = ""
     alternatives: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LostRow:
+    """A row that has left without an end, and why."""
+
+    row: RowId
+    error: EcologyError
 
 
 @dataclass(eq=False)
@@ -105,14 +131,7 @@ class ContinuousBatch:
             HostError: it has no room in the host's positions, or asks for no token.
             AdapterError: its adapter does not fit.
         """
-        most, wanted = self._decoder.shape.max_positions, request.max_new_tokens
-        if wanted < 1:
-            raise HostError(f"expected max_new_tokens >= 1, got {wanted}")
-        if len(request.prompt) + wanted > most:
-            raise HostError(
-                f"expected at most {most} tokens for prompt and answer, got {len(request.prompt)} "
-                f"and {wanted}: shorten the prompt, or ask for fewer"
-            )
+        request.check(self._decoder.shape.max_positions)
         if request.weights is not None:
             self._bank.check(request.weights)
 
@@ -165,15 +184,10 @@ class ContinuousBatch:
         """Where an adapter stands, or may stand; None if all slots are in use."""
         if weights is None:
             return HOST_SLOT
-        for slot, held in enumerate(self._slots):
-            if held is weights:
-                return slot
         used = {row.slot for row in (*self._rows, *newcomers)}
-        free = [slot for slot in range(len(self._slots)) if slot not in used]
-        if not free:
+        slot = find_slot(weights, self._slots, used)
+        if slot is None:
             return None
-        empty = [slot for slot in free if self._slots[slot] is None]
-        slot = (empty or free)[0]
         self._slots[slot] = weights
         self._bank.place(slot, weights)
         return slot

@@ -11,6 +11,7 @@ keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -47,7 +48,7 @@ from symbiont_ecology.host.loading import (
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.reading import CodecReader, Texts
-from symbiont_ecology.host.rows import check_lengths, slot_of_each
+from symbiont_ecology.host.rows import check_lengths, draws_of, slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
 from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import (
@@ -250,8 +251,7 @@ class HostKernel:
         """Reads a PEFT LoRA folder into the first free slot and returns its number.
 
         Raises:
-            AdapterError: the folder cannot be used (see ``weights.peft_files``), or no slot is
-                free.
+            AdapterError: the folder cannot be used, or no slot is free.
         """
         free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
         if not free:
@@ -308,13 +308,7 @@ class HostKernel:
         prompts = self.encode([row.prompt for row in rows])
         check_lengths(self.shape, map(len, prompts), limits)
         is_sampled, std = decoding.temperature > 0, decoding.perturbation
-        if not is_sampled and not std > 0:
-            draws = [None] * len(rows)
-        elif draws is None or len(draws) != len(rows):
-            raise ValueError(
-                f"expected one generator for each of {len(rows)} sampled rows, "
-                f"got {draws and len(draws)}"
-            )
+        draws = draws_of(draws, len(rows), is_drawn=is_sampled or std > 0)
         uniforms = [
             draw.random(limit) if draw and is_sampled else None
             for draw, limit in zip(draws, limits, strict=True)
@@ -334,13 +328,20 @@ class HostKernel:
 
     def share_time(self, between: Callable[[], None]) -> None:
         """Calls this between pieces of learning, scoring and sketching. It may use what
-        ``continuous`` made, and no verb of the kernel."""
+        ``continuous`` and ``beside`` made, and no verb of the kernel."""
         self._budget = replace(self._budget, between=between)
 
     def continuous(self, slots: int) -> ContinuousBatch:
         """A batch whose rows join and leave between tokens, with so many slots of its own."""
         bank = self._new_bank(slots=slots)
         return ContinuousBatch(self._decoder, self._codec, bank, slots, self._budget)
+
+    def beside(self, slots: int) -> HostKernel:
+        """The same host with so many slots of its own. It may be used where ``share_time`` says."""
+        other = copy(self)
+        other.slots, other._bank = slots, self._new_bank(slots=slots)
+        other.share_time(lambda: None)
+        return other
 
     def generate(
         self,

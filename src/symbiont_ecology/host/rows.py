@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from numbers import Integral
+
+import numpy as np
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.weights import AdapterWeights
 
 
 def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[int]:
@@ -36,3 +39,33 @@ def check_lengths(shape: HostShape, prompts: Iterable[int], answers: Iterable[in
             f"expected at most {shape.max_positions} tokens for prompt and answer, "
             f"got {longest}: shorten the prompt or max_new_tokens"
         )
+
+
+def draws_of(
+    draws: Sequence[np.random.Generator | None] | None, rows: int, *, is_drawn: bool
+) -> Sequence[np.random.Generator | None]:
+    """One generator per row, None for those that draw nothing.
+
+    Raises:
+        ValueError: something is drawn, and there are not as many generators as rows.
+    """
+    if not is_drawn:
+        return [None] * rows
+    if draws is None or len(draws) != rows:
+        raise ValueError(
+            f"expected one generator for each of {rows} sampled rows, got {draws and len(draws)}"
+        )
+    return draws
+
+
+def find_slot(
+    weights: AdapterWeights, held: Sequence[AdapterWeights | None], used: Collection[int]
+) -> int | None:
+    """Where an adapter stands, or else where it may stand: an empty slot first, then one that
+    nobody uses. None if all are in use."""
+    for slot, one in enumerate(held):
+        if one is weights:
+            return slot
+    free = [slot for slot in range(len(held)) if slot not in used]
+    empty = [slot for slot in free if held[slot] is None]
+    return next(iter(empty or free), None)

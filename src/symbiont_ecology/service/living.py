@@ -18,6 +18,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
 from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.host.engines import AnswerBatch, engines
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 MOST_BATCHES = 4
 """A generation learns from what waits, and at most from so many times what it usually has."""
-LONGEST_WAIT = 0.05
-"""Seconds of a wait for somebody who asks."""
+LONGEST_WAIT, SHORTEST_WAIT = 0.05, 0.002
+"""Seconds of a wait for somebody who asks, and for a server that answers."""
 GRACE = 25.0
 """Seconds for answers in flight when a service is drained."""
 
@@ -58,12 +59,15 @@ class LivingService:
     """
 
     def __init__(
-        self, run: LivingRun, kernel: HostKernel, journal: Journal, limits: ServiceLimits
+        self,
+        run: LivingRun,
+        kernel: HostKernel,
+        batch: AnswerBatch,
+        journal: Journal,
+        limits: ServiceLimits,
     ) -> None:
         self.run, self.journal, self.limits = run, journal, limits
-        self.scheduler = Scheduler(
-            kernel.continuous(limits.slots), kernel.encode, journal, limits.most_waiting
-        )
+        self.scheduler = Scheduler(batch, kernel.encode, journal, limits.most_waiting)
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
         phrases = run.runtime.strategy.phrases
@@ -117,7 +121,7 @@ class LivingService:
             if self._is_due():
                 self._learn()
             elif not is_busy:
-                self.scheduler.wait(LONGEST_WAIT)
+                self.scheduler.wait(SHORTEST_WAIT if self.scheduler.rows else LONGEST_WAIT)
         self._save()
 
     def _is_due(self) -> bool:
@@ -207,8 +211,8 @@ class LivingService:
 
 
 def check_served(config: RunConfig, name: object) -> None:
-    """Whether a run can be served: it tells its users apart, its kernel answers, and its
-    strategy can say who does.
+    """Whether a run can be served: it tells its users apart, and its strategy can say who
+    answers them.
 
     Raises:
         ConfigError: it cannot.
@@ -217,11 +221,6 @@ def check_served(config: RunConfig, name: object) -> None:
         raise ConfigError(
             f"{name}: it has no habitats, and a service has users: choose the preset service, or "
             "set tasks.habitats"
-        )
-    if (engine := kind_of(config.host.engine)) != "kernel":
-        raise ConfigError(
-            f"{name}: its host.engine is {engine!r}, and a service answers by the kernel: set "
-            "host.engine=kernel"
         )
     if fault := strategies.build(config.strategy).service_fault:
         raise ConfigError(
@@ -236,15 +235,19 @@ def opened_service(
 ) -> Iterator[LivingService]:
     """A run that is opened for service; its folder is locked meanwhile.
 
+    The kernel learns; what answers is the engine of the config.
+
     Raises:
         ConfigError: it cannot be served.
         RunError: see ``engine.living.opened``; or the journal is damaged.
+        HostError: a server that is to answer is not there, or serves another model.
     """
     check_served(config, folder)
+    batch = engines.build(config.host.engine).batch(kernel, limits.slots)
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
         journal = Journal(folder)
         try:
-            yield LivingService(run, kernel, journal, limits)
+            yield LivingService(run, kernel, batch, journal, limits)
         finally:
             kernel.share_time(lambda: None)
             journal.close()

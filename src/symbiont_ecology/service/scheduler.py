@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from symbiont_ecology.errors import EcologyError, HostError, RunError
-from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, RowId, StreamedRequest
+from symbiont_ecology.host.continuous import LostRow, NewToken, RowId, StreamedRequest
+from symbiont_ecology.host.engines import AnswerBatch
 from symbiont_ecology.service.journal import GivenAnswer, Journal
 from symbiont_ecology.service.world import ServingSnapshot, generator_of
 from symbiont_ecology.types import Decoding, Item, OrganelleId, behind
@@ -73,7 +74,7 @@ class Scheduler:
     """Answers jobs of all users in one batch. ``submit`` and ``cancel`` may be called by any
     thread, the rest by one."""
 
-    def __init__(self, batch: ContinuousBatch, encode: Encode, journal: Journal, most: int) -> None:
+    def __init__(self, batch: AnswerBatch, encode: Encode, journal: Journal, most: int) -> None:
         self._batch, self._encode, self._journal, self._most = batch, encode, journal, most
         self._new, self._changed = deque[AnswerJob](), threading.Condition()
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
@@ -118,14 +119,19 @@ class Scheduler:
             self._changed.notify()
 
     def turn(self, snapshot: ServingSnapshot) -> bool:
-        """Lets newcomers in, and writes one more token for everybody; False if nobody waits."""
+        """Lets newcomers in, and tells what was written; False if nothing was."""
         self._take_in(snapshot)
         self._drop()
         if self._pending:
             self._let_in()
         told = self._batch.step()
         for news in told:
-            self._tell(news)
+            if news.row not in self._rows:  # another reply to the same job was lost
+                continue
+            if isinstance(news, LostRow):
+                self._give_up([self._rows[news.row][0]], RunError(str(news.error)))
+            else:
+                self._tell(news)
         return bool(told)
 
     def _let_in(self) -> None:
@@ -174,6 +180,7 @@ class Scheduler:
                 job.decoding,
                 generator_of(job.seed, choice) if is_drawn else None,
                 job.alternatives,
+                job.organelle,
             )
             for choice in range(job.choices)
         ]

@@ -7,13 +7,20 @@ The kernel learns and scores in any case. Another engine is one new file.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from symbiont_ecology.registry import Registry
 
 if TYPE_CHECKING:
+    from symbiont_ecology.host.continuous import (
+        ContinuousBatch,
+        LostRow,
+        NewToken,
+        RowId,
+        StreamedRequest,
+    )
     from symbiont_ecology.host.engines.served import ServedHost
     from symbiont_ecology.host.kernel import HostKernel
 
@@ -28,13 +35,54 @@ class Engine(Protocol):
             ConfigError: it cannot.
         """
 
-    def host(self, load: Callable[[], HostKernel]) -> HostKernel | ServedHost:
-        """The host whose questions it answers. What can be asked before the kernel is loaded is
-        asked before.
+    def reach(self) -> None:
+        """Whether it is there: what can be asked before the kernel is loaded.
 
         Raises:
             HostError: there is no such server, or it serves another model.
         """
+
+    def host(self, load: Callable[[], HostKernel]) -> HostKernel | ServedHost:
+        """The host whose questions it answers.
+
+        Raises:
+            HostError: see ``reach``; or it serves another model than the kernel's.
+        """
+
+    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
+        """The batch in which it answers the requests of a service, by ``slots`` adapters at a time.
+
+        Raises:
+            HostError: see ``host``.
+        """
+
+
+class AnswerBatch(Protocol):
+    """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
+
+    def __len__(self) -> int:
+        """Rows that are being written."""
+
+    def check(self, request: StreamedRequest) -> None:
+        """Whether a request can be answered at all.
+
+        Raises:
+            HostError: it cannot.
+        """
+
+    def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
+        """Begins the first of these, as many as there is room for; returns their rows' ids.
+
+        Raises:
+            HostError: there is no memory for the first one alone.
+        """
+
+    def step(self) -> Sequence[NewToken | LostRow]:
+        """What was written since the last step. Rows that end leave, and so do those that are
+        lost."""
+
+    def leave(self, rows: Sequence[RowId]) -> None:
+        """Rows that nobody waits for any more leave."""
 
 
 engines: Registry[Engine] = Registry("engine", "symbiont_ecology.host.engines")
@@ -48,9 +96,16 @@ class KernelEngine:
     def check(self, slots: int, *, is_perturbed: bool) -> None:
         """It can all of it."""
 
+    def reach(self) -> None:
+        """It is there."""
+
     def host(self, load: Callable[[], HostKernel]) -> HostKernel:
         """The kernel alone."""
         return load()
+
+    def batch(self, kernel: HostKernel, slots: int) -> ContinuousBatch:
+        """The kernel's own."""
+        return kernel.continuous(slots)
 
 
 def kernel_of(host: object) -> HostKernel | None:

@@ -18,6 +18,8 @@ from symbiont_ecology.registry import Share
 from symbiont_ecology.types import Decoding
 
 if TYPE_CHECKING:
+    from symbiont_ecology.host.engines.client import ServerClient
+    from symbiont_ecology.host.engines.forwarded import ForwardedBatch
     from symbiont_ecology.host.engines.served import ServedHost
     from symbiont_ecology.host.kernel import HostKernel
 
@@ -143,13 +145,30 @@ class AnsweringServer(ABC):
                 "do: set host.engine=kernel, or another learning_rule"
             )
 
+    def reach(self) -> None:
+        """Whether the server is there and says that it serves something."""
+        self.find_model(self.endpoint())
+
     def host(self, load: Callable[[], HostKernel]) -> ServedHost:
         """The kernel, once the server is known to serve something."""
         from symbiont_ecology.host.engines.served import ServedHost
 
+        self.reach()
+        return ServedHost(self.client(load()))
+
+    def batch(self, kernel: HostKernel, slots: int) -> ForwardedBatch:
+        """Rows that the server writes."""
+        from symbiont_ecology.host.engines.forwarded import ForwardedBatch
+
+        slots = min(slots, self.loaded)
+        return ForwardedBatch(self.client(kernel.beside(slots)), slots)
+
+    def client(self, kernel: HostKernel) -> ServerClient:
+        """Asks the server what the kernel would be asked."""
+        from symbiont_ecology.host.engines.client import ServerClient
+
         endpoint = self.endpoint()
-        model = self.find_model(endpoint)
-        return ServedHost(load(), self, endpoint, model)
+        return ServerClient(kernel, self, endpoint, self.find_model(endpoint))
 
     def endpoint(self) -> Endpoint:
         """How the server is called.

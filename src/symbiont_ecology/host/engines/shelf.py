@@ -7,7 +7,7 @@ twice: each has the hash of the weights, a number, and a word of this process.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -21,23 +21,18 @@ from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights import AdapterWeights
 
 if TYPE_CHECKING:
-    from symbiont_ecology.host.engines.server import AnsweringServer
+    from symbiont_ecology.host.engines.client import ServerClient
 
 FAREWELL = 5.0
 """Seconds for each adapter that is unloaded when all is over."""
 
 
 class Shelf:
-    """Adapters by the hash of their weights. ``publish`` writes one into a folder."""
+    """Adapters by the hash of their weights."""
 
-    def __init__(
-        self,
-        server: AnsweringServer,
-        endpoint: Endpoint,
-        publish: Callable[[Path, AdapterWeights], None],
-    ) -> None:
-        self._server, self._endpoint, self._publish = server, endpoint, publish
-        self._folder = Path(server.adapters_folder).resolve()
+    def __init__(self, client: ServerClient) -> None:
+        self._server, self._endpoint, self._publish = client.server, client.endpoint, client.publish
+        self._folder = Path(client.server.adapters_folder).resolve()
         self._session, self._numbers = token_hex(4), count()
         self._names: dict[BlobRef, str] = {}
         """Least recently used first."""
@@ -51,20 +46,24 @@ class Shelf:
         """The name of an adapter that is held."""
         return self._names[ref]
 
-    def hold(self, wanted: Mapping[BlobRef, AdapterWeights]) -> None:
-        """Makes the server hold these, and leaves those that it holds.
+    def hold(
+        self, wanted: Mapping[BlobRef, AdapterWeights], spared: Collection[BlobRef] = ()
+    ) -> None:
+        """Makes the server hold these, and leaves those that it holds, as far as there is room;
+        ``spared`` are not unloaded.
 
         Raises:
             AdapterError: the folder of adapters cannot be written.
             HostError: the server cannot be reached, or takes no more adapters.
         """
-        for ref in wanted:
+        kept = {*wanted, *spared}
+        for ref, weights in wanted.items():
             if ref in self._names:
                 self._names[ref] = self._names.pop(ref)  # to the end: used last
                 continue
-            while len(self._names) >= self._server.loaded and self._drop_oldest(wanted):
+            while len(self._names) >= self._server.loaded and self._drop_oldest(kept):
                 pass
-            self._names[ref] = self._load(ref, wanted)
+            self._names[ref] = self._load(ref, weights, kept)
 
     def drop(self, ref: BlobRef) -> None:
         """Unloads an adapter, if it is held, and removes its folder."""
@@ -84,19 +83,19 @@ class Shelf:
                 is_there = False
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
-    def _load(self, ref: BlobRef, wanted: Mapping[BlobRef, AdapterWeights]) -> str:
+    def _load(self, ref: BlobRef, weights: AdapterWeights, kept: Collection[BlobRef]) -> str:
         """Publishes an adapter and has it loaded; a full server first gives up others."""
         while True:
             name = f"symbiont-{self._session}-{next(self._numbers)}-{ref[:12]}"
             folder = self._folder / name
-            self._publish(folder, wanted[ref])
+            self._publish(folder, weights)
             body = {"lora_name": name, "lora_path": str(folder)}
             try:
                 self._endpoint.call(f"{self._server.adapters_path}/load_lora_adapter", body)
                 return name
             except RefusedError as error:
                 shutil.rmtree(folder, ignore_errors=True)
-                if error.status == 400 and self._drop_oldest(wanted):
+                if error.status == 400 and self._drop_oldest(kept):
                     continue
                 held = f"beside {len(self._names)} others" if self._names else "at all"
                 raise HostError(
@@ -106,9 +105,9 @@ class Shelf:
                     "it holds, or let it read host.engine.adapters_folder"
                 ) from error
 
-    def _drop_oldest(self, wanted: Mapping[BlobRef, AdapterWeights]) -> bool:
+    def _drop_oldest(self, kept: Collection[BlobRef]) -> bool:
         """Whether there was an adapter that could go."""
-        oldest = next((ref for ref in self._names if ref not in wanted), None)
+        oldest = next((ref for ref in self._names if ref not in kept), None)
         if oldest is not None:
             self.drop(oldest)
         return oldest is not None

@@ -8,14 +8,14 @@ answered before: whatever is nearer than half is what answered.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.engines.server import Answered, AnsweringServer
+from symbiont_ecology.host.engines.server import Answered, AnsweringServer, Asked
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights import AdapterWeights
 
@@ -39,7 +39,7 @@ class Testimony:
     """A question to a slot and the answer to it."""
 
     slot: int
-    prompt: str
+    question: Asked
     answered: Answered
 
     @property
@@ -71,13 +71,11 @@ class Witness:
         self._noise = EXACT + apart
 
     def check(
-        self,
-        rows: Sequence[Testimony],
-        earlier: Mapping[int, tuple[AdapterWeights, AdapterWeights]],
+        self, rows: Sequence[Testimony], earlier: Mapping[int, Sequence[AdapterWeights]]
     ) -> None:
         """Whether answers are of the weights that are in the kernel's slots.
 
-        ``earlier`` are what slots held before and what they hold, where a stale cache could answer.
+        ``earlier`` are those that a stale cache could answer with instead, by slot.
 
         Raises:
             WrongAdapterError: they are of others.
@@ -107,24 +105,34 @@ class Witness:
         if not rows:
             return []
         ids, slots = [row.answered.ids for row in rows], [row.slot for row in rows]
-        scores = self._kernel.score([row.prompt for row in rows], ids, slots)
+        scores = self._kernel.score([row.question.prompt for row in rows], ids, slots)
         return [np.asarray(one) for one in scores]
 
+    def scores(self, told: Sequence[Testimony]) -> list[np.ndarray]:
+        """The model's own log-probabilities (nats) of answers: where the server tells others, the
+        kernel's."""
+        read = iter(self.read([one for one in told if not self.has_own(one)]))
+        return [one.reported if self.has_own(one) else next(read) for one in told]
+
+    def has_own(self, told: Testimony) -> bool:
+        """Whether the server reports the model's own log-probabilities of this answer."""
+        question = told.question
+        return question.seed is None or self._server.reports_own(question.decoding)
+
     def _others(
-        self, row: Testimony, earlier: Mapping[int, tuple[AdapterWeights, AdapterWeights]]
+        self, row: Testimony, earlier: Mapping[int, Sequence[AdapterWeights]]
     ) -> list[tuple[np.ndarray, str]]:
         """How an answer would read if it came from something else."""
         if row.slot == HOST_SLOT:
             return []
-        bare = Testimony(HOST_SLOT, row.prompt, row.answered)
-        found = [(self.read([bare])[0], "the bare host")]
-        if row.slot in earlier:
-            before, held = earlier[row.slot]
-            try:
+        found = [(self.read([replace(row, slot=HOST_SLOT)])[0], "the bare host")]
+        held = self._kernel.weights_of(row.slot)
+        try:
+            for before in earlier.get(row.slot, ()):
                 self._kernel.place(row.slot, before)
                 found.append((self.read([row])[0], "an earlier adapter, which is stale"))
-            finally:
-                self._kernel.place(row.slot, held)
+        finally:
+            self._kernel.place(row.slot, held)
         return found
 
 
