@@ -35,12 +35,9 @@ class StageMeasures:
     worst: list[float]
     english: list[float]
 
-    def interval(self, measure: str) -> Interval | None:
-        """The mean over seeds with Student's interval; None where nobody looked."""
-        values = getattr(self, measure)
-        if len(values) < 2:
-            return Interval(values[0], values[0], values[0]) if values else None
-        return paired_interval(values, [0.0] * len(values))
+    def intervals(self) -> dict[str, Interval | None]:
+        """The mean of each measure over seeds with Student's interval; None where nobody looked."""
+        return {name: _interval(values) for name, values in vars(self).items()}
 
 
 STAGES_FIGURE = "stages.png"
@@ -51,10 +48,11 @@ COMPARED_MEASURES = ("at_last", "lost")
 
 @dataclass(frozen=True)
 class StageSummary:
-    """All arms, the main arm minus the others by measure, and by arm the mean course of every
-    family: what is right at the end of each stage."""
+    """All arms by seed and their means, the main arm minus the others by measure, and by arm the
+    mean course of every family: what is right at the end of each stage."""
 
     arms: dict[str, StageMeasures]
+    intervals: dict[str, dict[str, Interval | None]]
     differences: dict[str, dict[str, AdjustedDifference]]
     courses: dict[str, dict[str, list[float]]]
 
@@ -96,7 +94,8 @@ def stages_of(results: Results) -> StageSummary | None:
             for arm, one in measures.items()
         }
         differences[name] = adjusted(dict(_against_main(by_seed, main)), level)
-    return StageSummary(measures, differences, courses)
+    intervals = {arm: one.intervals() for arm, one in measures.items()}
+    return StageSummary(measures, intervals, differences, courses)
 
 
 def draw_stages(stages: StageSummary, protocol: Protocol, folder: Path) -> str:
@@ -126,6 +125,12 @@ def draw_stages(stages: StageSummary, protocol: Protocol, folder: Path) -> str:
     # Without date and version, so that equal numbers give equal files.
     figure.savefig(folder / STAGES_FIGURE, dpi=110, metadata={"Software": None})
     return STAGES_FIGURE
+
+
+def _interval(values: Sequence[float]) -> Interval | None:
+    if len(values) < 2:
+        return Interval(values[0], values[0], values[0]) if values else None
+    return paired_interval(values, [0.0] * len(values))
 
 
 def _course(run: RunOutcome, routing: str) -> dict[str, list[float]]:
