@@ -279,11 +279,6 @@ def load_and_keep_state(folder: Path) -> EcologyState:
         return state
 
 
-def kept_states(folder: Path) -> list[EcologyState]:
-    """The states that evaluations were made of."""
-    return [read_checkpoint(path).state for path in kept_files(folder)]
-
-
 def kept_files(folder: Path) -> list[Path]:
     """The files of the states that evaluations were made of."""
     return sorted((folder / KEPT).glob("*.json"))
