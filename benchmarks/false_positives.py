@@ -30,13 +30,12 @@ import numpy as np
 from scipy import stats
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.items import draw_items
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.statistics import crossed_bootstrap, sign_flip
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, cell_name
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from toy import ToyHost, toy_config, toy_ecology

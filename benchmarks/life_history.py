@@ -19,7 +19,7 @@ from symbiont_ecology.events import Acted, Event, GenerationEnded, Settled
 from symbiont_ecology.history.phylogeny import Taxon, taxa_of
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, cell_family
 
 MAJORITY = 0.5
 """Part of its verified answers from which an organelle is a specialist, and of what it was asked
@@ -92,7 +92,7 @@ def read_history(events: Iterable[Event]) -> History:
 
 def group_of(cell: str) -> str:
     """The convention group of a cell, ``"family/depth"``; families that are data are one group."""
-    family = cell.rpartition("/")[0]
+    family = cell_family(cell)
     task = tasks.build(family) if family in tasks.names() else None
     return task.group if isinstance(task, SyntheticTask) else "written"
 

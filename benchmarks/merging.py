@@ -27,7 +27,7 @@ import numpy as np
 from rich.progress import track
 
 from symbiont_ecology.config import load_config
-from symbiont_ecology.ecology import EcologyState, Organelle, cell_name
+from symbiont_ecology.ecology import EcologyState, Organelle
 from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.run import start
@@ -36,7 +36,7 @@ from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.statistics import paired_interval
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Decoding, Item, OrganelleId, Request
+from symbiont_ecology.types import Decoding, Item, OrganelleId, Request, cell_name
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 

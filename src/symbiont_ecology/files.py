@@ -19,6 +19,8 @@ from typing import BinaryIO, cast
 
 from symbiont_ecology.errors import RunError
 
+Stamp = tuple[int, ...]
+"""Changes when a file does."""
 FOLDER_LOCK_FILE = "folder.lock"
 UNFINISHED, REMOVED = ".new", ".removed"
 """The ending of a file that is being written, and of a folder that is being removed."""
@@ -276,6 +278,14 @@ def content_hash(path: Path) -> str:
     for part in parts:
         digest.update(part.read_bytes())
     return digest.hexdigest() if parts else ""
+
+
+def stamp_of(path: Path) -> Stamp:
+    """The stamp of a file; empty where there is none."""
+    if not path.exists():
+        return ()
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def free_folder(name: str) -> Path:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Event
-from symbiont_ecology.files import free_folder, is_writable
+from symbiont_ecology.files import free_folder, is_writable, stamp_of
 from symbiont_ecology.history.history import History
 from symbiont_ecology.history.timings import read_timings
 from symbiont_ecology.history.world import world_changes
@@ -67,6 +67,12 @@ class Run:
         self.tell: Callable[[str], None] = lambda news: None
         """Hears what is done before the first generation, such as a warm start."""
         self._host = host
+        # What was read of the folder last, until the files are others.
+        self._state_at = lru_cache(maxsize=1)(lambda stamp: load_state(folder))
+        self._loaded_at = lru_cache(maxsize=1)(lambda stamp: LoadedRun.of_run(folder))
+        self._events_at = lru_cache(maxsize=1)(
+            lambda stamp: EventTables(folder / living.EVENTS_FILE)
+        )
 
     @classmethod
     def start(
@@ -199,12 +205,12 @@ class Run:
 
     @property
     def state(self) -> EcologyState:
-        """The last checkpoint.
+        """The last checkpoint, read anew when there is another: only for reading.
 
         Raises:
             RunError: there is none yet.
         """
-        return load_state(self.folder)
+        return self._state_at(stamp_of(self.folder / STATE_FILE))
 
     @property
     def population(self) -> Population:
@@ -218,7 +224,7 @@ class Run:
     @property
     def events(self) -> EventTables:
         """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
-        return EventTables(self.folder / living.EVENTS_FILE)
+        return self._events_at(stamp_of(self.folder / living.EVENTS_FILE))
 
     @property
     def history(self) -> History:
@@ -239,7 +245,7 @@ class Run:
     @property
     def loaded(self) -> LoadedRun:
         """The run at its last checkpoint, with everyone who can be asked."""
-        return LoadedRun.of_run(self.folder)
+        return self._loaded_at(stamp_of(self.folder / STATE_FILE))
 
     @property
     def best(self) -> LivingOrganelle:

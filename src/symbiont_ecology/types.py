@@ -13,10 +13,21 @@ if TYPE_CHECKING:
 
 OrganelleId: TypeAlias = str
 BlobRef: TypeAlias = str
-"""Content hash of an immutable blob: adapter weights or memory."""
+"""Content hash of an immutable blob: adapter weights or an optimizer state."""
 
 Cell: TypeAlias = tuple[str, str]
 """(family, depth): the unit of allocation, prices and archive."""
+
+
+def cell_name(cell: Cell) -> str:
+    """``family/depth``, the form of a cell in events, prices and state."""
+    return f"{cell[0]}/{cell[1]}"
+
+
+def cell_family(name: str) -> str:
+    """The family of a cell, given the cell's name."""
+    return name.rpartition("/")[0]
+
 
 HOST_SLOT = -1
 """The slot number of the bare host, without any adapter."""
@@ -132,7 +143,7 @@ class Item:
     @property
     def niche(self) -> str:
         """Where success is counted, paid and archived: the habitat, or else the cell by name."""
-        return self.habitat or f"{self.family}/{self.depth}"
+        return self.habitat or cell_name(self.cell)
 
     @property
     def to_read(self) -> Item:
@@ -210,8 +221,6 @@ class Completions:
 
     def __getitem__(self, row: int) -> Completion:
         length, prompt_tokens = int(self.lengths[row]), int(self.prompt_lengths[row])
-        if row >= len(self.texts):
-            raise IndexError(row)
         return Completion(
             text=self.texts[row],
             token_ids=tuple(self.ids[row, :length].tolist()),

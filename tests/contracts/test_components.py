@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, Rollout, cell_name
+from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, Rollout
 from symbiont_ecology.economics import Cost, Prices
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
@@ -28,6 +28,7 @@ from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.types import cell_name
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config
 

@@ -18,6 +18,7 @@ from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.slot_tiles import tile_rows
 from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.loading import TextCodec, load_decoder, read_model_config
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights.adapter import AdapterWeights
 
@@ -61,6 +62,24 @@ def test_whatever_decides_an_answer_is_in_the_fingerprint(
         fingerprint("tokenizer", "tokenizer.json", normalizer={"type": "NFC"}),
     }
     assert len(others | {same}) == 4
+
+
+@pytest.mark.parametrize("prefer_fused", [True, False])
+def test_a_fingerprint_is_kept_and_a_fresh_one_sees_a_changed_weight(
+    host_folders: dict[str, Path], prefer_fused: bool
+) -> None:
+    folder = host_folders["qwen3"]
+    config = read_model_config(folder)
+    decoder = load_decoder(
+        folder, config, torch.device("cpu"), torch.float32, prefer_fused=prefer_fused
+    )
+    kernel = HostKernel(decoder, TextCodec(folder, config), name_or_path="", slots=1, rank=2)
+    before = kernel.fingerprint()
+    assert kernel.fingerprint(is_fresh=True) == before
+    with torch.no_grad():
+        decoder.weights()["model.norm.weight"][0] += 1
+    assert kernel.fingerprint() == before
+    assert kernel.fingerprint(is_fresh=True) != before
 
 
 @pytest.mark.parametrize("prefer_fused", [True, False])

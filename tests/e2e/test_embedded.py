@@ -71,9 +71,9 @@ def test_habits_ceilings_and_gaps_are_as_designed(card: dict[str, object]) -> No
 def test_no_kind_of_run_changes_the_hosts_weights(
     preset: str, kernel: HostKernel, tmp_path: Path
 ) -> None:
-    before = kernel.fingerprint()
+    before = kernel.fingerprint(is_fresh=True)
     start(load_config(preset, ["run.generations=2"]), tmp_path / "run", host=kernel)
-    assert kernel.fingerprint() == before
+    assert kernel.fingerprint(is_fresh=True) == before
 
 
 def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import is_
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,17 @@ def test_a_run_that_was_left_equals_one_that_was_not(run: Run, tmp_path: Path) -
     whole = Run.start(run.config, folder=tmp_path / "whole", host=run.host).finish()
     for name in ("state.json", "events.jsonl"):
         assert (whole.folder / name).read_bytes() == (run.folder / name).read_bytes()
+
+
+def test_its_folder_is_read_again_only_after_a_change(run: Run, tmp_path: Path) -> None:
+    changes = "seed=3", "run.generations=3", "run.checkpoint_every=1"
+    lived = Run.start("base", *changes, folder=tmp_path / "lived", host=run.host)
+    for generation in lived:
+        read = lived.state, lived.loaded, lived.events
+        assert all(map(is_, read, (lived.state, lived.loaded, lived.events)))
+        assert lived.state.generation == generation.summary.generation + 1
+        assert lived.loaded.pool.state.generation == lived.state.generation
+        assert len(lived.events.GenerationEnded) == lived.state.generation
 
 
 def test_events_are_a_frame_per_kind(run: Run) -> None:

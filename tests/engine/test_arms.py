@@ -21,6 +21,7 @@ from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import cell_family
 from toy import ToyHost, toy_config, toy_ecology
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
@@ -147,7 +148,7 @@ def test_independent_learners_keep_to_their_families_and_never_breed(tmp_path: P
     met: dict[str, set[str]] = {}
     for event in events:
         if isinstance(event, Acted) and event.id != HOST:
-            met.setdefault(event.id, set()).add(event.cell.rpartition("/")[0])
+            met.setdefault(event.id, set()).add(cell_family(event.cell))
     assert sorted(map(sorted, met.values())) == sorted([name] for name in FAMILIES)
     assert {event.parents for event in events if isinstance(event, Born)} == {()}
     assert not [event for event in events if isinstance(event, Retired)]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faulty import FAULTS, Act, Chance, Moody, breeds, goes_wrong, learns, of, raises
+from faulty import FAULTS, Act, Chance, breeds, goes_wrong, learns, of, raises
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.run import resume, start
@@ -111,17 +111,13 @@ def test_a_run_with_faults_resumes_exactly(tmp_path: Path) -> None:
         assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
-def test_who_fails_is_warned_of_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    @dataclass(frozen=True)
-    class Grumpy(Moody):
-        """Another name, of which nobody has been warned."""
-
-    reward_rules.register("grumpy")(Grumpy)
+def test_who_fails_is_warned_of_once_in_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     goes_wrong(monkeypatch, 5, raises)
-    with pytest.warns(EcologyWarning) as said:
-        start(learns(4, reward="grumpy"), tmp_path / "run", host=ToyHost())
-    (line,) = [str(one.message) for one in said if "grumpy" in str(one.message)]
-    assert line.startswith(
-        "reward rule 'grumpy' (test_faulty_operators.py) raised ValueError: no such"
-    )
-    assert "\n" not in line
+    for name in ("run", "another run of this process"):
+        with pytest.warns(EcologyWarning) as said:
+            start(learns(4, reward="moody"), tmp_path / name, host=ToyHost())
+        (line,) = [str(one.message) for one in said if "moody" in str(one.message)]
+        assert line.startswith("reward rule 'moody' (faulty.py) raised ValueError: no such")
+        assert "\n" not in line

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from classroom import Class, Comparing, Told, answer, by_name, school
-from symbiont_ecology.ecology import Assignment, Outcome, RememberedAnswer, cell_name
+from symbiont_ecology.ecology import Assignment, Outcome, RememberedAnswer
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.learn import learn, learn_answers
 from symbiont_ecology.learning import Experience, Targets, WeightedTarget
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Decoding, Item, Lesson, Request
+from symbiont_ecology.types import Decoding, Item, Lesson, Request, cell_name
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import ascended, awoken
 from toy import LAYOUT

@@ -41,7 +41,6 @@ from symbiont_ecology.ecology import (
     Retire,
     Rollout,
     SuccessPosterior,
-    cell_name,
 )
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
@@ -54,7 +53,7 @@ from symbiont_ecology.operators import operators
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import with_new_counts
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, cell_name
 from toy import toy_prices
 
 

@@ -15,10 +15,12 @@ import pytest
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.checkpoints import check_blobs
 from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import generations, read_config, resume, start
 from symbiont_ecology.errors import ConfigError, HostError, RunError
 from symbiont_ecology.event_log import read_events
+from symbiont_ecology.weights.blobs import BlobStore
 from toy import Crash, ToyHost, toy_config, toy_ecology
 
 GENERATIONS = 8
@@ -386,6 +388,26 @@ def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="no run in"):
         read_config(tmp_path)
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_what_is_evaluated_while_a_run_lives_stays_and_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, read = checkpoint.read_checkpoint, list[Path]()
+
+    def watched(path: Path) -> checkpoint.Checkpoint:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(checkpoint, "read_checkpoint", watched)
+    for _ in generations(config(), tmp_path, ToyHost(), is_new=True):
+        checkpoint.load_and_keep_state(tmp_path)
+    kept = checkpoint.kept_files(tmp_path)
+    reads = {path.stem: read.count(path) for path in kept}
+    assert reads == {"0": 1, "3": 1, "6": 1, "8": 0}
+    store = BlobStore(tmp_path / "blobs")
+    for path in kept:
+        check_blobs(store, real(path).state.reachable())
 
 
 def test_another_host_is_refused_by_its_fingerprint(

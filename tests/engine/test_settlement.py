@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from pydantic import RootModel
 
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology.diets import FAINT, Diet, diet_of, kinds_among
@@ -20,6 +21,15 @@ def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> Remembe
     return RememberedAnswer(
         family, "short", "1+1", (1,), accepted, organelle_id="o1", confidence=confidence
     )
+
+
+def test_a_habitat_works_out_once_what_it_accepted_and_another_one_anew() -> None:
+    habitat = Habitat().after(answered("math.add", accepted=True))
+    same, untouched = habitat.accepted, replace(habitat)
+    assert habitat.accepted is same
+    assert habitat == untouched
+    assert RootModel[Habitat](habitat).model_dump() == RootModel[Habitat](untouched).model_dump()
+    assert len(habitat.after(answered("math.add", accepted=True)).accepted) == 2
 
 
 def test_a_habitat_that_changed_forgets_what_it_accepted() -> None:

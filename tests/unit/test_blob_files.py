@@ -224,11 +224,11 @@ def test_blobs_of_the_other_kind_are_named(store: BlobStore) -> None:
     weights, memory = store.put_weights(adapter()), store.put_optimizer_state(OptimizerState(3))
     with pytest.raises(RunError) as caught:
         store.optimizer_state(weights)
-    said = f"blob {weights} in {store.folder} holds adapter weights, expected a memory"
+    said = f"blob {weights} in {store.folder} holds adapter weights, expected an optimizer state"
     assert str(caught.value) == said
     with pytest.raises(RunError) as caught:
         store.weights(memory)
-    said = f"blob {memory} in {store.folder} holds a memory, expected adapter weights"
+    said = f"blob {memory} in {store.folder} holds an optimizer state, expected adapter weights"
     assert str(caught.value) == said
 
 

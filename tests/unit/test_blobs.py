@@ -192,9 +192,9 @@ def test_a_flipped_byte_is_found(store: BlobStore, where: int) -> None:
 
 
 def test_a_blob_of_the_other_kind_is_refused(store: BlobStore) -> None:
-    with pytest.raises(RunError, match="holds adapter weights, expected a memory"):
+    with pytest.raises(RunError, match="holds adapter weights, expected an optimizer state"):
         store.optimizer_state(store.put_weights(adapter()))
-    with pytest.raises(RunError, match="holds a memory, expected adapter weights"):
+    with pytest.raises(RunError, match="holds an optimizer state, expected adapter weights"):
         store.weights(store.put_optimizer_state(optimizer_state()))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asked import accuracy, answer, chosen, foreign, values
-from symbiont_ecology.ecology import HOST, Rollout, cell_name
+from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
@@ -23,7 +23,7 @@ from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
 from symbiont_ecology.inference.routings import mapped, routings
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, cell_name
 from toy import ToyHost, toy_config
 
 

@@ -22,6 +22,7 @@ from symbiont_ecology.learning import learning_rules
 from symbiont_ecology.learning.imitation import NoLearning
 from symbiont_ecology.statistics import Interval, wilson
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.types import cell_family
 
 RARE_ROLLOUTS, RARE_QUESTIONS = 0.06, 0.15
 """Upper bounds of the rollouts that are right, and of the questions that any rollout solves. Below
@@ -130,7 +131,7 @@ class _Log:
         self.rate = next(filter(None, rates), 0.0) if design.learns else 0.0
         asked = [act for act in self.of(kinds.Acted) if act.verdicts]  # gold answers are only read
         self.practice = [act for act in asked if act.purpose == "practice"]
-        self.families = _grouped(self.practice, lambda act: act.cell.rpartition("/")[0])
+        self.families = _grouped(self.practice, lambda act: cell_family(act.cell))
         self.untaught, self.taught = _by_learning(self.events)
         self.measured = self._measures()
 

@@ -15,6 +15,7 @@ from rich.text import Text
 from symbiont_ecology.analysis.trends import sparkline
 from symbiont_ecology.ecology import EcologyState, Habitat, SuccessPosterior
 from symbiont_ecology.transcripts import Transcript, plain
+from symbiont_ecology.types import cell_family
 
 LOW, HIGH = 0.33, 0.67
 """Shares from which the colour is yellow, and green; red is below."""
@@ -100,7 +101,7 @@ def best_cells(posteriors: Mapping[str, SuccessPosterior], count: int) -> str:
 def cell_table(success: Mapping[str, float], rows: int) -> Table:
     """The population's moving average of success: one row per family, one column per depth."""
     depths = list(dict.fromkeys(cell.rpartition("/")[2] for cell in success))
-    families = list(dict.fromkeys(_family(cell) for cell in success))
+    families = list(dict.fromkeys(cell_family(cell) for cell in success))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("family", no_wrap=True)
     for depth in depths:
@@ -121,7 +122,7 @@ def replies_table(transcripts: Sequence[Transcript], count: int, width: int) -> 
     step = max(1, len(newest) // count)
     shown = newest[::-step][:count]
     names = [
-        (plain(one.id, WIDEST_NAME), plain(one.habitat or _family(one.cell), WIDEST_NAME))
+        (plain(one.id, WIDEST_NAME), plain(one.habitat or cell_family(one.cell), WIDEST_NAME))
         for one in shown
     ]
     widths = (max(map(cell_len, column)) for column in zip(*names, strict=True))
@@ -142,10 +143,6 @@ def replies_table(transcripts: Sequence[Transcript], count: int, width: int) -> 
     for _ in range(count - table.row_count):
         table.add_row("")
     return table
-
-
-def _family(cell: str) -> str:
-    return cell.rpartition("/")[0]
 
 
 def _shown(things: Sequence[object], rows: int) -> int:

@@ -16,6 +16,7 @@ import pandas as pd
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.experiments.outcomes import HostOutcome, ReportedOutcome, RunOutcome
 from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.types import cell_family
 
 BARE_HOST = "host"
 NO_SEED = (-1,)
@@ -39,7 +40,7 @@ class Verdicts:
     @property
     def families(self) -> list[str]:
         """The family of each question."""
-        return [cell.rpartition("/")[0] for cell in self.cells]
+        return [cell_family(cell) for cell in self.cells]
 
     def by_cell(self) -> np.ndarray:
         """The share that is right in every cell, ``(cells, seeds)``."""
@@ -250,5 +251,5 @@ def _heads(outcome: ReportedOutcome) -> Iterator[tuple[object, ...]]:
             for shift, cells in sorted(system.bits.items()):
                 total = system.flops.get(shift, 0.0)
                 for cell, bits in sorted(cells.items()):
-                    is_flipped = cell.rpartition("/")[0] in outcome.families
+                    is_flipped = cell_family(cell) in outcome.families
                     yield (outcome.arm, routing, *when, shift, cell, is_flipped, bits, total)

@@ -27,7 +27,7 @@ from symbiont_ecology.history.history import History, Trial
 from symbiont_ecology.history.world import kinds_of, world_news
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.statistics import Interval, wilson
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, cell_family
 
 LATE_PART = 0.75
 """The part of a run behind which it is late."""
@@ -206,7 +206,7 @@ class RunReport:
     def families(self) -> list[tuple[str, Interval, int | None]]:
         """Of each family: its late share of right answers, and since when it is solved."""
         start = int(LATE_PART * self.history.generation)
-        names = dict.fromkeys(act.cell.rpartition("/")[0] for act in self.history.acts)
+        names = dict.fromkeys(cell_family(act.cell) for act in self.history.acts)
         solved = self.history.chronicle.solved
         return [(name, self._answered(start, name).share, solved.get(name)) for name in names]
 
@@ -235,7 +235,7 @@ class RunReport:
             for act in self.history.acts
             if act.id != HOST
             and act.generation >= start
-            and (not family or act.cell.rpartition("/")[0] == family)
+            and (not family or cell_family(act.cell) == family)
         ]
         return _Answered(sum(act.right for act in acts), sum(act.asked for act in acts))
 

@@ -16,6 +16,7 @@ from symbiont_ecology.analysis.summary import AdjustedDifference, Difference
 from symbiont_ecology.experiments.outcomes import RunOutcome
 from symbiont_ecology.experiments.protocol import Protocol
 from symbiont_ecology.statistics import Interval, paired_interval
+from symbiont_ecology.types import cell_family
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ def _course(run: RunOutcome, routing: str) -> dict[str, list[float]]:
         (cells,) = leg.systems[routing].bits.values()
         by_family: dict[str, list[float]] = {}
         for cell, bits in cells.items():
-            by_family.setdefault(cell.rpartition("/")[0], []).append(bits.count("1") / len(bits))
+            by_family.setdefault(cell_family(cell), []).append(bits.count("1") / len(bits))
         for family, shares in by_family.items():
             course[family].append(mean(shares))
     return course

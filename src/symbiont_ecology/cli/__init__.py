@@ -12,6 +12,7 @@ import errno
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -65,39 +66,47 @@ app = typer.Typer(
 )
 LONGEST_MESSAGE = 500
 """Characters of an error or a warning; a longer one is cut in its middle."""
-_COMMANDS = (
-    *(
-        demo,
-        demo_real,
-        run,
-        learn_from,
-        serve,
-        calibrate,
-        data,
-        evaluate,
-        transfer,
-        sft,
-        evolve,
-        suite,
-        ablate,
-        compare,
-        pack,
-    ),
-    *(runs, verify, infer, export, publish, show, evoscope, diff, phylogeny, explain, bench),
-    doctor,
-)
-for _command in _COMMANDS:
-    app.command()(_command)
+_COMMANDS: dict[str, Callable[..., None]] = {
+    "demo": demo,
+    "demo-real": demo_real,
+    "run": run,
+    "resume": resume_command,
+    "judge": judge_command,
+    "learn-from": learn_from,
+    "serve": serve,
+    "key": key_command,
+    "look": look_command,
+    "calibrate": calibrate,
+    "data": data,
+    "fetch": fetch_command,
+    "evaluate": evaluate,
+    "transfer": transfer,
+    "sft": sft,
+    "evolve": evolve,
+    "suite": suite,
+    "ablate": ablate,
+    "compare": compare,
+    "pack": pack,
+    "runs": runs,
+    "verify": verify,
+    "infer": infer,
+    "export": export,
+    "publish": publish,
+    "show": show,
+    "report": report_command,
+    "evoscope": evoscope,
+    "diff": diff,
+    "phylogeny": phylogeny,
+    "list": list_names,
+    "explain": explain,
+    "bench": bench,
+    "doctor": doctor,
+}
+for _name, _command in _COMMANDS.items():
+    app.command(_name)(_command)
+app.command("lm-eval", context_settings={"ignore_unknown_options": True})(lm_eval)
 app.add_typer(host, name="host")
 app.add_typer(datasets, name="datasets")
-app.command("list")(list_names)
-app.command("look")(look_command)
-app.command("resume")(resume_command)
-app.command("judge")(judge_command)
-app.command("fetch")(fetch_command)
-app.command(context_settings={"ignore_unknown_options": True})(lm_eval)
-app.command("key")(key_command)
-app.command("report")(report_command)
 
 
 def _tell_version(is_asked: bool) -> None:

@@ -230,13 +230,14 @@ def _tell_replies(best: StyleLook) -> None:
 def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) -> None:
     """Which style to take, what to leave out, and what to type."""
     from symbiont_ecology.evaluation.first_look import best_look
+    from symbiont_ecology.types import cell_family
 
     best = best_look(looks)
-    families = list(dict.fromkeys(cell.rpartition("/")[0] for cell in best.cells))
+    families = list(dict.fromkeys(cell_family(cell) for cell in best.cells))
     heard = [
         family
         for family in families
-        if any(cell.rpartition("/")[0] == family and cell not in best.silent for cell in best.cells)
+        if any(cell_family(cell) == family and cell not in best.silent for cell in best.cells)
     ]
     print()
     if not heard:
@@ -251,7 +252,7 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
     if fewest < ENOUGH:
         print(f"that is from {fewest} answers in a cell; a larger --seconds asks more")
     print(f"take the style {best.name}")
-    words = [name or "steady", f"tasks.style={_typed_style(looks, best, config)}"]
+    words = [name or "steady", f"tasks.style={_typed_style(best, config)}"]
     if name is None:
         words.append(f"host.model={config.host.model}")
     if len(heard) < len(families) and fewest >= ENOUGH:
@@ -259,7 +260,7 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
     print(f"next: {console.typed()} run {shlex.join(words)}")
 
 
-def _typed_style(looks: Sequence[StyleLook], best: StyleLook, config: RunConfig) -> str:
+def _typed_style(best: StyleLook, config: RunConfig) -> str:
     """A style as it is typed."""
     specs = {**LOOKED_AT, OWN: config.tasks.style}
     spec = specs.get(best.name) or typed_spec(best.name)

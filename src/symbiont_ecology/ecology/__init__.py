@@ -1,6 +1,6 @@
 """The living part: organelles, trials, archive, decisions and how they are carried out, state."""
 
-from symbiont_ecology.ecology.archive import Archive, Elite, cell_name
+from symbiont_ecology.ecology.archive import Archive, Elite
 from symbiont_ecology.ecology.ascents import Ascend
 from symbiont_ecology.ecology.births import Awaken, Birth, Colonise, Found
 from symbiont_ecology.ecology.changes import KeepSelf, Note, Resize, Score, Settle, Upheaval

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from symbiont_ecology.ecology.organelle import Genome
-from symbiont_ecology.types import BlobRef, Cell, OrganelleId
+from symbiont_ecology.types import BlobRef, OrganelleId
 
 SCORE_HALF_LIFE = 50
 """Generations after which a score counts half as much, if its holder is no longer there to confirm
@@ -72,8 +72,3 @@ class Archive:
     def coverage(self) -> int:
         """How many cells hold an elite."""
         return len(self.elites)
-
-
-def cell_name(cell: Cell) -> str:
-    """``family/depth``, the form of a cell in events, prices and state."""
-    return f"{cell[0]}/{cell[1]}"

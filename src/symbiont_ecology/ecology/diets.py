@@ -10,18 +10,20 @@ a diet of one more organelle costs is in it: a mixture without a given number of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import combinations
 from math import lgamma, log
 from operator import add
+from typing import TypeVar
 
 import numpy as np
 
 from symbiont_ecology.ecology.habitats import RememberedAnswer, shared_among
 from symbiont_ecology.ecology.state import EcologyState
 
+_Name = TypeVar("_Name", int, str)
 MOST_ROUNDS = 10
 """Rounds in which groups of diets are put together and moved."""
 REFUSED = 0.3
@@ -147,6 +149,30 @@ def kinds_among(diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
     return sorted(map(sorted, groups), key=lambda group: (-len(group), group))
 
 
+def join_alike(
+    names: Callable[[], Iterable[_Name]],
+    gain: Callable[[_Name, _Name], float],
+    join: Callable[[_Name, _Name], object],
+    least: float = 0.0,
+) -> None:
+    """The best pair becomes one as long as that gains more than so many nats.
+
+    ``names`` says who is there. ``gain`` is what it gains if two are one; it may change for the two
+    that ``join`` made one, and for nobody else.
+    """
+    known: dict[tuple[_Name, _Name], float] = {}
+    while True:
+        gains: dict[tuple[_Name, _Name], float] = {
+            pair: known[pair] if pair in known else gain(*pair) for pair in combinations(names(), 2)
+        }
+        best = max(gains, key=gains.__getitem__, default=None)
+        if best is None or gains[best] <= least:
+            return
+        one, other = best
+        join(one, other)
+        known = {pair: old for pair, old in gains.items() if one not in pair and other not in pair}
+
+
 def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
     """The groups, the best pair made one as long as that explains more."""
     members = dict(enumerate(groups))
@@ -158,15 +184,12 @@ def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) 
         together = lgamma(sum(sizes)) - lgamma(sizes[0]) - lgamma(sizes[1])
         return likeness.agreement(eaten[one], eaten[other]) + together
 
-    gains = {pair: gain(*pair) for pair in combinations(members, 2)}
-    while gains:
-        kept, left = max(gains, key=gains.__getitem__)
-        if gains[kept, left] <= 0:
-            break
+    def join(kept: int, left: int) -> None:
+        """Makes them one group."""
         members[kept] = members[kept] + members.pop(left)
         eaten[kept] = eaten[kept] + eaten.pop(left)
-        gains = {pair: known for pair, known in gains.items() if left not in pair}
-        gains |= {pair: gain(*pair) for pair in gains if kept in pair}
+
+    join_alike(lambda: members, gain, join)
     return list(members.values())
 
 

@@ -102,7 +102,7 @@ class Habitat:
         """Whose habitat it is, and who learns what it accepted."""
         return self.chosen or self.last
 
-    @property
+    @cached_property
     def accepted(self) -> tuple[RememberedAnswer, ...]:
         """Those of its last answers that it accepted."""
         return tuple(answer for answer in self.answers if answer.is_accepted)
@@ -115,7 +115,11 @@ class Habitat:
         often two kinds agree about a family (``shared_among``).
         """
         given = [answer for answer in self.answers if answer.organelle_id == organelle_id]
-        return -_conflict(given, _reliability(self.answers), shared)
+        return -_conflict(given, self._reliability, shared) if given else 0.0
+
+    @cached_property
+    def _reliability(self) -> float:
+        return _reliability(self.answers)
 
     def after(self, answer: RememberedAnswer, shared: float = SHARED) -> Habitat:
         """With one more answer. What is older than a change of the habitat is forgotten."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
 
-from symbiont_ecology.ecology.archive import Archive, cell_name
+from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.checkpoint_header import (
     CheckpointHeader,
     LogMark,
@@ -39,7 +39,7 @@ from symbiont_ecology.files import (
     replace_durably,
     write_whole,
 )
-from symbiont_ecology.types import BlobRef, OrganelleId
+from symbiont_ecology.types import BlobRef, OrganelleId, cell_name
 
 STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
 
@@ -277,11 +277,6 @@ def load_and_keep_state(folder: Path) -> EcologyState:
         if is_writable(folder):
             _keep_state(state, folder)
         return state
-
-
-def kept_states(folder: Path) -> list[EcologyState]:
-    """The states that evaluations were made of."""
-    return [read_checkpoint(path).state for path in kept_files(folder)]
 
 
 def kept_files(folder: Path) -> list[Path]:

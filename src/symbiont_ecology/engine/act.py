@@ -6,7 +6,7 @@ from itertools import islice
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, cell_name
+from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
 from symbiont_ecology.fence import FaultError, Faults, Fence
@@ -22,6 +22,7 @@ from symbiont_ecology.types import (
     OrganelleId,
     Request,
     behind,
+    cell_name,
 )
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.perturbations import Perturbation

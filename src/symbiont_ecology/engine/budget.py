@@ -14,11 +14,11 @@ from dataclasses import replace
 from operator import itemgetter
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import HOST, Assignment, EcologyState, cell_name
+from symbiont_ecology.ecology import HOST, Assignment, EcologyState
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, cell_name
 
 NEAR = 0.01
 """Part of the way to a milestone that may stay unspent: a generation of two questions would teach

@@ -41,6 +41,8 @@ class Checkpoints:
         """The generation of ``state.json``."""
         self._needed = set[BlobRef]()
         self._needed_before = set[BlobRef]()
+        self._evaluated = dict[Path, set[BlobRef]]()
+        """What the states of evaluations need, by their files."""
 
     def restore(self, earlier: str = "") -> EcologyState:
         """The last checkpoint, once its log and its blobs are found to be whole. The log is cut
@@ -110,9 +112,14 @@ class Checkpoints:
     def _clean(self) -> None:
         """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
-            kept = checkpoint.kept_states(self.folder)
-            asked = (evaluated.reachable() for evaluated in kept)
+            asked = map(self._needed_by, checkpoint.kept_files(self.folder))
             self._store.collect(self._needed.union(self._needed_before, *asked))
+
+    def _needed_by(self, kept: Path) -> set[BlobRef]:
+        """What the state of an evaluation needs; its file never changes."""
+        if kept not in self._evaluated:
+            self._evaluated[kept] = checkpoint.read_checkpoint(kept).state.reachable()
+        return self._evaluated[kept]
 
 
 def unfinished_files(folder: Path) -> list[Path]:

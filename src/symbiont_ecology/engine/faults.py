@@ -7,12 +7,10 @@ from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import EcologyWarning
 from symbiont_ecology.events import PartFailed
 
-_warned: set[str] = set()
-"""Parts that this process has warned of: once is enough, the log has the rest."""
-
 
 def faults_of(turn: Turn) -> list[PartFailed]:
-    """The events that name parts which failed in a generation; who fails first is warned of.
+    """The events that name parts which failed in a generation; who fails first in this run is
+    warned of: once is enough, the log has the rest.
 
     Raises:
         RunError: one of them does nothing but fail.
@@ -20,8 +18,8 @@ def faults_of(turn: Turn) -> list[PartFailed]:
     turn.faults.check(turn.state.faults)
     failed = [(part, tally) for part, tally in turn.faults.tallies.items() if tally.failed]
     for part, tally in failed:
-        if part not in _warned:
-            _warned.add(part)
+        if part not in turn.warned:
+            turn.warned.add(part)
             line = f"{part} {tally.fault}: the event log counts how often"
             warnings.warn(line, EcologyWarning, stacklevel=2)
     return [

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome, cell_name
+from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.ecology.births import with_rule_traits
 from symbiont_ecology.ecology.deaths import retire_the_bankrupt, strike
 from symbiont_ecology.ecology.population import Materials, carry_out
@@ -29,6 +29,7 @@ from symbiont_ecology.engine.warm import warm_start
 from symbiont_ecology.event_log import EventLog
 from symbiont_ecology.events import BatchShrunk, Born, Event, GenerationEnded, Retired
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import cell_name
 
 
 def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> GenerationEnded:

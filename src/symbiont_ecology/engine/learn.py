@@ -11,14 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.ecology import (
-    DROPOUT,
-    Organelle,
-    Outcome,
-    RememberedAnswer,
-    cell_name,
-    practice_of,
-)
+from symbiont_ecology.ecology import DROPOUT, Organelle, Outcome, RememberedAnswer, practice_of
 from symbiont_ecology.economics import Cost, tracing_flops
 from symbiont_ecology.engine.act import read_by_host, reading_costs, waves
 from symbiont_ecology.engine.budget import affordable
@@ -35,6 +28,7 @@ from symbiont_ecology.types import (
     Lesson,
     OrganelleId,
     behind,
+    cell_name,
 )
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf

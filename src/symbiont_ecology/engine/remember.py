@@ -17,14 +17,13 @@ from symbiont_ecology.ecology import (
     Outcome,
     RememberedAnswer,
     Rollout,
-    cell_name,
     practice_of,
 )
 from symbiont_ecology.ecology.habitats import read_sketch, shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
-from symbiont_ecology.types import OrganelleId, last_turn
+from symbiont_ecology.types import OrganelleId, cell_name, last_turn
 
 MOST_OF_CELL = 64
 """The newest right answers of a cell that are remembered."""

@@ -114,6 +114,8 @@ class Runtime:
     """Texts that end an answer, beside the host's end token."""
     passed: Callable[[str], None] = lambda phase: None
     """Hears that a phase of a generation is over; for showing, never for deciding."""
+    warned: set[str] = field(default_factory=set)
+    """Parts whose faults were warned of; for showing, never for deciding."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__

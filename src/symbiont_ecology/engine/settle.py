@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, SuccessPosterior
-from symbiont_ecology.ecology.archive import cell_name
 from symbiont_ecology.ecology.deaths import quarantine
 from symbiont_ecology.ecology.rollout import practice_of
 from symbiont_ecology.engine.learn import Update
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Acted, Archived, Event, Settled, VerifierFailed
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, cell_name
 
 LOSSES = 16
 """Of an organelle that are kept, the newest."""

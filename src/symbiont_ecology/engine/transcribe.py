@@ -3,10 +3,10 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from symbiont_ecology.ecology import Outcome, cell_name
+from symbiont_ecology.ecology import Outcome
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.transcripts import Transcript
-from symbiont_ecology.types import examples_in, last_turn
+from symbiont_ecology.types import cell_name, examples_in, last_turn
 
 
 def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from symbiont_ecology.ecology import HOST, Rollout, cell_name
+from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.engine.act import Question, roll_out
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
@@ -24,7 +24,7 @@ from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle
-from symbiont_ecology.types import Decoding, Item
+from symbiont_ecology.types import Decoding, Item, cell_name
 from symbiont_ecology.weights import AdapterWeights
 
 FULL = 0.97

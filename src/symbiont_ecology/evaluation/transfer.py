@@ -14,7 +14,7 @@ from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Ask
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId, cell_family
 
 SELECTION_PER_CELL = 8
 """Selection items per cell that say which organelle is a family's best."""
@@ -43,7 +43,7 @@ def transfer_matrix(
     run = run.reselected(selection, host, progress)
     cells: dict[str, list[str]] = {name: [] for name in mixture.families}
     for cell in run.pool.scores:
-        cells.setdefault(cell.rpartition("/")[0], []).append(cell)
+        cells.setdefault(cell_family(cell), []).append(cell)
     best = {name: run.pool.best_of(cells[name]) for name in mixture.families}
     bare = run.evaluate(items, host, "host", progress=progress).by_family()
     accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])

@@ -14,12 +14,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from symbiont_ecology.ecology import HOST, cell_name
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evaluation.general import GeneralAbility
 from symbiont_ecology.evaluation.measure import Evaluation
 from symbiont_ecology.evaluation.run_summary import RunSummary
+from symbiont_ecology.types import cell_name
 
 TUNED_FILE = "tuned.json"
 """What tuning chose, in the folder of a suite."""

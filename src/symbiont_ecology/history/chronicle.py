@@ -32,7 +32,7 @@ from symbiont_ecology.events import (
     VerifierFailed,
     WarmStarted,
 )
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, cell_family
 
 LOOK_BACK = 10
 """Generations that a sentence looks back on."""
@@ -123,7 +123,7 @@ class Chronicle:
             case Served():
                 self._moves(event)
             case Upheaved():
-                families = dict.fromkeys(cell.rpartition("/")[0] for cell in event.cells)
+                families = dict.fromkeys(cell_family(cell) for cell in event.cells)
                 text = f"The world is taken to have changed in {listed(families)}: nobody holds "
                 self._say(event, "change", f"{text}these cells any more.", (), event.cells)
             case Resized():
@@ -161,7 +161,7 @@ class Chronicle:
         self.news.append(News(event.generation, kind, text, tuple(organelles), tuple(places)))
 
     def _hear(self, event: Acted) -> None:
-        family = event.cell.rpartition("/")[0]
+        family = cell_family(event.cell)
         heard = Answers(event.generation, event.id, len(event.verdicts), sum(event.verdicts))
         for known in (self._answers[event.id], self._families[family]):
             known.append(heard)

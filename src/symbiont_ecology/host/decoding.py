@@ -124,17 +124,18 @@ class _Writer:
         ends, room = np.array(self._codec.end_tokens), int(self._limits[rows].max())
         is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
+        scored = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
         for time in range(room):
             tokens, log_probabilities = self._choose(logits, time, rows)
             chosen, live = tokens.cpu().numpy(), rows[is_live]
             self._ids[live, time] = chosen[is_live]
-            self._scores[live, time] = log_probabilities.cpu().numpy()[is_live]
+            scored.append((np.where(is_live, rows, -1), log_probabilities))
             self._lengths[live] = time + 1
             is_live &= ~(chosen[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
             if batch.decoding.stop:
                 is_live[is_live] = [not self._has_stopped(row, time + 1) for row in rows[is_live]]
             if not is_live.any():
-                return
+                break
             if is_live.sum() <= WORTH_SHRINKING * len(rows):
                 kept = torch.from_numpy(np.flatnonzero(is_live)).to(device)
                 rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
@@ -144,6 +145,14 @@ class _Writer:
                 batch.tracer.move(rows, time + 1, shares)
             self._fed[rows] += 1
             logits = session.step(tokens, adapters, shares)
+        self._keep_scores(scored)
+
+    def _keep_scores(self, scored: Sequence[tuple[np.ndarray, Tensor]]) -> None:
+        """Brings the log-probabilities of all times from the device, in one copy."""
+        owners = np.concatenate([rows for rows, _ in scored])
+        times = np.repeat(np.arange(len(scored)), [len(rows) for rows, _ in scored])
+        scores, is_kept = torch.cat([found for _, found in scored]).cpu().numpy(), owners >= 0
+        self._scores[owners[is_kept], times[is_kept]] = scores[is_kept]
 
     def _start(
         self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares

@@ -65,8 +65,6 @@ from symbiont_ecology.weights.peft_files import read_peft, write_peft
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-keep_freed_memory()  # before the first large allocation of the process
-
 
 class HostKernel:
     """A frozen causal language model with ``slots`` places for adapters of at most ``rank``.
@@ -92,6 +90,7 @@ class HostKernel:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = layout_of(decoder, targets)
         self._decoder, self._codec, self.is_chat = decoder, codec, is_chat
+        self._fingerprints: dict[bool, str] = {}  # by ``is_chat``
         device, dtype = decoder.device, decoder.dtype
         self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
         self.longest_lesson = self._budget.longest_lesson(is_checkpointing=is_checkpointing)
@@ -142,6 +141,7 @@ class HostKernel:
             raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
         if not memory_mb > 0:
             raise HostError(f"expected memory_mb > 0, got {memory_mb}")
+        keep_freed_memory()  # before the first large allocation
         place, precision = find_device(device), find_dtype(dtype)
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
@@ -196,13 +196,17 @@ class HostKernel:
         """The token that ends an answer."""
         return self._codec.end_tokens[0]
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, *, is_fresh: bool = False) -> str:
         """Hash (hex) of all that decides an answer: every base weight, config, tokenizer, chat
         template.
 
-        It never changes, and is the same on every path through a host.
+        It never changes, and is the same on every path through a host. It is kept once it is known;
+        ``is_fresh`` computes it from the weights as they are.
         """
-        return digest_of(self._decoder, self._codec.identity(is_chat=self.is_chat))
+        if is_fresh or self.is_chat not in self._fingerprints:
+            identity = self._codec.identity(is_chat=self.is_chat)
+            self._fingerprints[self.is_chat] = digest_of(self._decoder, identity)
+        return self._fingerprints[self.is_chat]
 
     @cached_property
     def norms(self) -> Mapping[str, float]:
@@ -409,8 +413,8 @@ class HostKernel:
 
         Pure: the slots of the kernel are neither read nor written, so place what comes back. Slots
         without lessons come back as they were. A slot whose loss, gradient or new weights are not
-        finite gets its old weights and memory back and is named in ``statistics.sick``; its
-        neighbours do not notice.
+        finite gets its old weights and optimizer state back and is named in ``statistics.sick``;
+        its neighbours do not notice.
 
         Raises:
             ValueError: a lesson's slot has no weights or no learning rate, or a lesson has weights
@@ -424,17 +428,8 @@ class HostKernel:
         prompts = dict(zip(texts, self.encode(texts), strict=True))
         asked = (len(prompts[lesson.prompt]) for lesson in batch.lessons)
         check_lengths(self.shape, asked, (len(lesson.completion) for lesson in batch.lessons))
-        return self._within_memory(
-            lambda budget: learning_step(
-                self._decoder,
-                self.layout,
-                batch,
-                budget,
-                weights=weights,
-                optimizer_state=optimizer_state,
-                prompts=prompts,
-            )
-        )
+        step = partial(learning_step, self._decoder, self.layout, batch, prompts=prompts)
+        return self._within_memory(partial(step, weights=weights, optimizer_state=optimizer_state))
 
     def _within_memory(self, work: Callable[[MemoryBudget], Output]) -> Output:
         """Does the work in pieces that fit, and remembers how small they had to be."""

@@ -19,12 +19,12 @@ from pathlib import Path
 import numpy as np
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout, cell_name
+from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Upheaved
 from symbiont_ecology.inference.routers import Expectation, Observation, routers
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import OrganelleId, last_turn
+from symbiont_ecology.types import OrganelleId, cell_name, last_turn
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 

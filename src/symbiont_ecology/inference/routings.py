@@ -12,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST, Rollout, cell_name
+from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
 from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.types import Item, OrganelleId, last_turn
+from symbiont_ecology.types import Item, OrganelleId, cell_family, cell_name, last_turn
 from symbiont_ecology.untrusted import parse_json, read_regular
 
 VOTERS = 3
@@ -65,7 +65,7 @@ def ask_best_of_family(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> li
     """An oracle: the best elite of any cell of the item's family."""
     cells: dict[str, list[str]] = {}
     for cell in pool.scores:
-        cells.setdefault(cell.rpartition("/")[0], []).append(cell)
+        cells.setdefault(cell_family(cell), []).append(cell)
     families = dict.fromkeys(item.family for item in items)
     chosen = {family: pool.best_of(cells.get(family, [])) for family in families}
     return ask(items, [chosen[item.family] for item in items])

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
-from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
 from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
 from symbiont_ecology.registry import PositiveShare, Share
+from symbiont_ecology.types import cell_name
 
 RATE_WEIGHT = 0.2
 """Weight of the newest generation in the moving success rate of a cell."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from pydantic import PositiveFloat
 
-from symbiont_ecology.ecology import cell_name
 from symbiont_ecology.learning import LearningRule, learning_rules
 from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
 from symbiont_ecology.registry import Share
+from symbiont_ecology.types import cell_name
 
 BASELINE_WEIGHT, LEAST_ADVANTAGE = 0.3, 0.02
 """Weight of the newest generation in the baseline; smallest advantage that is worth a lesson."""

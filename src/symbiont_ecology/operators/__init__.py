@@ -51,13 +51,22 @@ class Mutation(ABC):
         return self.mutated(parent, generator)
 
 
-class Merge(Operator):
+class Merge(ABC):
     """An operator of two parents. A subclass writes ``__call__``."""
 
     arity: ClassVar[int] = 2
 
+    @abstractmethod
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """The child of these two parents."""
+
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.operators")
+
+
+def largest_rank(parents: Parents) -> int:
+    """That of the parent with the most room."""
+    return max(parent.rank for parent in parents)
 
 
 def with_arity(spec: Spec, arity: int) -> Operator:

@@ -1,4 +1,5 @@
-"""Merges that exchange parts: numbers, directions or layers of one parent for those of another."""
+"""Merges that exchange parts: numbers, directions, modules or layers of one parent for those of
+another."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.operators import Merge, Parents, operators
+from symbiont_ecology.operators import Merge, Parents, largest_rank, operators
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import grown, modules, spectrum, truncated
 
@@ -32,6 +33,20 @@ class Elementwise(Merge):
             factor[b] = scaled  # so that B means in the child what it means in its parent
         vector = np.where(chosen, first.vector, factor * second.vector)
         return AdapterWeights(first.layout, first.rank, first.scaling, vector)
+
+
+@operators.register("crossover")
+@dataclass(frozen=True)
+class Crossover(Merge):
+    """Every module's whole ΔW comes from one parent or the other (uniform crossover, Syswerda
+    1989), at the larger parent's rank: exchanging parts of factors would mix coordinates that mean
+    different things."""
+
+    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
+        """One draw per module."""
+        equals = _of_equal_rank(parents, generator)
+        factors = {name: parts[generator.integers(2)] for name, parts in modules(equals)}
+        return AdapterWeights.from_factors(equals[0].layout, equals[0].rank, 1.0, factors)
 
 
 @operators.register("layers")
@@ -61,7 +76,7 @@ class Directions(Merge):
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """One draw per pair of directions, at the larger parent's rank."""
-        rank, factors = max(parent.rank for parent in parents), {}
+        rank, factors = largest_rank(parents), {}
         for name, parts in modules(parents):
             (u, s, v), (u_other, s_other, v_other) = (spectrum(a, b) for a, b in parts)
             pairs = _paired(np.abs((u.T @ u_other) * (v @ v_other.T)))
@@ -78,7 +93,7 @@ class Directions(Merge):
 
 
 def _of_equal_rank(parents: Parents, generator: Generator) -> list[AdapterWeights]:
-    rank = max(parent.rank for parent in parents)
+    rank = largest_rank(parents)
     return [grown(parent, rank, generator) for parent in parents]
 
 

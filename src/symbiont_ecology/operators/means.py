@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.operators import Merge, Parent, Parents, operators
+from symbiont_ecology.operators import Merge, Parent, Parents, largest_rank, operators
 from symbiont_ecology.registry import Share
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined, inner, truncated
@@ -25,7 +25,7 @@ class Combination:
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
-        return truncated(combined(parents, self.shares), _largest_rank(parents))
+        return truncated(combined(parents, self.shares), largest_rank(parents))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class GroupedCombination:
         shares = {
             name: self.shares[layer * len(self.shares) // count] for name, layer in layers.items()
         }
-        return truncated(combined(parents, shares), _largest_rank(parents))
+        return truncated(combined(parents, shares), largest_rank(parents))
 
 
 @operators.register("linear")
@@ -72,7 +72,7 @@ class Svd(LinearMerge):
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         mean = super().__call__(parents, generator)
-        return truncated(mean, _largest_rank(parents))
+        return truncated(mean, largest_rank(parents))
 
 
 @operators.register("concatenation")
@@ -103,7 +103,7 @@ class Slerp(Merge):
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
-        return truncated(combined(parents, self.shares(parents)), _largest_rank(parents))
+        return truncated(combined(parents, self.shares(parents)), largest_rank(parents))
 
     def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
         """What of each parent's ΔW is in the child, module by module."""
@@ -146,7 +146,7 @@ class SplitPoint(Merge):
             pairs = zip(before[name], beyond[name], strict=True)
             shares[name] = [np.where(is_before, *pair) for pair in pairs]
             left -= d_in * d_out
-        return truncated(combined(parents, shares), _largest_rank(parents))
+        return truncated(combined(parents, shares), largest_rank(parents))
 
 
 @operators.register("fisher")
@@ -169,11 +169,7 @@ class Fisher(Merge):
         shares = importance / importance.sum(axis=1, keepdims=True)
         names = [name for name, _, _ in parents[0].layout.modules]
         mean = combined(parents, dict(zip(names, shares.tolist(), strict=True)))
-        return truncated(mean, _largest_rank(parents))
-
-
-def _largest_rank(parents: Parents) -> int:
-    return max(parent.rank for parent in parents)
+        return truncated(mean, largest_rank(parents))
 
 
 def _importance(parent: Parent) -> np.ndarray:

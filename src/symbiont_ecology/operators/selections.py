@@ -1,4 +1,4 @@
-"""Merges that select: each module, or each element of ΔW, comes from one parent, both or none."""
+"""Merges that select: each element of ΔW comes from one parent, both or none."""
 
 from __future__ import annotations
 
@@ -7,25 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.operators import Merge, Parents, operators
+from symbiont_ecology.operators import Merge, Parents, largest_rank, operators
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.deltas import dense, from_dense, grown, modules
-
-
-@operators.register("crossover")
-@dataclass(frozen=True)
-class Crossover(Merge):
-    """Every module's whole ΔW comes from one parent or the other (uniform crossover, Syswerda
-    1989), at the larger parent's rank: exchanging parts of factors would mix coordinates that mean
-    different things."""
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """One draw per module."""
-        rank = max(parent.rank for parent in parents)
-        equals = [grown(parent, rank, generator) for parent in parents]
-        factors = {name: parts[generator.integers(2)] for name, parts in modules(equals)}
-        return AdapterWeights.from_factors(parents[0].layout, rank, 1.0, factors)
+from symbiont_ecology.weights.deltas import dense, from_dense
 
 
 @operators.register("dare")
@@ -43,7 +28,7 @@ class Dare(Merge):
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """One draw per element."""
         merged = ((name, self._merged(deltas, generator)) for name, deltas in dense(parents))
-        return from_dense(parents[0].layout, max(parent.rank for parent in parents), merged)
+        return from_dense(parents[0].layout, largest_rank(parents), merged)
 
     def _merged(self, deltas: np.ndarray, generator: Generator) -> np.ndarray:
         """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
@@ -66,7 +51,7 @@ class Ties(Merge):
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         merged = ((name, self._merged(deltas)) for name, deltas in dense(parents))
-        return from_dense(parents[0].layout, max(parent.rank for parent in parents), merged)
+        return from_dense(parents[0].layout, largest_rank(parents), merged)
 
     def _merged(self, deltas: np.ndarray) -> np.ndarray:
         """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.ecology import DriftDetector, cell_name
+from symbiont_ecology.ecology import DriftDetector
 from symbiont_ecology.registry import Registry
-from symbiont_ecology.types import Cell
+from symbiont_ecology.types import Cell, cell_name
 
 Cells = Sequence[Cell]
 Detectors = Mapping[str, DriftDetector]

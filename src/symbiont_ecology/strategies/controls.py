@@ -10,15 +10,7 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Decision,
-    DriftDetector,
-    Found,
-    Retire,
-    cell_name,
-    drift_score,
-)
+from symbiont_ecology.ecology import Assignment, Decision, DriftDetector, Found, Retire, drift_score
 from symbiont_ecology.strategies import (
     CurriculumStrategy,
     Strategy,
@@ -26,7 +18,7 @@ from symbiont_ecology.strategies import (
     assignments,
     strategies,
 )
-from symbiont_ecology.types import Cell, Item, OrganelleId
+from symbiont_ecology.types import Cell, Item, OrganelleId, cell_family, cell_name
 
 SETTLING = 12
 """Generations that a new start is left alone."""
@@ -74,7 +66,7 @@ class Single(CurriculumStrategy):
         """The drift score of all cells, or the highest of a family's cells."""
         families: dict[str, list[DriftDetector]] = defaultdict(list)
         for name, detector in detectors.items():
-            families[name.rpartition("/")[0] if self.by_family else ""].append(detector)
+            families[cell_family(name) if self.by_family else ""].append(detector)
         return max(map(drift_score, families.values()), default=0.0)
 
 

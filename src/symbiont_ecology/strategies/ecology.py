@@ -26,7 +26,6 @@ from symbiont_ecology.ecology import (
     Found,
     Organelle,
     Resize,
-    cell_name,
 )
 from symbiont_ecology.ecology.trials import Judge
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
@@ -40,7 +39,7 @@ from symbiont_ecology.strategies import (
     strategies,
 )
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId, cell_name
 
 Knobs = dict[str, dict[str, object] | bool]
 

@@ -13,7 +13,7 @@ from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assig
 from symbiont_ecology.types import OrganelleId
 
 MEALS = 4
-"""Lessons that a new adapter has on what its habitats accepted, before it answers anything."""
+"""Learning steps of a new adapter on what its habitats accepted, before it answers anything."""
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
+from symbiont_ecology.files import Stamp
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
@@ -31,7 +32,6 @@ from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
     Row,
-    Stamp,
     check_whole,
     locate,
     named_columns,

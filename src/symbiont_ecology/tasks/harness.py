@@ -17,13 +17,14 @@ from pathlib import Path
 from pydantic import PositiveInt
 
 from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.files import Stamp
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataLine, DataTask, add_line, check_gradable, check_name
 from symbiont_ecology.tasks.harness_file import HarnessFile, read_task_file
 from symbiont_ecology.tasks.harness_lines import HarnessReader
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.tasks.tables import Stamp, locate, rows_of_file
+from symbiont_ecology.tasks.tables import locate, rows_of_file
 
 
 @dataclass(frozen=True, eq=False, repr=False)

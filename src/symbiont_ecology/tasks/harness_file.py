@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from symbiont_ecology.config_layers import parse_yaml
 from symbiont_ecology.errors import DataError, EcologyWarning
+from symbiont_ecology.files import Stamp
 from symbiont_ecology.registry import validate
-from symbiont_ecology.tasks.tables import Stamp
 from symbiont_ecology.untrusted import read_regular
 
 LARGEST_TASK_FILE = 100_000

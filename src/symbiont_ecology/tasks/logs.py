@@ -17,6 +17,7 @@ from pathlib import Path
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.errors import DataError
+from symbiont_ecology.files import Stamp
 from symbiont_ecology.registry import Spec, did_you_mean
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
@@ -32,7 +33,6 @@ from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
-    Stamp,
     check_whole,
     locate,
     named_columns,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import DataError, MissingExtraError
+from symbiont_ecology.files import Stamp, stamp_of
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.transcripts import escaped
 from symbiont_ecology.types import TURN_END
@@ -22,8 +23,6 @@ LONGEST_ROW_TEXT = 1_000_000
 
 Row = tuple[str, object]
 """Where a row stands, such as ``line 7``, and what was read there."""
-Stamp = tuple[int, ...]
-"""Changes when a file does."""
 
 
 def locate(path: str, about: str) -> tuple[Path, Stamp]:
@@ -34,13 +33,13 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
     """
     found = find_data(Path(path))
     try:
-        status = found.stat()
+        found.stat()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(
             f"{about}: no such file ({reason}); a path begins where the command is typed"
         ) from error
-    return found, (status.st_mtime_ns, status.st_size, status.st_ino)
+    return found, stamp_of(found)
 
 
 def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:

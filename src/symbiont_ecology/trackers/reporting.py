@@ -17,6 +17,7 @@ from symbiont_ecology.errors import EcologyWarning, RunError
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.trackers import Plot, TrackedRun, trackers
+from symbiont_ecology.types import cell_family
 
 TRACKERS_FILE = "trackers.json"
 """In the folder of a run: its id, and the last generation that each tracker was told of."""
@@ -136,7 +137,7 @@ def curve_values(state: EcologyState, summary: GenerationEnded, seconds: float) 
         return values
     cells: dict[str, list[float]] = defaultdict(list)
     for cell, share in state.success.items():
-        cells[cell.rpartition("/")[0]].append(share)
+        cells[cell_family(cell)].append(share)
     return values | {
         f"success/{family}": sum(found) / len(found) for family, found in cells.items()
     }

@@ -1,5 +1,5 @@
-"""Adapter weights and memory as immutable values: one flat vector and a layout that names its
-parts.
+"""Adapter weights and optimizer states as immutable values: one flat vector and a layout that names
+its parts.
 
 A flat vector makes everything that treats an adapter as one thing (hashing, saving, noise,
 clipping, Adam moments, copying into a slot) a single array operation. What needs matrices asks for

@@ -1,4 +1,5 @@
-"""A folder of immutable blobs, each named by the hash of its content: adapter weights and memories.
+"""A folder of immutable blobs, each named by the hash of its content: adapter weights and
+optimizer states.
 
 Equal content is one blob, a blob never changes, and whoever holds a reference can check what it
 reads. New blobs wait in memory until ``flush``, so that a checkpoint decides when the disk is
@@ -105,7 +106,8 @@ class BlobStore:
             blob = self._get(ref)
             if "vector" not in blob.arrays:
                 raise RunError(
-                    f"blob {ref} in {self.folder} holds a memory, expected adapter weights"
+                    f"blob {ref} in {self.folder} holds an optimizer state, "
+                    "expected adapter weights"
                 )
             layout, rank, scaling, phrase = _facts(blob.header)
             vector = blob.arrays["vector"]
@@ -114,7 +116,7 @@ class BlobStore:
         return weights
 
     def put_optimizer_state(self, optimizer_state: OptimizerState) -> BlobRef:
-        """Keeps a memory and returns its reference."""
+        """Keeps an optimizer state and returns its reference."""
         moments = {"first": optimizer_state.first, "second": optimizer_state.second}
         header = to_json(
             {"step": optimizer_state.step, "notes": dict(sorted(optimizer_state.notes.items()))}
@@ -127,11 +129,13 @@ class BlobStore:
         return self._put(_Blob(header, arrays))
 
     def optimizer_state(self, ref: BlobRef) -> OptimizerState:
-        """The memory of that reference; RunError when it is missing, damaged or no memory."""
+        """The optimizer state of that reference; RunError when it is missing, damaged or none."""
         blob = self._get(ref)
         header = from_json(blob.header)
         if "step" not in header:
-            raise RunError(f"blob {ref} in {self.folder} holds adapter weights, expected a memory")
+            raise RunError(
+                f"blob {ref} in {self.folder} holds adapter weights, expected an optimizer state"
+            )
         first, second = (_whole(blob.arrays.get(name)) for name in ("first", "second"))
         return OptimizerState(header["step"], first, second, header["notes"])
 

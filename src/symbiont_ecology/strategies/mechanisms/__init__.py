@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Judge, Outcome, cell_name
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Judge, Outcome
 from symbiont_ecology.ecology.gate import Challenger, PairedCounts, Ruling
 from symbiont_ecology.operators import Operator
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId, cell_name
 
 _Verdicts = dict[tuple[str, Item, int], float]
 """By cell, item, and how often the item had come before."""

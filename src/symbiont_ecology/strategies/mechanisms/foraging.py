@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from itertools import combinations
 from math import lgamma, log
 from operator import add
 from typing import ClassVar
@@ -33,6 +32,7 @@ from symbiont_ecology.ecology.diets import (
     Diet,
     Likeness,
     diet_of,
+    join_alike,
     kinds_among,
     likeness_in,
     taste_of,
@@ -56,7 +56,7 @@ LEAST_FOOD, HOPELESS = 2, 10
 class Foraging(Mechanism):
     """Who serves which habitat, and where organelles are born. For worlds with habitats."""
 
-    meals: NonNegativeInt = 4  # lessons that a newborn has before it answers anything
+    meals: NonNegativeInt = 4  # learning steps of a newborn before it answers anything
     loyalty: NonNegativeFloat = 2.0  # nats by which another server must be better
     memory: bool = True  # whether servers remember habitats that changed, and come back for them
     examples: bool = True  # whether founders divide a warm start's examples, one kind for each
@@ -248,34 +248,18 @@ class Settlement:
 
     def merge(self) -> None:
         """Servers whose habitats would be pleased by either become one, the best pair first."""
-        while True:
-            tastes = {
-                server: reduce(add, (self.tastes[name] for name in names))
-                for server, names in self.by_server().items()
-                if self.sizes[server]
-            }
-            gains = {
-                (one, other): self._gain(one, other, tastes)
-                for one, other in combinations(tastes, 2)
-            }
-            best = max(gains, key=gains.__getitem__, default=None)
-            if best is None or gains[best] <= self.loyalty:
-                return
-            left, kept = sorted(
-                best,
-                key=lambda server: (
-                    server in self.state.population,
-                    self.eaten[server].counts.sum(),  # who has eaten more has learned more
-                ),
-            )
-            for name in [name for name, server in self.servers.items() if server == left]:
-                self.servers[name] = kept
-            for counts in (self.tenants, self.sizes):
-                counts[kept] += counts.pop(left)
-            self.eaten[kept] += self.eaten.pop(left)
-            if left in self.past:
-                self.eaten[kept] -= self.past[left]
-                self.eaten[left] = self.past[left]
+        tastes = {server: self._taste(server) for server in self._pleasing()}
+
+        def gain(one: str, other: str) -> float:
+            """What it explains more if both are one, in nats."""
+            return self._gain(one, other, tastes)
+
+        def join(one: str, other: str) -> None:
+            """Makes them one."""
+            kept = self._join(one, other)
+            tastes[kept] = self._taste(kept)
+
+        join_alike(self._pleasing, gain, join, self.loyalty)
 
     def by_server(self) -> dict[str, Sequence[str]]:
         """The habitats of each server."""
@@ -284,6 +268,34 @@ class Settlement:
             habitats.setdefault(server, []).append(name)
         return dict(habitats)
 
+    def _pleasing(self) -> list[str]:
+        """The servers of habitats that accepted something."""
+        return [server for server in self.by_server() if self.sizes[server]]
+
+    def _taste(self, server: str) -> Diet:
+        return reduce(add, map(self.tastes.__getitem__, self._served(server)))
+
+    def _join(self, one: str, other: str) -> str:
+        """All habitats of the worse of two servers go to the better one, which is returned."""
+        left, kept = sorted(
+            (one, other),
+            key=lambda server: (
+                server in self.state.population,
+                self.eaten[server].counts.sum(),  # who has eaten more has learned more
+            ),
+        )
+        self.servers |= dict.fromkeys(self._served(left), kept)
+        for counts in (self.tenants, self.sizes):
+            counts[kept] += counts.pop(left)
+        self.eaten[kept] += self.eaten.pop(left)
+        if left in self.past:
+            self.eaten[kept] -= self.past[left]
+            self.eaten[left] = self.past[left]
+        return kept
+
+    def _served(self, server: str) -> list[str]:
+        return [name for name, chosen in self.servers.items() if chosen == server]
+
     def _gain(self, one: str, other: str, tastes: Mapping[str, Diet]) -> float:
         size, another = self.sizes[one], self.sizes[other]
         together = lgamma(size + another) - lgamma(size) - lgamma(another)
@@ -291,8 +303,8 @@ class Settlement:
 
     def _liking(self, server: str, other: str, tastes: Mapping[str, Diet]) -> float:
         """What the habitats of another server say for this one, in nats."""
-        names = (name for name, chosen in self.servers.items() if chosen == other)
-        trust = sum(self.state.habitats[name].trust(server, self.shared) for name in names)
+        habitats = (self.state.habitats[name] for name in self._served(other))
+        trust = sum(habitat.trust(server, self.shared) for habitat in habitats)
         return self.likeness.agreement(self.eaten[server], tastes[other]) + trust
 
     def _leave(self, name: str) -> str | None:

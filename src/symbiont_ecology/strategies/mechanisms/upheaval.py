@@ -12,6 +12,7 @@ from pydantic import PositiveFloat
 from symbiont_ecology.ecology import Decision, DriftDetector, Found, Upheaval, drift_score
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.types import cell_family
 
 FALL, SURE_SCORE = 0.3, 3.0
 """How far success falls in a family that counts as fallen, and drift score of its cells that rules
@@ -59,7 +60,7 @@ def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:
     chance."""
     families: dict[str, list[str]] = defaultdict(list)
     for name in drift_detectors:
-        families[name.rpartition("/")[0]].append(name)
+        families[cell_family(name)].append(name)
     return tuple(
         name
         for names in families.values()
