@@ -29,7 +29,8 @@ from symbiont_ecology.strategies import (
     dealt,
     strategies,
 )
-from symbiont_ecology.strategies.exams import exam_questions
+from symbiont_ecology.strategies.exams import exam_questions, exam_size
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import TURN_END, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 
@@ -117,6 +118,16 @@ class Genetic(CurriculumStrategy):
             )
         if TURN_END in "".join(self.phrases):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
+
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """The elite, and its children."""
+        return self.population
+
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """The exam of everyone, or what the best practises. Questions of habitats are dealt out."""
+        asked, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
+        exam = asked if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
+        return max(sitters * exam, asked * self.samples if self.refine else 0)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host. After a warm start all begin with
