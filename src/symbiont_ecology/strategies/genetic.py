@@ -159,17 +159,16 @@ class Genetic(CurriculumStrategy):
         return [replace(one, is_exam=True) for one in assignments(takers, 1)]
 
     def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """Who answers which question of the habitats. A reply that was given is its author's."""
-        items, members = self.items(context), list(context.state.population)
-        if len(items) < len(members):  # or the first of them would be asked again and again
+        """Who answers which question of the habitats. A reply that was given is its author's, and
+        left out where that does not live: the verdict on it says nothing of the living."""
+        state, items, members = context.state, self.items(context), list(context.state.population)
+        given = [(author, item) for item in items if (author := author_of(item, state))]
+        free = [item for item in items if not (item.logged and item.logged.author)]
+        if len(free) < len(members):  # or the first of them would be asked again and again
             order = context.draw("members").permutation(len(members))
             members = [members[place] for place in order]
-        hands = dealt(items, members, context.draw("deal"))
-        return [
-            (author_of(item, context.state) or name, item)
-            for name, hand in hands.items()
-            for item in hand
-        ]
+        hands = dealt(free, members, context.draw("deal"))
+        return given + [(name, item) for name, hand in hands.items() for item in hand]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """New scores; then the worst leave, and children of the best take their places."""
