@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.event_log import read_events
@@ -48,6 +50,8 @@ LIVES: dict[str, Any] = {
 }
 LIVES["genetic with phrases"] = {"kind": "genetic", "phrases": ["", "Now. "], "rephrase": 0.5}
 every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
+BY_CHANCE = ("bank", "cycleqd", "ecology")
+"""Strategies in which nothing that is known before a run says how many will live."""
 PUBLISHED = ("corp", "cycleqd", "m2n2", "mixing", "randopt", "swarm")
 """Methods of others, each of which is to take a file of a hundred lines at most."""
 
@@ -113,6 +117,24 @@ def test_a_strategy_is_metered_by_the_engine_alone(strategy: Any, tmp_path: Path
         assert 0 < logged <= state.spent.flops
     else:
         assert logged == state.spent.flops
+
+
+@every_life
+def test_no_more_live_and_are_asked_than_a_forecast_goes_by(strategy: Any, tmp_path: Path) -> None:
+    config, built = config_of(strategy, generations=9), strategies.build(strategy)
+    start(config, tmp_path / "run", host=ToyHost())
+    tasks, events = mixture(config), events_of(tmp_path / "run")
+    living = max(event.population for event in events if isinstance(event, GenerationEnded))
+    most = built.most_living(tasks, config.run.generations)
+    assert living <= most
+    assert strategy["kind"] in BY_CHANCE or 2 * living > most
+    rollouts, reads = Counter[int](), Counter[int]()
+    for event in events:
+        if isinstance(event, Acted) and event.purpose == "practice":
+            rollouts[event.generation] += len(event.verdicts)
+            reads[event.generation] += 0 if event.samples else len(event.items)
+    assert max(rollouts.values()) <= built.most_rollouts(tasks) <= 2 * max(rollouts.values())
+    assert max(reads.values()) == built.most_reads(tasks)
 
 
 @pytest.mark.parametrize("name", strategies.names())

@@ -11,18 +11,13 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology import load_config
-from symbiont_ecology.engine.build import build_host, mixture, questions_asked
+from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.forecast import forecast, run_load
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.strategies import strategies
-from towns import config as town
-from toy import ToyHost, toy_config
 
 CONFIG = EMBEDDED_FOLDER / "config.json"
+DRY = "--dry-run"
 
 
 def test_a_dry_run_tells_memory_time_and_money_and_writes_nothing(
@@ -80,29 +75,35 @@ def test_a_run_asks_its_host_for_its_own_rows(small: list[str]) -> None:
     assert forecast(silent, host).pace.lesson == 0.0
 
 
-def test_who_compares_rewards_asks_everyone_the_same() -> None:
-    config = load_config("es-countdown", [])
-    tasks, strategy = mixture(config), strategies.build(config.strategy)
-    crowd = strategy.most_living(tasks)
-    assert crowd > 1
-    assert questions_asked(config, tasks) == strategy.questions * len(tasks.cells) * crowd
-    users = load_config("town", [])
-    assert questions_asked(users, mixture(users)) == 24
+@pytest.mark.parametrize(
+    ("preset", "changes", "living", "rollouts"),
+    [
+        ("es-countdown", (), 1, 32 * 16),
+        ("steady", ("strategy=m2n2",), 10, 6 * 288),
+        ("steady", ("strategy=swarm", "learning_rule=none"), 13, 4 * 288),
+        ("steady", ("strategy={kind: cycleqd, schooling: 3995}",), 34, 6 * 288),
+        ("steady", ("strategy={kind: corp, population: 2, gate: 32}",), 2, 2 * 18 * 32),
+        ("steady", ("strategy={kind: independent, samples: 4}",), 9, 4 * 18),
+        ("habitats/city", ("strategy=told",), 6, 24),
+        ("habitats/city", ("strategy=per_habitat",), 200, 24),
+        ("habitats/city", ("strategy={kind: genetic, refine: 2, samples: 3}",), 6, 3 * 24),
+    ],
+)
+def test_a_forecast_goes_by_what_a_strategy_does(
+    preset: str, changes: tuple[str, ...], living: int, rollouts: int
+) -> None:
+    config = load_config(preset, changes)
+    load = run_load(config, None)
+    assert (load.organelles, load.rows) == (living, rollouts)
 
 
-@pytest.mark.parametrize("kind", ["randopt", "m2n2", "mixing", "swarm", "in_context", "hyper"])
-def test_no_more_live_than_a_forecast_goes_by(kind: str, tmp_path: Path) -> None:
-    short = {"schooling": 1} if kind in ("m2n2", "mixing", "swarm") else {}
-    strategy = {"kind": kind, **({"ranks": [1, 2]} if kind == "hyper" else short)}
-    rule = "supervised" if kind == "hyper" else "expert_iteration"
-    config = toy_config(generations=8, strategy=strategy, learning_rule=rule)
-    if kind == "in_context":
-        config = town(strategy, length=4)
-    start(config, tmp_path, host=ToyHost())
-    most = strategies.build(strategy).most_living(mixture(config))
-    events = read_events(tmp_path / "events.jsonl")
-    living = max(event.population for event in events if isinstance(event, GenerationEnded))
-    assert most / 2 <= living <= most
+def test_a_dry_run_tells_what_is_read_without_a_rollout(symbiont: Symbiont) -> None:
+    read = ("learning_rule=supervised", "strategy={kind: single, samples: 0, questions: 2}")
+    assert "at most 36 examples read per generation" in symbiont("run", "steady", *read, DRY).out
+    said = symbiont("evolve", "loralab", DRY).out
+    assert "at most 288 rollouts or 24 examples read per generation" in said
+    said = symbiont("run", "steady", "strategy=m2n2", DRY).out
+    assert "at most 1728 rollouts per generation" in said
 
 
 def test_doctor_tells_a_host_that_is_here(symbiont: Symbiont) -> None:

@@ -4,13 +4,16 @@ dealt out."""
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
@@ -19,6 +22,9 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Ascended, Born, Event, Learned, Retired, Scored
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.types import Item, LoggedReply
 from towns import acceptance, config, lived, world_of
 from toy import ToyHost, toy_runtime
 
@@ -61,6 +67,43 @@ def test_every_question_goes_to_one_member_and_all_get_as_many(
         if noise is not None:
             pairs[noise.seed].append(count)
     assert all(len(pair) == 2 and len(set(pair)) == 1 for pair in pairs.values())
+
+
+def test_a_verdict_on_a_reply_of_nobody_alive_is_nobodys_mark(tmp_path: Path) -> None:
+    made = plan(GENETIC, 2)
+    start(made, tmp_path / "run", host=ToyHost())
+    state, world = load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", made)
+    member = list(state.population)[3]
+    authors = (member, "retired", HOST, "", member)
+    items = [
+        replace(item, logged=LoggedReply("7", is_accepted=True, author=author))
+        for item, author in zip(world_of(made).questions(0), authors, strict=False)
+    ]
+    tasks = replace(world.tasks, habitats=SaidBefore(made.tasks.habitats, tuple(items)))
+    draw = Draw(state.seed, state.generation)
+    context = Turn(**{**vars(world), "tasks": tasks}, state=state, draw=draw).context
+    taken = {item: one.organelle_id for one in world.strategy.ask(context) for item in one.items}
+    assert taken.keys() == {items[0], items[3], items[4]}
+    assert taken[items[0]] == taken[items[4]] == member
+    assert taken[items[3]] in state.population
+
+
+@dataclass(frozen=True)
+class SaidBefore(Habitats):
+    """Users whose questions were answered before."""
+
+    config: HabitatsConfig
+    items: tuple[Item, ...]
+
+    @property
+    def names(self) -> Sequence[str]:
+        return [item.habitat for item in self.items]
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        return self.items
+
+    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
+        return ()
 
 
 def test_a_member_is_worth_what_its_own_questions_earned(tmp_path: Path) -> None:

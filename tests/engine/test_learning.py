@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.engine.living import lived_seconds, opened
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import (
@@ -204,3 +205,21 @@ def test_timings_are_kept_apart_from_what_happened(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "run/timings.jsonl").read_text().splitlines()]
     assert [row["generation"] for row in rows] == [0, 1, 2]
     assert "seconds" not in (tmp_path / "run/events.jsonl").read_text()
+
+
+def test_the_clock_of_a_run_is_what_its_timings_say(tmp_path: Path) -> None:
+    with opened(toy_config(generations=9), tmp_path / "run", ToyHost(), is_new=True) as run:
+        for _ in range(7):
+            run.live()
+            assert run.elapsed == lived_seconds(tmp_path / "run")
+
+
+def test_a_run_that_its_time_ends_is_whole_and_complete(tmp_path: Path) -> None:
+    config = toy_config(generations=10_000, checkpoint_every=10_000)
+    loop = config.run.model_copy(update={"train_seconds": 0.1})
+    config = config.model_copy(update={"run": loop})
+    lived = start(config, tmp_path / "run", host=ToyHost())
+    assert lived.is_complete
+    lines = (tmp_path / "run/timings.jsonl").read_text().splitlines()
+    assert lived.state.generation == len(lines) > 1
+    assert resume(tmp_path / "run", host=ToyHost()).state == lived.state

@@ -191,7 +191,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     """What a run would do, and what it would take: of the embedded host only if a price says that
     this matters."""
     from symbiont_ecology.ecology.state import STATE_FILE
-    from symbiont_ecology.engine.build import mixture, questions_asked
+    from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.engine.warm import PASSES
     from symbiont_ecology.registry import kind_of, knobs
     from symbiont_ecology.strategies import strategies
@@ -207,10 +207,11 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
     if loop.train_tokens is not None:
         length += f", or until training took {loop.train_tokens:.3g} tokens"
-    rows = questions_asked(config, mix) * strategy.samples
     examples = strategy.warm * len(cells)
     warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
-    unit = "rows of the log" if learns_from_log(config) else "practice rollouts"
+    unit = "rows of the log" if learns_from_log(config) else "rollouts"
+    most = {unit: strategy.most_rollouts(mix), "examples read": strategy.most_reads(mix)}
+    work = " or ".join(f"{count} {what}" for what, count in most.items() if count)
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in cells))
     facts = {
@@ -220,7 +221,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         "strategy": f"{kind_of(config.strategy)}: {settings}",
         **({"mechanisms": mechanisms} if mechanisms else {}),
         **({"warm start": warm} if examples else {}),
-        "work": f"at most {rows:.0f} {unit} per generation",
+        "work": f"at most {work} per generation",
         "length": length,
         "checkpoint": f"every {loop.checkpoint_every} generations",
         **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),

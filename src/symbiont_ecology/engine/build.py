@@ -102,13 +102,6 @@ def _check(config: RunConfig) -> None:
     _check_chat(config)
 
 
-def questions_asked(config: RunConfig, tasks: TaskMixture) -> float:
-    """Questions of a generation, at most."""
-    if config.tasks.habitats is not None:
-        return config.tasks.habitats.questions
-    return strategies.build(config.strategy).most_questions(tasks)
-
-
 def mixture(config: RunConfig) -> TaskMixture:
     """The task mix of a config. Reads the data, if it has any.
 

@@ -15,7 +15,7 @@ import numpy as np
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import completion_cost
-from symbiont_ecology.engine.build import build_runtime, mixture, questions_asked
+from symbiont_ecology.engine.build import build_runtime, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.host.memory import MemoryLoad
 from symbiont_ecology.host.packing import least_shared, preambles_of
@@ -65,7 +65,8 @@ def forecast(config: RunConfig, host: Host) -> Forecast:
     """Times answers and lessons of the run's own tasks on a host, whose slots are filled anew."""
     runtime = build_runtime(config, host, Path())
     items, rank = sampled_items(runtime.tasks, MOST_TIMED), config.host.rank
-    crowd = min(host.slots, runtime.strategy.most_living(runtime.tasks))
+    most_living = runtime.strategy.most_living(runtime.tasks, config.run.generations)
+    crowd = min(host.slots, most_living)
     requests = [
         Request(item.prompt, row % crowd, item.reply_limit) for row, item in enumerate(items)
     ]
@@ -77,7 +78,7 @@ def forecast(config: RunConfig, host: Host) -> Forecast:
     pace = measured_pace(
         host, requests, weights, runtime.practice, learns=learns_by_steps(config), rank=rank
     )
-    rows = _rows(config, runtime.tasks)
+    rows = runtime.strategy.most_rows(runtime.tasks)
     generation = rows * (pace.rollout + pace.lesson)
     return Forecast(pace, generation, _run_seconds(config, generation, rows, pace.work))
 
@@ -156,8 +157,8 @@ def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
         }
         kept = sum(starts.values())
     return MemoryLoad(
-        organelles=strategy.most_living(tasks),
-        rows=max(1, round(_rows(config, tasks))),
+        organelles=strategy.most_living(tasks, config.run.generations),
+        rows=strategy.most_rows(tasks),
         prompt_tokens=max(tokens),
         new_tokens=max(item.reply_limit for item in items),
         kept_tokens=kept,
@@ -169,11 +170,6 @@ def learns_by_steps(config: RunConfig) -> bool:
     """Whether there are backward passes: not without a learning rule, nor from traces of noise."""
     rule = learning_rules.build(config.learning_rule)
     return not isinstance(rule, NoLearning) and not rule.perturbation
-
-
-def _rows(config: RunConfig, tasks: TaskMixture) -> float:
-    """Rollouts of a generation, or lessons where learning only reads, at most."""
-    return questions_asked(config, tasks) * max(strategies.build(config.strategy).samples, 1)
 
 
 def _mean_work(host: Host, rank: int, completions: Completions, learns: bool) -> Cost:
@@ -189,7 +185,7 @@ def _mean_work(host: Host, rank: int, completions: Completions, learns: bool) ->
     return Cost(*(round(amount / rows) for amount in vars(total).values()))
 
 
-def _run_seconds(config: RunConfig, generation: float, rows: float, work: Cost) -> float:
+def _run_seconds(config: RunConfig, generation: float, rows: int, work: Cost) -> float:
     """How long all generations take, or the budget that ends them before."""
     loop, limits = config.run, [float(config.run.generations)]
     if loop.train_flops is not None:

@@ -96,12 +96,11 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     ]
     everyone = [learner for wave in learners_of_waves for learner in wave]
     is_paid = _are_paid([lesson for learner in everyone for lesson in learner.lessons], turn)
-    updates = []
+    updates, by_traces = [], turn.practice.perturbation > 0
     for wave in learners_of_waves:
         kept = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
         pairs = zip(wave, kept, strict=True)
         taught = [replace(learner, lessons=paid) for learner, paid in pairs]
-        by_traces = turn.practice.perturbation > 0
         updates += _learn_wave(taught, turn, by_traces=by_traces)
     return updates
 

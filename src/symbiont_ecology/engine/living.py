@@ -68,7 +68,7 @@ class LivingRun:
     reports: Reports
     laps: Laps
     elapsed: float
-    """Wall-clock seconds of all generations so far."""
+    """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
     mirror: Mirror | None = None
     is_endless: bool = False
     is_saved: bool = True
@@ -82,21 +82,23 @@ class LivingRun:
         return not self.is_endless and is_complete(self.config, self.state, self.elapsed)
 
     def live(self) -> Generation:
-        """One generation, and a checkpoint if one is due."""
+        """One generation, and a checkpoint if one is due or the run ends."""
         state, runtime, began = self.state, self.runtime, self.laps.begin()
         summary = run_generation(state, runtime, self.log)
         runtime.store.forget(state.reachable())
-        self.elapsed += time.perf_counter() - began
         self.is_saved = False
-        if _is_due(self.config, runtime, state.generation) or self.is_complete:
+        if _is_due(self.config, runtime, state.generation):
             self._checkpoint()
         self.laps.end("save")
-        seconds = time.perf_counter() - began
+        seconds = round(time.perf_counter() - began, 4)
         timing = {
             "generation": summary.generation,
-            "seconds": round(seconds, 4),
+            "seconds": seconds,
             "phases": {name: round(took, 4) for name, took in self.laps.seconds.items()},
         }
+        self.elapsed += seconds  # as it is written: who reads the file must find the same end
+        if self.is_complete and not self.is_saved:
+            self._checkpoint()
         append_line(self.folder / TIMINGS_FILE, timing)
         if self.is_saved:
             self._send()
@@ -193,7 +195,8 @@ def tidy(folder: Path) -> None:
 
 
 def lived_seconds(folder: Path) -> float:
-    """Wall-clock seconds of all generations of a run so far, with those of its checkpoints.
+    """Wall-clock seconds of all generations of a run so far, with their checkpoints but without one
+    that is made because the run ends.
 
     Raises:
         RunError: the file of them is damaged.
@@ -253,8 +256,7 @@ def _save(state: EcologyState, log: EventLog, checkpoints: Checkpoints) -> None:
 def _too_small(config: RunConfig, runtime: Runtime, state: EcologyState) -> RunError:
     """What is wrong with a budget that founding spends, and one that is enough."""
     keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-    strategy, cells = runtime.strategy, runtime.tasks.cells
-    rollouts = LEAST_GENERATIONS * len(cells) * strategy.questions * max(strategy.samples, 1)
+    rollouts = LEAST_GENERATIONS * runtime.strategy.most_rows(runtime.tasks)
     return RunError(
         f"{keys}: the budget is spent before anybody learned. Founding took "
         f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "

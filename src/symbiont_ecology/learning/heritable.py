@@ -12,7 +12,7 @@ from functools import cached_property
 from symbiont_ecology.ecology import RULE
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.learning import Experience, LearningRule, Targets, learning_rules
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.registry import Spec, kind_of
 
 
 @learning_rules.register("heritable")
@@ -27,11 +27,12 @@ class Heritable(LearningRule):
     rules: tuple[Spec, ...] = ("expert_iteration", "policy_gradient")  # without gold
 
     def __post_init__(self) -> None:
-        if not self.rules or not all(map(_can_differ, self.built)):
-            raise ConfigError(
-                "rules: expected one or more that see no gold, need nothing special and are not "
-                f"heritable themselves, got {list(self.rules)}"
-            )
+        if not self.rules:
+            raise ConfigError("rules: expected the name of one or more, got none")
+        for number, rule in enumerate(self.built):
+            if fault := _fault(rule):
+                name = kind_of(self.rules[number])
+                raise ConfigError(f"rules.{number}: {name!r} {fault}")
 
     @cached_property
     def built(self) -> tuple[LearningRule, ...]:
@@ -54,9 +55,16 @@ class Heritable(LearningRule):
         return self.built[index].targets(experience)
 
 
-def _can_differ(rule: LearningRule) -> bool:
-    """Whether organelles can differ in having this rule."""
-    sees_more = rule.sees_gold or rule.needs_host_log_probabilities or rule.replay > 0
-    acts_otherwise = rule.perturbation > 0 or rule.temperature != LearningRule.temperature
-    compares = rule.least_samples > 1
-    return not (sees_more or acts_otherwise or compares or isinstance(rule, Heritable))
+def _fault(rule: LearningRule) -> str:
+    """Why organelles cannot differ in having this rule, and what to do; empty if they can."""
+    usual = LearningRule.temperature
+    faults = (
+        (isinstance(rule, Heritable), "chooses among rules itself: name them here"),
+        (rule.sees_gold, "sees gold answers, which not all do: leave it out"),
+        (rule.needs_host_log_probabilities, "asks the bare host, which not all do: leave it out"),
+        (rule.least_samples > 1, "compares answers to a question, which not all do: leave it out"),
+        (rule.perturbation > 0, "needs noise in answers, which all would have: leave it out"),
+        (rule.replay > 0, "replays answers, which all would learn: set its replay to 0"),
+        (rule.temperature != usual, f"answers at a temperature of its own: set that to {usual:g}"),
+    )
+    return next((fault for is_so, fault in faults if is_so), "")

@@ -26,14 +26,14 @@ class VerdictReward(RewardRule):
 @reward_rules.register("shaped")
 @dataclass(frozen=True)
 class ShapedReward(RewardRule):
-    """The verdict, and partial credit for a small edit distance to the reference answer.
+    """The verdict, or part of ``ceiling`` if that is more: the smaller the edit distance to the
+    reference answer, the larger the part.
 
-    It sees gold answers, and tables must say so. A wrong reply earns ``ceiling`` at most, so less
-    than any right one. Part of a verdict counts where it is more. A reply is cut at twice the
-    answer's length and four characters.
+    It sees gold answers, and tables must say so. What is less than a full verdict earns less than a
+    full verdict. A reply is cut at twice the answer's length and four characters.
     """
 
-    ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that a wrong reply earns, in [0, 1)
+    ceiling: Annotated[float, Field(ge=0, lt=1)] = 0.4  # most that nearness earns, in [0, 1)
     sees_gold: ClassVar[bool] = True
     follows_verdict: ClassVar[bool] = True
 

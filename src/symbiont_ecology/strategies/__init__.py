@@ -42,10 +42,6 @@ class StrategyContext:
     """What came of the questions, once they are answered."""
 
 
-SIZE_KNOBS = ("capacity", "population", "organelles", "founders")
-"""Usual names of a knob that says how many live at most, the first that there is."""
-
-
 class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
@@ -120,19 +116,29 @@ class Strategy(ABC):
         """
         return ()
 
-    def most_living(self, tasks: TaskMixture) -> int:
-        """Organelles that live at most, as far as knobs say it; one for each habitat where it can
-        do nothing but serve habitats. Forecasts go by it."""
-        known = [getattr(self, name) for name in SIZE_KNOBS if hasattr(self, name)]
-        if not known and self.needs_habitats and tasks.habitats is not None:
-            return max(len(tasks.habitats.names), 1)
-        return int(known[0]) if known else 1
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """Organelles that live at most at a time, in a run of so many generations. Forecasts go by
+        this and by ``most_rollouts``."""
+        return 1
 
-    def most_questions(self, tasks: TaskMixture) -> float:
-        """Questions of a generation, at most, in a world without habitats. Who compares rewards
-        asks everyone the same."""
-        askers = self.most_living(tasks) if self.compares_rewards else 1
-        return self.questions * len(tasks.cells) * askers
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """Rollouts of a generation at most, without probes."""
+        return self.question_count(tasks) * self.samples
+
+    def most_reads(self, tasks: TaskMixture) -> int:
+        """Examples at most that are learned from in a generation without a rollout."""
+        return 0 if self.samples else self.question_count(tasks)
+
+    def most_rows(self, tasks: TaskMixture) -> int:
+        """Rollouts of a generation at most, or examples where these are more. No generation has
+        the most of both."""
+        return max(self.most_rollouts(tasks), self.most_reads(tasks))
+
+    def question_count(self, tasks: TaskMixture) -> int:
+        """Questions that are drawn for a generation: those of the habitats, if there are any."""
+        if tasks.habitats is not None:
+            return tasks.habitats.config.questions
+        return max(round(self.questions * len(tasks.cells)), 1)
 
     @property
     def habitat_faults(self) -> Sequence[str]:
@@ -197,8 +203,8 @@ class AskingStrategy(Strategy):
     def demand(self, context: StrategyContext) -> list[Cell]:
         """The cells that this generation's questions are about, one per question."""
         cells, detectors = context.tasks.cells, context.state.drift_detectors
-        count = max(round(self.questions * len(cells)), 1)
-        return self.built_curriculum.demand(cells, detectors, count, context.draw("demand"))
+        count, generator = self.question_count(context.tasks), context.draw("demand")
+        return self.built_curriculum.demand(cells, detectors, count, generator)
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """This generation's questions: those of the habitats, or as the curriculum demands."""

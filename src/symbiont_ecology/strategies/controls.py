@@ -18,6 +18,7 @@ from symbiont_ecology.strategies import (
     assignments,
     strategies,
 )
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Cell, Item, OrganelleId, cell_family, cell_name
 
 SETTLING = 12
@@ -82,6 +83,10 @@ class Independent(CurriculumStrategy):
     learners: PositiveInt | None = None  # how many; None is one for each family
     reset: NonNegativeFloat = 0.0  # rise of its loss, nats per token, at which one starts anew
 
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """All learners."""
+        return self._count(tasks)
+
     @property
     def watches_losses(self) -> bool:  # type: ignore[override]
         """Whether losses decide who starts anew."""
@@ -92,14 +97,14 @@ class Independent(CurriculumStrategy):
         held = self._owners(context)
         return [
             Found({**self.traits, NICHE: float(niche)}, context.rank)
-            for niche in range(self._count(context))
+            for niche in range(self._count(context.tasks))
             if niche not in held
         ]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """To everyone all questions of their own families."""
         owners, tasks = self._owners(context), context.tasks
-        niches = {name: index % self._count(context) for index, name in enumerate(tasks.names)}
+        niches = {name: index % self._count(tasks) for index, name in enumerate(tasks.names)}
         assigned = [
             Assignment(
                 owners[niche], tasks.draw(cell, asked, context.draw("items", *cell)), self.samples
@@ -126,8 +131,8 @@ class Independent(CurriculumStrategy):
     def _owners(self, context: StrategyContext) -> dict[int, str]:
         return {int(o.genome.traits[NICHE]): o.id for o in context.state.population.values()}
 
-    def _count(self, context: StrategyContext) -> int:
-        return min(self.learners or len(context.tasks.names), len(context.tasks.names))
+    def _count(self, tasks: TaskMixture) -> int:
+        return min(self.learners or len(tasks.names), len(tasks.names))
 
 
 def _rise(losses: Sequence[float]) -> float:
@@ -150,6 +155,10 @@ class Frozen(Strategy):
     samples: PositiveInt = 1  # rollouts per question
     b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
+
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """The founders."""
+        return self.founders
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host."""

@@ -1,9 +1,8 @@
 """CoRP: what rewarded perturbations have in common becomes one change, if held-out questions agree.
 
 Zhang et al. 2026 (arXiv:2605.31494): noise is put on the adapter many times, and what the best
-members earned weighs their noise in one candidate. The candidate is a child of the adapter. Both
-answer questions of the training split that no member was ever asked. A candidate that wins a paired
-test takes the adapter's place; otherwise nothing changes.
+members earned weighs their noise in one candidate, a child of it. Both answer training questions
+that no member was ever asked. Only a candidate that wins a paired test takes the adapter's place.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from symbiont_ecology.statistics import evidence
 from symbiont_ecology.strategies import StrategyContext, assignments, strategies
 from symbiont_ecology.strategies.evolution_strategies import EvolutionStrategies
 from symbiont_ecology.strategies.exams import rewards_of_exam
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item
 
 GATE_PART = 4
@@ -34,9 +34,8 @@ GATE_PART = 4
 class Corp(EvolutionStrategies):
     """Rewarded perturbations with a gate. A generation of noise and one at the gate take turns.
 
-    It differs from the paper in that noise is not weighed by how compatible it is with the common
-    direction: noise of different seeds is nearly at right angles, so its part of the direction is
-    its weight. ``best: 1`` tries the best member as it is.
+    Unlike in the paper, noise is not weighed by how compatible it is with the common direction, for
+    noise of different seeds is nearly at right angles. ``best: 1`` tries the best member as it is.
     """
 
     population: PositiveInt = 32  # members of a generation
@@ -48,6 +47,14 @@ class Corp(EvolutionStrategies):
     level: OpenShare = 0.4  # chance that a candidate without merit is accepted, at most
     fits_habitats: ClassVar[bool] = False  # its gate asks two the same
 
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """The adapter and its candidate."""
+        return 2
+
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """The questions of all members, or those of the gate to two."""
+        return max(super().most_rollouts(tasks), 2 * self.gate * len(tasks.cells))
+
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """Questions for members: none of the gate."""
         return tuple(item for item in super().items(context) if not is_for_gate(item))
@@ -57,9 +64,8 @@ class Corp(EvolutionStrategies):
         living, draw, tasks = context.state.population, context.draw, context.tasks
         if len(living) < 2:
             return super().ask(context)
-        drawn = [
-            tasks.draw(cell, GATE_PART * self.gate, draw("gate", *cell)) for cell in tasks.cells
-        ]
+        count = GATE_PART * self.gate
+        drawn = [tasks.draw(cell, count, draw("gate", *cell)) for cell in tasks.cells]
         unique = [{item.id: item for item in items if is_for_gate(item)} for items in drawn]
         asked = [item for items in unique for item in list(items.values())[: self.gate]]
         takers = [(name, item) for name in living for item in asked]
@@ -69,8 +75,7 @@ class Corp(EvolutionStrategies):
         """A candidate; or the one of two that goes on."""
         decisions, living = super().tell(context), list(context.state.population)
         if len(living) > 1:
-            adapter, candidate = living[:2]
-            earned = rewards_of_exam(context)
+            (adapter, candidate), earned = living[:2], rewards_of_exam(context)
             old, new = earned.get(adapter, {}), earned.get(candidate, {})
             signs = Counter(np.sign(new[item] - old[item]) for item in old if item in new)
             is_better = evidence(signs[1], signs[0], signs[-1]) >= 1 / self.level
@@ -80,9 +85,8 @@ class Corp(EvolutionStrategies):
 
     def _candidate(self, step: Ascend, context: StrategyContext) -> list[Decision]:
         """A child that goes along the noise of the best; nobody where all earned the same."""
-        ranked = sorted(step.worth, key=lambda one: -one[1])[: self.best]
-        best = [(noise, worth) for noise, worth in ranked if worth > 0]
-        if not best:
+        ranked = sorted((one for one in step.worth if one[1] > 0), key=lambda one: -one[1])
+        if not (best := ranked[: self.best]):
             return []
         mean, ids = fmean(worth for _, worth in best), (step.organelle_id,)
         weighed = [(noise, worth / mean) for noise, worth in best]

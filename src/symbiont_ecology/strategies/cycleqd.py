@@ -2,9 +2,8 @@
 
 Kuroki et al. 2024 (arXiv:2410.14735): in the archive of a task, organelles of every pattern of
 scores at the other tasks compete by their score at this one (MAP-Elites, Mouret and Clune 2015). In
-each generation the quality is that of the next task, and parents come from its archive, the better
-in quality and in behaviour the more often. Children mix what two parents do, and singular values of
-the mix are jittered. The archives are what is alive: who is the elite of no place leaves.
+each generation the next task is the quality, and parents come from its archive, the better the more
+often. Singular values of a mix of two are jittered. Who is the elite of no place leaves.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.exams import Marks
 from symbiont_ecology.strategies.experts import ExpertStrategy
 from symbiont_ecology.strategies.genetic import Offspring
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 SELDOM, OFTEN = 0.5, 0.8
@@ -49,6 +49,10 @@ class CycleQD(ExpertStrategy):
         super().__post_init__()
         with_arity(self.mutation, 1)
 
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """Founders and all children: nothing else limits how many elites there are."""
+        return self.population + self.offspring * max(generations - self.schooling, 0)
+
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
     ) -> list[Decision]:
@@ -59,8 +63,7 @@ class CycleQD(ExpertStrategy):
             for name, own in marks.items()
         }
         archives = [archive_of(task, scores, self.bins) for task in range(len(cells))]
-        elites = set().union(*archives)
-        archive = archives[context.state.generation % len(cells)]
+        elites, archive = set().union(*archives), archives[context.state.generation % len(cells)]
         columns = zip(*(scores[name] for name in archive), strict=True)
         chances = np.prod([_spread_out(column) for column in columns], axis=0)
         drawn = dict(zip(archive, chances / chances.sum(), strict=True))
@@ -84,11 +87,8 @@ def archive_of(task: int, scores: Scores, bins: int) -> list[OrganelleId]:
     """The best at a task among those of equal behaviour at all others; of equals the oldest."""
     best: dict[tuple[int, ...], OrganelleId] = {}
     for name, own in scores.items():
-        place = tuple(
-            min(max(int(score * bins), 0), bins - 1)
-            for other, score in enumerate(own)
-            if other != task
-        )
+        others = (*own[:task], *own[task + 1 :])
+        place = tuple(min(max(int(score * bins), 0), bins - 1) for score in others)
         if place not in best or own[task] > scores[best[place]][task]:
             best[place] = name
     return list(best.values())

@@ -30,6 +30,7 @@ from symbiont_ecology.strategies import (
     strategies,
 )
 from symbiont_ecology.strategies.exams import rewards_by_question
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.weights.perturbations import Perturbation
 
 Shaping = Literal["z_score", "ranks", "questions"]
@@ -81,6 +82,10 @@ class EvolutionStrategies(AskingStrategy):
             )
         if self.population < 2:
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
+
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """All questions to every member; those of habitats are dealt out."""
+        return self.question_count(tasks) * (1 if tasks.habitats else self.population)
 
     def check(self, rank: int, rule: LearningRule) -> None:
         """Noise on W needs room beside the centre."""

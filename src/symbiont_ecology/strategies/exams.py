@@ -34,8 +34,7 @@ class ExamStrategy(AskingStrategy):
     b_std: NonNegativeFloat = 0.05  # standard deviation of the founders' B
     questions: PositiveFloat = 16  # per cell and exam, on average
     compares_rewards: ClassVar[bool] = True
-    per_founder: ClassVar[int] = 1  # who lives at most for each founder
-    besides: ClassVar[int] = 0  # and beside founders and their children
+    offspring = 0  # children of a generation, where a subclass has such a knob
 
     @abstractmethod
     def select(
@@ -51,14 +50,14 @@ class ExamStrategy(AskingStrategy):
         """The founder of that number, which it bears as a trait."""
         return Found({NICHE: float(number)}, context.rank, b_std=self.b_std)
 
-    def most_living(self, tasks: TaskMixture) -> int:
-        """Founders, their children and who stays with them."""
-        born = getattr(self, "offspring", 0) + getattr(self, "keep", 0)
-        return self.per_founder * self.population + born + self.besides
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """As many as were founded, and their children."""
+        return self.population + self.offspring
 
-    def most_questions(self, tasks: TaskMixture) -> float:
-        """The exam of everyone."""
-        return self.questions * len(tasks.cells) * self.most_living(tasks)
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """The exam of the founders, or that of their children. Where the world changes, all sit it
+        again."""
+        return max(self.population, self.offspring) * exam_size(tasks, self.questions)
 
     def exam(self, context: StrategyContext) -> tuple[Item, ...]:
         """The questions of the exam, each once."""
@@ -92,10 +91,16 @@ class ExamStrategy(AskingStrategy):
 
 def exam_questions(context: StrategyContext, count: float) -> tuple[Item, ...]:
     """About so many questions of every cell, the same in the whole run."""
-    draw, tasks, each = Draw(context.state.seed), context.tasks, max(round(count), 1)
+    draw, tasks = Draw(context.state.seed), context.tasks
+    each = exam_size(tasks, count) // len(tasks.cells)
     return tuple(
         item for cell in tasks.cells for item in tasks.draw(cell, each, draw("exam", *cell))
     )
+
+
+def exam_size(tasks: TaskMixture, count: float) -> int:
+    """How many questions an exam has, with about so many of every cell."""
+    return len(tasks.cells) * max(round(count), 1)
 
 
 def rewards_by_question(outcomes: Iterable[Outcome]) -> dict[str, float]:

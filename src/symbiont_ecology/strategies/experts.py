@@ -15,6 +15,7 @@ from symbiont_ecology.ecology import Assignment, Decision, Found
 from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import ExamStrategy
+from symbiont_ecology.tasks.mixture import TaskMixture
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,12 @@ class ExpertStrategy(ExamStrategy, CurriculumStrategy):
     population: PositiveInt = 4  # founders
     schooling: NonNegativeInt = 20  # generations in which founders learn, before the first exam
     samples: PositiveInt = 4  # rollouts per question at school; an exam takes one
+
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """School, or an exam. Founders of one family answer the same questions."""
+        classmates = -(-self.population // len(tasks.names)) if self.schooling else 0
+        school = classmates * self.question_count(tasks) * self.samples
+        return max(school, super().most_rollouts(tasks))
 
     def founder(self, number: int, context: StrategyContext) -> Found:
         """A founder that can learn; with a warm start it begins with that instead of noise."""

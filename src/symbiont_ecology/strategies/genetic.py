@@ -29,7 +29,8 @@ from symbiont_ecology.strategies import (
     dealt,
     strategies,
 )
-from symbiont_ecology.strategies.exams import exam_questions
+from symbiont_ecology.strategies.exams import exam_questions, exam_size
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import TURN_END, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 
@@ -118,6 +119,16 @@ class Genetic(CurriculumStrategy):
         if TURN_END in "".join(self.phrases):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """The elite, and its children."""
+        return self.population
+
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """The exam of everyone, or what the best practises. Questions of habitats are dealt out."""
+        asked, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
+        exam = asked if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
+        return max(sitters * exam, asked * self.samples if self.refine else 0)
+
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host. After a warm start all begin with
         that."""
@@ -148,17 +159,16 @@ class Genetic(CurriculumStrategy):
         return [replace(one, is_exam=True) for one in assignments(takers, 1)]
 
     def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """Who answers which question of the habitats. A reply that was given is its author's."""
-        items, members = self.items(context), list(context.state.population)
-        if len(items) < len(members):  # or the first of them would be asked again and again
+        """Who answers which question of the habitats. A reply that was given is its author's, and
+        left out where that does not live: the verdict on it says nothing of the living."""
+        state, items, members = context.state, self.items(context), list(context.state.population)
+        given = [(author, item) for item in items if (author := author_of(item, state))]
+        free = [item for item in items if not (item.logged and item.logged.author)]
+        if len(free) < len(members):  # or the first of them would be asked again and again
             order = context.draw("members").permutation(len(members))
             members = [members[place] for place in order]
-        hands = dealt(items, members, context.draw("deal"))
-        return [
-            (author_of(item, context.state) or name, item)
-            for name, hand in hands.items()
-            for item in hand
-        ]
+        hands = dealt(free, members, context.draw("deal"))
+        return given + [(name, item) for name, hand in hands.items() for item in hand]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """New scores; then the worst leave, and children of the best take their places."""

@@ -87,9 +87,17 @@ class Hyper(Strategy):
                 f"strategy.ranks: expected at most host.rank ({rank}), got {max(self.ranks)}"
             )
 
-    def most_questions(self, tasks: TaskMixture) -> float:
-        """A batch or an exam for every variant."""
-        return self.population * max(self.batch, self.eval_size)
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """The variants of a life."""
+        return self.population
+
+    def most_rollouts(self, tasks: TaskMixture) -> int:
+        """The exam of all variants."""
+        return self.population * self.eval_size
+
+    def most_reads(self, tasks: TaskMixture) -> int:
+        """A step of all variants."""
+        return self.population * self.batch
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Variants by draw."""

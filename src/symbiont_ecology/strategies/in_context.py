@@ -15,7 +15,6 @@ from pydantic import PositiveInt
 from symbiont_ecology.ecology import EcologyState, Habitat
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import Single
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, in_turns, last_turn, turns
 
 LEADS_OVER = ("\n", " ")
@@ -35,10 +34,6 @@ class InContext(Single):
     examples: PositiveInt = 3  # most accepted answers in front of a question
     needs_habitats: ClassVar[bool] = True
     service_fault: ClassVar[str] = "it puts examples in front of questions, and a service does not"
-
-    def most_living(self, tasks: TaskMixture) -> int:
-        """One."""
-        return 1
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """This generation's questions, each behind its examples."""

@@ -3,15 +3,14 @@
 Akiba et al. 2024 (arXiv:2403.13187): models that learned different things are merged, and CMA-ES
 looks for the merge's parameters by what the merged model scores. Here, a merge is Σ weight · ΔW,
 and the search is separable CMA-ES (Ros and Hansen 2008) of the package ``cmaes`` (Nomura and
-Shibata 2024, arXiv:2402.01373). It is a function of its seed and of the scores that it was told: so
-the scores are all that is kept of it, and it is made again from them in every generation.
+Shibata 2024, arXiv:2402.01373), made again in every generation from its seed and all scores so far.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 from pydantic import Field, PositiveFloat, PositiveInt
@@ -25,6 +24,7 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 Several = Annotated[int, Field(ge=2)]
@@ -37,8 +37,7 @@ MIX, SCORES = "mix", "scores of mixes"
 class Mixing(ExpertStrategy):
     """Experts stay as they are after school; mixes of them come and go, and the best of all stays.
 
-    It differs from the paper in that only weights of sums are searched: nothing is trimmed or
-    dropped, no layers are put in another order, and CMA-ES is separable.
+    Unlike in the paper, only weights of sums are searched. Nothing is trimmed, and no layer moves.
     """
 
     population: Several = 4  # experts, 2 or more
@@ -46,22 +45,23 @@ class Mixing(ExpertStrategy):
     groups: PositiveInt = 1  # groups of layers with weights of their own; 1: a weight per expert
     start: float = 0.5  # every weight of the mean, at first
     sigma: PositiveFloat = 0.2  # standard deviation of weights, at first
-    besides: ClassVar[int] = 1  # the best mix of before
 
     def check(self, rank: int, rule: LearningRule) -> None:
         """A missing package shows before a host is loaded."""
         super().check(rank, rule)
         self.search((), 0)
 
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """Experts, mixes, and the best mix of before."""
+        return super().most_living(tasks, generations) + 1
+
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
     ) -> list[Decision]:
         """The search is told the scores of its mixes; all but the best make room for others."""
-        experts, mixes = dict[int, OrganelleId](), dict[int, OrganelleId]()
-        for one in context.state.population.values():
-            traits = one.genome.traits
-            named, number = (mixes, traits[MIX]) if MIX in traits else (experts, traits[NICHE])
-            named[int(number)] = one.id
+        living = {one.id: one.genome.traits for one in context.state.population.values()}
+        experts = {int(genes[NICHE]): name for name, genes in living.items() if MIX not in genes}
+        mixes = {int(genes[MIX]): name for name, genes in living.items() if MIX in genes}
         if gone := [number for number in range(self.population) if number not in experts]:
             return [self.founder(number, context) for number in gone]  # after a catastrophe
         scores = {number: mean_mark(marks[name]) for number, name in mixes.items()}

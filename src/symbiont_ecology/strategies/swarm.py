@@ -3,10 +3,8 @@
 Feng et al. 2024 (arXiv:2410.11163), after Kennedy and Eberhart 1995: a particle goes on as it went,
 is drawn to the best place where it has ever been and to the best place of all, and is driven away
 from the worst place of all, each with a random weight. Places are ΔW, and not A and B.
-
-Velocity is kept without a field of its own: it is the way from where a particle was before to where
-it is, divided by the step. So of every particle up to three organelles are alive: where it is,
-where it was before, and its best.
+Velocity needs no field of its own: it is the way from a particle's last place to its place,
+divided by the step. So up to three organelles of a particle are alive: these two, and its best.
 """
 
 from __future__ import annotations
@@ -14,7 +12,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat
 
@@ -26,6 +23,7 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
+from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 
@@ -34,9 +32,8 @@ from symbiont_ecology.types import OrganelleId
 class Swarm(ExpertStrategy):
     """A particle swarm with velocities. Knobs and their values are those of the paper's code.
 
-    It differs from the paper in that a place is cut to the rank of the slots, and that no particle
-    that strays is set back to its best place. It moves within what its founders span: experts
-    (``schooling``) give it more to find than noise.
+    Unlike in the paper, places are cut to the rank of the slots, and no particle that strays is set
+    back. It moves within what its founders span: experts (``schooling``) give it more than noise.
     """
 
     inertia: NonNegativeFloat = 0.4  # weight of a particle's velocity
@@ -46,7 +43,6 @@ class Swarm(ExpertStrategy):
     step: PositiveFloat = 1.0  # part of the velocity that a particle goes, at first
     fade: PositiveShare = 0.95  # what is left of the step after a generation
     least_step: PositiveFloat = 0.1  # below which a step does not fall
-    per_founder: ClassVar[int] = 4  # its best, last and next place; the best or worst of all
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -55,6 +51,10 @@ class Swarm(ExpertStrategy):
                 "strategy.own: expected a weight above 0 here or in strategy.social, since nothing "
                 "else draws particles to what is better; got 0.0 in both"
             )
+
+    def most_living(self, tasks: TaskMixture, generations: int) -> int:
+        """The best, last and next place of every particle, and the worst place of all."""
+        return 3 * self.population + 1
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
