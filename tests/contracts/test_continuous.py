@@ -12,9 +12,10 @@ import torch
 
 from hosts import PROMPTS, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
-from symbiont_ecology.host.continuous import ContinuousBatch, NewToken, StreamedRequest
+from symbiont_ecology.host.backend.torch_backend import PaddedCache
+from symbiont_ecology.host.continuous import ContinuousBatch, LostRow, NewToken, StreamedRequest
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.llama import LlamaSession
+from symbiont_ecology.host.llama import LlamaDecoder, LlamaSession
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
@@ -104,6 +105,13 @@ def requests(
     ]
 
 
+def told(batch: ContinuousBatch) -> list[NewToken]:
+    """One more token of every row; none is lost."""
+    news = [one for one in batch.step() if isinstance(one, NewToken)]
+    assert len({one.row for one in news}) == len(news)
+    return news
+
+
 def in_company(
     batch: ContinuousBatch, asked: Sequence[StreamedRequest], moments: Sequence[int]
 ) -> list[Written]:
@@ -115,7 +123,7 @@ def in_company(
         ids = batch.join([asked[place] for place in joining])
         assert len(ids) == len(joining)
         places |= dict(zip(ids, joining, strict=True))
-        for news in batch.step():
+        for news in told(batch):
             written[places[news.row]].add(news)
         if step > max(moments) and not len(batch):
             break
@@ -182,12 +190,12 @@ def test_a_row_keeps_the_adapter_with_which_it_began(
     batch, asked = kernel.continuous(2), requests(kernel, adapters, Decoding())
     (row,) = batch.join([asked[0]])
     written = Written()
-    for news in batch.step():
+    for news in told(batch):
         written.add(news)
     kernel.place(0, adapters[1])
     batch.join([asked[1]])
     while len(batch):
-        for news in batch.step():
+        for news in told(batch):
             if news.row == row:
                 written.add(news)
     assert tuple(written.ids) == expected[0].token_ids
@@ -203,9 +211,9 @@ def test_rows_that_nobody_waits_for_leave(
     batch.leave([first, third])
     written = Written(ids=[])
     while len(batch):
-        told = batch.step()
-        assert {news.row for news in told} == {second}
-        for news in told:
+        heard = told(batch)
+        assert {news.row for news in heard} == {second}
+        for news in heard:
             written.add(news)
     if is_exact:
         assert tuple(written.ids) == expected[4].token_ids[1:]
@@ -215,7 +223,7 @@ def test_the_likeliest_tokens_are_told(kernel: HostKernel, adapters: list[Adapte
     prompt = kernel.encode(["12+7="])[0]
     batch = kernel.continuous(1)
     batch.join([StreamedRequest(prompt, adapters[0], 2, alternatives=5)])
-    (news,) = batch.step()
+    (news,) = told(batch)
     assert len(news.alternatives) == 5
     assert next(iter(news.alternatives)) == news.token_id
     assert max(news.alternatives.values()) == news.alternatives[news.token_id]
@@ -235,10 +243,10 @@ def test_what_can_never_be_answered_is_refused(
 
 def streamed(batch: ContinuousBatch, request: StreamedRequest) -> list[NewToken]:
     batch.join([request])
-    told = list[NewToken]()
+    heard = list[NewToken]()
     while len(batch):
-        told += batch.step()
-    return told
+        heard += told(batch)
+    return heard
 
 
 def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
@@ -247,18 +255,18 @@ def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
     free = streamed(batch, StreamedRequest(prompt, None, 60))
     text = "".join(news.text for news in free)
     stop = text[20:23]
-    told = streamed(batch, StreamedRequest(prompt, None, 60, Decoding(stop=(stop, "never"))))
-    assert "".join(news.text for news in told) == text[: text.index(stop)]
-    assert told[-1].end == "stop"
-    assert len(told) < len(free)
+    heard = streamed(batch, StreamedRequest(prompt, None, 60, Decoding(stop=(stop, "never"))))
+    assert "".join(news.text for news in heard) == text[: text.index(stop)]
+    assert heard[-1].end == "stop"
+    assert len(heard) < len(free)
 
 
 def test_a_letter_is_shown_when_it_is_complete(host_folders: dict[str, Path]) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
     prompt, batch = kernel.encode(["réd"])[0], kernel.continuous(1)
-    told = streamed(batch, StreamedRequest(prompt, None, 60))
+    heard = streamed(batch, StreamedRequest(prompt, None, 60))
     whole = kernel.rollout([Request("réd", HOST_SLOT, 60)], None, Decoding())[0]
-    assert "".join(news.text for news in told) == whole.text
+    assert "".join(news.text for news in heard) == whole.text
 
 
 def test_a_part_of_a_stop_text_waits_for_its_last_letter(
@@ -273,22 +281,35 @@ def test_a_part_of_a_stop_text_waits_for_its_last_letter(
         return [texts[len(ids) - 1] for ids in rows]
 
     monkeypatch.setattr(TextCodec, "decode", decode)
-    told = streamed(batch, StreamedRequest(prompt, None, 9, Decoding(stop=("\n😀",))))
-    assert [news.text for news in told] == ["Hi", "", "", "", ""]
-    assert told[-1].end == "stop"
+    heard = streamed(batch, StreamedRequest(prompt, None, 9, Decoding(stop=("\n😀",))))
+    assert [news.text for news in heard] == ["Hi", "", "", "", ""]
+    assert heard[-1].end == "stop"
+
+
+@pytest.fixture
+def qwen3(host_folders: dict[str, Path]) -> HostKernel:
+    return HostKernel.from_pretrained(host_folders["qwen3"], slots=4, rank=8)
+
+
+@pytest.fixture
+def three(qwen3: HostKernel) -> list[AdapterWeights]:
+    return [random_weights(qwen3.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
+
+
+def no_memory(*arguments: object, **options: object) -> None:
+    raise torch.OutOfMemoryError("out of memory")
 
 
 def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
-    host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=4, rank=8)
-    adapters = [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
-    expected = alone(kernel, adapters, Decoding())
-    batch, asked = kernel.continuous(3), requests(kernel, adapters, Decoding())
-    join, fitting = LlamaSession.join, [2]
+    expected = alone(qwen3, three, Decoding())
+    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    join, fitting, tries = LlamaSession.join, [2], [0]
 
     def scarce(session: LlamaSession, other: LlamaSession, room: int) -> None:
         """Memory for a few newcomers."""
+        tries[0] += 1
         if other.cache.states.shape[2] > fitting[0]:
             raise torch.OutOfMemoryError("out of memory")
         join(session, other, room)
@@ -296,11 +317,88 @@ def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
     monkeypatch.setattr(LlamaSession, "join", scarce)
     rows = batch.join(asked[:1]) + batch.join(asked[1:5])
     assert len(rows) == 3
-    fitting[0] = 0
-    with pytest.raises(HostError, match="expected memory for"):
-        batch.join(asked[5:])
+    tried, fitting[0] = tries[0], 0
     written = {row: Written() for row in rows}
     while len(batch):
-        for news in batch.step():
+        count = len(batch)
+        assert batch.join(asked[5:]) == []
+        for news in told(batch):
             written[news.row].add(news)
+        # It is tried again when a row has left, and not at every token.
+        assert tries[0] == tried
+        if 0 < len(batch) < count:
+            assert batch.join(asked[5:6]) == []
+            assert tries[0] > tried
+            tried = tries[0]
     assert [one.text for one in written.values()] == [one.text for one in expected[:3]]
+    assert len(batch.join(asked[5:6])) == 1
+
+
+def test_a_row_that_fits_nowhere_is_refused_where_nothing_is_being_written(
+    qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    with monkeypatch.context() as patched:
+        patched.setattr(LlamaDecoder, "start", no_memory)
+        with pytest.raises(HostError, match="expected memory for"):
+            batch.join(asked[:2])
+    assert len(batch.join(asked[:2])) == 2
+    assert len(batch.join(asked[2:3])) == 1
+
+
+@pytest.mark.parametrize("moment", ["step", "keep"])
+def test_all_rows_are_lost_if_memory_runs_out_as_they_go_on(
+    qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    expected = alone(qwen3, three, Decoding())
+    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    rows = batch.join(asked[4:7])
+    assert len(told(batch)) == 3
+    with monkeypatch.context() as patched:
+        patched.setattr(LlamaSession, moment, no_memory)
+        batch.leave(rows[:1])
+        lost = batch.step()
+    assert {one.row for one in lost} >= set(rows[1:])
+    for one in lost:
+        assert isinstance(one, LostRow)
+        assert "expected memory" in str(one.error)
+    assert (len(batch), batch.step()) == (0, [])
+    found = in_company(batch, asked, (0,) * 8)
+    assert [one.text for one in found] == [one.text for one in expected]
+
+
+def test_newcomers_are_lost_with_all_rows_if_memory_runs_out_as_these_are_sorted(
+    qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    rows = batch.join(asked[:2])
+    with monkeypatch.context() as patched:
+        patched.setattr(LlamaSession, "keep", no_memory)
+        rows += batch.join(asked[2:3])  # the bare host stands in front
+    assert {one.row for one in batch.step() if isinstance(one, LostRow)} == set(rows)
+    assert len(rows) == 3
+
+
+def test_rows_in_rectangles_go_on_if_memory_runs_out_as_others_join(
+    host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=4, rank=8, dtype="bfloat16")
+    adapters = [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
+    asked, join, ids = requests(kernel, adapters, Decoding()), PaddedCache.join, list[list[int]]()
+
+    def scarce(cache: PaddedCache, other: PaddedCache, room: int) -> None:
+        """Memory for the states, and none for the mask."""
+        with monkeypatch.context() as patched:
+            patched.setattr(torch, "zeros_like", no_memory)
+            join(cache, other, room)
+
+    monkeypatch.setattr(PaddedCache, "join", scarce)
+    for newcomers in (asked[2:3], []):
+        batch = kernel.continuous(3)
+        batch.join(asked[:2])
+        heard = told(batch)
+        assert batch.join(newcomers) == []
+        while len(batch):
+            heard += told(batch)
+        ids.append([one.token_id for one in heard])
+    assert ids[0] == ids[1]

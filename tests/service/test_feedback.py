@@ -136,7 +136,7 @@ def test_a_key_file_holds_no_key(keys: tuple[Path, dict[str, str]]) -> None:
 def test_a_user_that_no_request_can_name_gets_no_key(tmp_path: Path, user: str) -> None:
     path = tmp_path / "keys.jsonl"
     add_key(path, "a" * 128)
-    with pytest.raises(DataError, match="1 to 128 letters"):
+    with pytest.raises(DataError, match="1 to 128 characters"):
         add_key(path, user)
     assert len(ApiKeys.read(path).known) == 1
 

@@ -7,7 +7,8 @@ et al. 2022). A row keeps the adapter with which it began, whatever is learned m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -120,6 +121,8 @@ class ContinuousBatch:
         self._logits = torch.empty(0, decoder.shape.vocab, device=decoder.device)
         self._slots: list[AdapterWeights | None] = [None] * slots
         self._next_id = 0
+        self._is_full = False  # until a row leaves
+        self._lost: list[LostRow] = []  # and not told yet
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -137,12 +140,16 @@ class ContinuousBatch:
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
         """Reads the prompts of the first of these requests, as many as there is room for now;
-        returns their rows' ids. The others have to ask again.
+        returns their rows' ids. The others have to ask again. If memory runs out beside rows that
+        are being written, nobody is read until one of these has left.
 
         Raises:
-            HostError: memory ran out, for the first one alone too. The rows that are there go on.
+            HostError: no row is being written, and there is no memory for the first one alone.
         """
         newcomers = list[_Row]()
+        self._is_full &= bool(self._rows)
+        if self._is_full:
+            return []
         for request in requests:
             slot = self._slot_for(request.weights, newcomers)
             longest = max(len(request.prompt) + request.max_new_tokens, self._longest(newcomers))
@@ -155,30 +162,39 @@ class ContinuousBatch:
         with torch.inference_mode():
             while newcomers and not self._has_read(newcomers):
                 newcomers = newcomers[: len(newcomers) // 2]
+        with self._all_or_none():
             self._sort()
         return [row.id for row in newcomers]
 
-    def step(self) -> list[NewToken]:
-        """One more token for every row. Rows that end leave."""
-        if not self._rows:
-            return []
-        with torch.inference_mode():
-            chosen, scores, alternatives = self._choose()
-            for row, token in zip(self._rows, chosen.tolist(), strict=True):
-                row.ids.append(token)
-            texts = self._codec.decode([row.ids for row in self._rows])
-            news = zip(self._rows, texts, scores, alternatives, strict=True)
-            told = [self._told(*one) for one in news]
-            self._go_on(chosen, [not one.end for one in told])
-        return told
+    def step(self) -> list[NewToken | LostRow]:
+        """One more token for every row. Rows that end leave. If memory runs out, all are lost."""
+        told = list[NewToken | LostRow]()
+        with self._all_or_none():
+            told += self._written()
+        lost, self._lost = self._lost, []
+        return told + lost
 
     def leave(self, rows: Sequence[RowId]) -> None:
         """Rows that nobody waits for any more leave."""
-        if not self._rows:
-            return
-        stays = [row.id not in rows for row in self._rows]
-        with torch.inference_mode():
-            self._keep(stays)
+        with self._all_or_none():
+            self._keep([row.id not in rows for row in self._rows])
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        """Around what changes the rows. If memory runs out in the midst of it, nobody can say how
+        far each of them came: all are lost, which the next step tells."""
+        try:
+            with torch.inference_mode():
+                yield
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            why = HostError(
+                f"expected memory to go on with {len(self._rows)} answers, got none: ask for fewer "
+                "tokens, or later"
+            )
+            self._lost += [LostRow(row.id, why) for row in self._rows]
+            self._empty()
 
     def _slot_for(self, weights: AdapterWeights | None, newcomers: Sequence[_Row]) -> int | None:
         """Where an adapter stands, or may stand; None if all slots are in use."""
@@ -203,11 +219,12 @@ class ContinuousBatch:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            if len(newcomers) == 1:
+            if len(newcomers) == 1 and not self._rows:
                 raise HostError(
                     f"expected memory for {newcomers[0].longest} tokens of prompt and answer, got "
-                    f"none beside {len(self._rows)} others: ask for fewer, or later"
+                    "none: ask for fewer, or later"
                 ) from error
+            self._is_full = True
             return False
         return True
 
@@ -226,13 +243,10 @@ class ContinuousBatch:
         self._rows, self._logits = everyone, logits
 
     def _sort(self) -> None:
-        """Rows stand by slot, and within a slot by their arrival."""
+        """Rows stand by slot."""
         order = sorted(range(len(self._rows)), key=lambda place: self._rows[place].slot)
-        if self._session is None or order == list(range(len(order))):
-            return
-        self._rows = [self._rows[place] for place in order]
-        self._session.keep(torch.tensor(order, device=self._decoder.device))
-        self._logits = self._logits[order]
+        if order != list(range(len(order))):
+            self._arrange(order)
 
     def _places(self, rows: Sequence[_Row]) -> int:
         """Room that every row has in the cache: all of them write side by side with torch, behind
@@ -240,6 +254,19 @@ class ContinuousBatch:
         written = max(len(row.request.prompt) + len(row.ids) for row in rows)
         left = max(row.request.max_new_tokens - len(row.ids) for row in rows)
         return written + left
+
+    def _written(self) -> list[NewToken]:
+        """The next token of every row."""
+        if not self._rows:
+            return []
+        chosen, scores, alternatives = self._choose()
+        for row, token in zip(self._rows, chosen.tolist(), strict=True):
+            row.ids.append(token)
+        texts = self._codec.decode([row.ids for row in self._rows])
+        news = zip(self._rows, texts, scores, alternatives, strict=True)
+        told = [self._told(*one) for one in news]
+        self._go_on(chosen, [not one.end for one in told])
+        return told
 
     def _choose(self) -> tuple[Tensor, list[float], list[dict[int, float]]]:
         """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
@@ -296,13 +323,22 @@ class ContinuousBatch:
         """Goes on with these rows only."""
         if all(stays):
             return
-        places = [place for place, one in enumerate(stays) if one]
-        self._rows = [self._rows[place] for place in places]
+        self._is_full = False
+        self._arrange([place for place, one in enumerate(stays) if one])
+
+    def _arrange(self, places: Sequence[int]) -> None:
+        """Goes on with the rows at these places, in this order."""
+        if not places or self._session is None:
+            self._empty()
+            return
+        self._session.keep(torch.tensor(places, device=self._decoder.device))
         self._logits = self._logits[places]
-        if not self._rows:
-            self._session = None
-        elif self._session is not None:
-            self._session.keep(torch.tensor(places, device=self._decoder.device))
+        self._rows = [self._rows[place] for place in places]
+
+    def _empty(self) -> None:
+        """No row is being written."""
+        self._rows, self._session = [], None
+        self._logits = self._logits.new_empty(0, self._decoder.shape.vocab)
 
 
 def _ready(text: str, stops: Sequence[str]) -> int:

@@ -77,7 +77,7 @@ def add_key(path: Path, user: str | None) -> str:
     """
     if user is not None and not 1 <= len(user) <= LONGEST_USER_NAME:
         raise DataError(
-            f"user: expected a name of 1 to {LONGEST_USER_NAME} letters, got {user!r:.40}"
+            f"user: expected a name of 1 to {LONGEST_USER_NAME} characters, got {user!r:.40}"
         )
     key = PREFIX + secrets.token_urlsafe(32)
     append_line(path, {"user": user, "sha256": _digest(key)}, is_synced=True)

@@ -22,8 +22,8 @@ MOST_BUCKETS = 65_536
 
 @dataclass
 class RateLimit:
-    """At most so many requests a minute from each user, with bursts of as many, or of one (token
-    bucket)."""
+    """At most so many requests a minute from each user (token bucket). A burst may have as many,
+    and always one."""
 
     per_minute: float
     _buckets: OrderedDict[str, tuple[float, float]] = field(default_factory=OrderedDict)

@@ -68,21 +68,22 @@ class PaddedCache(Cache):
 
     def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
         super().__init__(sights, states, lengths)
-        self._begin(torch.from_numpy(lengths).to(states.device))
+        self._begin(states, torch.from_numpy(lengths).to(states.device))
         # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
         self.states[..., : self._longest, :] = 0
 
-    def _begin(self, lengths: Tensor) -> None:
-        """Nothing is written behind rows of these lengths."""
-        self._lengths, self._longest, self._written = lengths, int(lengths.max()), 0
-        states = self.states
-        kv_heads, room = states.shape[3:5]
+    def _begin(self, states: Tensor, lengths: Tensor) -> None:
+        """Goes on with these states, where nothing is written behind rows of these lengths. If
+        memory runs out, nothing has changed."""
+        longest, (kv_heads, room) = int(lengths.max()), states.shape[3:5]
         spots = torch.arange(room, device=states.device)
-        is_gap = (spots >= self._lengths[:, None]) & (spots < self._longest)
+        is_gap = (spots >= lengths[:, None]) & (spots < longest)
         lowest = torch.finfo(states.dtype).min
         mask = torch.zeros_like(is_gap, dtype=states.dtype).masked_fill_(is_gap, lowest)
         self._mask = mask.repeat_interleave(kv_heads, dim=0)[:, None]
         self._masks: dict[int | None, Tensor] = {}  # by window
+        self.states = states
+        self._lengths, self._longest, self._written = lengths, longest, 0
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
@@ -113,8 +114,8 @@ class PaddedCache(Cache):
 
     def join(self, other: Self, room: int) -> None:
         """As ``Cache``: the tokens of all rows are laid without gaps, which is a copy."""
-        self.states = torch.cat([one._laid(room) for one in (self, other)], dim=2)
-        self._begin(torch.cat([one._lengths + one._written for one in (self, other)]))
+        states = torch.cat([one._laid(room) for one in (self, other)], dim=2)
+        self._begin(states, torch.cat([one._lengths + one._written for one in (self, other)]))
 
     def _laid(self, room: int) -> Tensor:
         """The states with the tokens of each row from its first place on."""
