@@ -28,7 +28,8 @@ class Interval:
 def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     """Score interval of a proportion; honest at 0 and 1 and for small ``n`` (Wilson 1927).
 
-    ``successes`` may be broken: where each of ``n`` was seen several times, the sum of its shares.
+    ``successes`` need not be whole: the sum of marks, or of shares where each of ``n`` was seen
+    several times.
     ``n = 0`` says nothing: the estimate is NaN and the interval [0, 1].
     """
     from scipy.special import ndtri

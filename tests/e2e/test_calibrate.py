@@ -15,9 +15,11 @@ import pytest
 import yaml
 
 from said import Symbiont
+from symbiont_ecology.config import load_config
 from symbiont_ecology.engine import build, run
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.experiments.learning_rates import swept_runs
 from toy import ToyHost
 
 ROOT = Path(__file__).parents[2]
@@ -365,3 +367,16 @@ def test_a_sweep_of_those_who_do_not_learn_is_refused(symbiont: Symbiont, tmp_pa
     said = symbiont("calibrate", "steady_frozen", "--sweep", "--out", tmp_path / "run")
     assert said.code == 2
     assert "--sweep: expected a strategy whose organelles learn" in said.error
+
+
+def test_a_sweep_with_nothing_to_choose_by_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
+    said = symbiont("calibrate", "habitats/log", "--sweep", "--out", tmp_path / "run")
+    assert said.code == 2
+    assert "--sweep: expected tasks with questions of the selection split" in said.error
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_short_runs_of_a_sweep_are_copied_nowhere(tmp_path: Path) -> None:
+    config = load_config("steady", ["run.mirror=s3://bucket/run", "run.report_to=[tensorboard]"])
+    for _, short in swept_runs(config, tmp_path).values():
+        assert (short.run.mirror, short.run.report_to) == (None, ())

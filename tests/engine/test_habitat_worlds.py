@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,14 @@ import pytest
 
 from logs import ECOLOGY, FORAGING
 from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import start
+from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.experiments.learning_rates import SWEEP_PER_CELL, sweep_items
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.types import Item
 from towns import config, world_of
 from toy import ToyHost, toy_config
 
@@ -50,6 +54,34 @@ def test_an_evaluation_asks_every_habitat_what_nobody_met() -> None:
         key = tasks.build(item.family).split_key(item.question)
         assert split_of(item.family, key) == "holdout"
     assert draw_shifts(mixture(toy_config()), ["habitats"], 5) == []
+
+
+def test_an_evaluation_judges_as_habitats_do_in_the_last_generation_that_was_lived(
+    tmp_path: Path,
+) -> None:
+    plan = config(count=24, kinds=4, drift_at=3, length=3)
+    world, folder = world_of(plan), tmp_path / "run"
+    start(plan, folder, host=ToyHost())
+    before = LoadedRun.of_run(folder)
+    resume(folder, overrides=["run.generations=4"], host=ToyHost())
+    after = LoadedRun.of_run(folder)
+
+    def wanted(items: Sequence[Item]) -> list[tuple[str, str, str]]:
+        """Who asks what, and what is right."""
+        return [(item.habitat, item.prompt, item.answer) for item in items]
+
+    for run, generation in ((before, 2), (after, 3)):
+        asked = run.items(4, ("habitats",))
+        assert wanted(asked) == wanted(world.drawn(4, 0, "holdout", generation))
+        swept = world.drawn(SWEEP_PER_CELL, 0, "selection", generation)
+        assert wanted(sweep_items(run.tasks, 0)) == wanted(swept)
+    first, last = (run.items(4, ("habitats",)) for run in (before, after))
+    assert [item.prompt for item in first] == [item.prompt for item in last]
+    changed = {
+        one.habitat for one, other in zip(first, last, strict=True) if one.answer != other.answer
+    }
+    assert 0 < len(changed) <= 6
+    assert wanted(last) == wanted(world.drawn(4, 0, "holdout"))
 
 
 def test_drift_moves_as_many_habitats_as_it_says() -> None:

@@ -14,7 +14,13 @@ from symbiont_ecology.events import Settled
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, JobContext, Stopped, choose, run_job
 from symbiont_ecology.experiments.outcomes import JobOutcome, RunOutcome, TuneOutcome
 from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
-from symbiont_ecology.experiments.suite import reported_jobs, tuning_jobs
+from symbiont_ecology.experiments.suite import (
+    check_protocol,
+    check_questions,
+    reported_jobs,
+    tuning_jobs,
+)
+from towns import config as town
 from toy import Crash, ToyHost
 
 SINGLE = ("strategy={kind: single, questions: 2, samples: 2, learning_rate: 0.1}",)
@@ -245,3 +251,15 @@ def test_the_hash_of_a_protocol_covers_what_its_presets_say(
         "tasks: {families: [math.add]}\nrun: {transcripts: 3, report_to: [tensorboard]}\n"
     )
     assert protocol(base=(str(preset),)).digest == first  # who looks on decides nothing
+
+
+def test_a_protocol_whose_first_shift_has_no_questions_is_refused() -> None:
+    check_protocol(protocol(flip=None), alike=("tasks",))
+    with pytest.raises(ConfigError, match="expected a shift with questions for these tasks"):
+        check_protocol(protocol(flip=None, shifts=("habitats",)), alike=("tasks",))
+
+
+def test_seeds_that_draw_users_of_their_own_are_not_asked_alike() -> None:
+    check_questions(town(), ("habitats",), (3,))
+    with pytest.raises(ConfigError, match="expected runs of one seed, got seeds 3, 4"):
+        check_questions(town(), ("habitats",), (3, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from questions import accepted_share, of_newcomers, questions_of
 from symbiont_ecology.analysis import pack
 from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
+from symbiont_ecology.cli.compare import pack as typed_pack
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
@@ -190,6 +192,50 @@ def test_a_pack_of_worlds_is_made_again_byte_for_byte(
     assert json.loads(before["manifest.json"])["protocol"] == plan.digest
 
 
+def test_one_seed_of_an_unfinished_suite_is_sure_of_nothing(
+    done: tuple[WorldsProtocol, Path], results: WorldResults, tmp_path: Path
+) -> None:
+    left = [one for one in results.outcomes if one.seed == 3 and one.arm != "neutral"]
+    few = WorldResults(results.protocol, left)
+    assert (few.seeds, few.planned, few.missing) == ([3], 10, 6)
+    assert not any(verdict.is_sure for verdict in few.verdicts)
+    assert any(verdict.is_met for verdict in few.verdicts)
+    dumped = few.dump()
+    assert set(dumped["goals"][0]["value"]) == {"estimate", "seeds"}  # type: ignore[index]
+    json.dumps(dumped, allow_nan=False)
+    pack.write_worlds_pack(tmp_path / "pack", few, suite.read_tuning(done[1]))
+    page = (tmp_path / "pack" / "README.md").read_text()
+    assert "**This suite is not finished: 6 of its 10 runs are missing.**" in page
+    assert "2 worlds, 3 arms, 1 seed." in page
+    assert "surely |" not in page
+    assert "nan" not in page
+    whole = WorldResults(results.protocol, results.outcomes)
+    assert (whole.seeds, whole.missing) == ([3, 4], 0)
+
+
+def test_pack_says_how_much_of_a_suite_is_missing(
+    done: tuple[WorldsProtocol, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = "the suite is not finished, 1 of 10 runs are missing: "
+    for is_whole in (True, False):
+        folder = shutil.copytree(done[1], tmp_path / f"suite-{is_whole}")
+        if not is_whole:
+            (folder / WorldJob("stream", "coming", "ecology", 4).name / "outcome.json").unlink()
+        typed_pack([folder], out=tmp_path / "pack", dry_run=True)
+        assert (line in capsys.readouterr().out) is not is_whole
+
+
+def test_a_suite_whose_main_arm_has_not_lived_yet_can_be_packed(
+    done: tuple[WorldsProtocol, Path], results: WorldResults, tmp_path: Path
+) -> None:
+    left = [one for one in results.outcomes if one.arm == "told" and one.world == "coming"]
+    few = WorldResults(results.protocol, left)
+    pack.write_worlds_pack(tmp_path / "pack", few, suite.read_tuning(done[1]))
+    page = (tmp_path / "pack" / "README.md").read_text()
+    assert "## coming" in page
+    assert "## drifting" not in page
+
+
 def test_a_run_that_is_done_is_not_run_again(
     done: tuple[WorldsProtocol, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -238,6 +284,7 @@ def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
         ({"chosen": {"coming": {"told": -1}}}, "no option -1"),
         ({"chosen": {"comming": {"told": 1}}}, "none of the worlds; did you mean 'coming'"),
         ({"chosen": {"coming": {"tolt": 1}}}, "none of the arms; did you mean 'told'"),
+        ({"chosen": {"coming": {"neutral": 0}}}, "chosen.coming: 'neutral' is none of the arms"),
         (
             {"arms": PLAN["arms"] | {"neutral": PLAN["arms"]["neutral"] | {"repeats": "ecolgy"}}},
             "arms.neutral.repeats: 'ecolgy' is none of the arms; did you mean 'ecology'",
@@ -276,6 +323,26 @@ def test_a_world_without_habitats_is_refused_before_anything_runs() -> None:
     place = {"about": "none", "base": ["steady"], "arms": ["ecology"]}
     plan = WorldsProtocol.model_validate({**PLAN, "worlds": {"w": place}, "goals": []})
     with pytest.raises(ConfigError, match="expected a world with habitats"):
+        worlds.check_worlds(plan)
+
+
+@pytest.mark.parametrize(
+    ("base", "change", "message"),
+    [
+        ("habitats/log", (), "expected a world with habitats that the seed draws, got users of"),
+        (
+            "habitats/town",
+            ("strategy={kind: single, samples: 0}", "learning_rule=supervised"),
+            "w, arm ecology: strategy.samples: expected an arm that answers its users",
+        ),
+    ],
+)
+def test_what_leaves_no_verdicts_or_kinds_is_refused_before_anything_runs(
+    base: str, change: tuple[str, ...], message: str
+) -> None:
+    place = {"about": "w", "base": [base], "set": change, "arms": ["ecology"]}
+    plan = WorldsProtocol.model_validate({**PLAN, "worlds": {"w": place}, "goals": []})
+    with pytest.raises(ConfigError, match=message):
         worlds.check_worlds(plan)
 
 

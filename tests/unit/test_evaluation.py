@@ -20,6 +20,7 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
 from symbiont_ecology.evaluation.baselines import robustness
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_evaluations
+from symbiont_ecology.evaluation.first_look import CellLook
 from symbiont_ecology.evaluation.items import write_items
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
 from symbiont_ecology.evaluation.run_summary import run_summary
@@ -29,6 +30,7 @@ from symbiont_ecology.evaluation.transfer import transfer_matrix
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Retired, Settled
 from symbiont_ecology.experiments.outcomes import SystemAnswers
+from symbiont_ecology.statistics import mcnemar, sign_flip
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.types import Item
@@ -144,6 +146,36 @@ def test_partial_verdicts_count_by_what_they_are() -> None:
     mixed = difference(graded([0.9] * 8 + [0.5] * 12), graded([0.0] * 8 + [0.6] * 12))
     assert mixed.low > 0
     assert mixed.p < 0.05
+
+
+def test_a_question_that_is_asked_in_several_ways_is_tested_by_its_mean() -> None:
+    ways = [replace(foreign(number), id=f"g{number}{way}") for number in range(8) for way in "abc"]
+
+    def answers(*verdicts: float) -> Evaluation:
+        """A verdict for each way of asking."""
+        rollouts = [answer(one, verdict=mark) for one, mark in zip(ways, verdicts, strict=True)]
+        return Evaluation("run", "host", "toy", tuple(rollouts))
+
+    # Six questions are won in two of three ways, two are lost in all three ways.
+    apart = difference(answers(*[1, 1, 0] * 6, *[0] * 6), answers(*[0] * 18, *[1] * 6))
+    assert apart.test == "sign flip"
+    assert apart.estimate == pytest.approx((6 * 2 - 2 * 3) / 24)
+    assert apart.p == sign_flip([2 / 3] * 6 + [-1.0] * 2)
+    once = difference(graded([1.0] * 6 + [0.0] * 2), graded([0.0] * 6 + [1.0] * 2))
+    assert (once.test, once.p) == ("McNemar", mcnemar(6, 2))
+
+
+def test_a_look_counts_as_right_what_has_half_of_the_marks() -> None:
+    def look(mark: float) -> CellLook:
+        """A cell in which every answer has these marks."""
+        replies = [answer(foreign(number), verdict=mark) for number in range(4)]
+        return CellLook(replies, [False] * 4, [replies[:2], replies[2:]])
+
+    few, half = look(0.1), look(0.5)
+    assert set(few.shares.values()) == {0.0}
+    assert few.is_silent
+    assert {few.is_full, half.is_silent} == {False}
+    assert (half.accuracy, half.drawn_share, half.any_share) == (1.0, 1.0, 1.0)
 
 
 def test_one_partial_verdict_less_is_another_evaluation() -> None:

@@ -3,6 +3,7 @@ typed."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.experiments import adhoc_comparison as gather
 from symbiont_ecology.experiments.jobs import items_of
+from symbiont_ecology.experiments.outcomes import SystemAnswers
 from towns import config as town
 from toy import ToyHost, toy_config, toy_ecology
 
@@ -71,11 +73,54 @@ def test_tables_say_how_many_gold_examples_a_warm_arm_saw(tmp_path: Path) -> Non
 def test_runs_in_a_town_are_asked_what_its_own_users_want(tmp_path: Path) -> None:
     start(town(seed=3, length=3), tmp_path / "a", host=ToyHost())
     found = gather.adhoc_comparison([tmp_path / "a"], ("habitats",), 5, "any")
-    run = found.runs[tmp_path / "a"]
-    asked, own = items_of(found.protocol, run.config, ("habitats",)), run.items(5, ("habitats",))
+    run, moment = found.runs[tmp_path / "a"], found.last_generation
+    asked = items_of(found.protocol, run.config, ("habitats",), moment)
+    own = run.items(5, ("habitats",))
     assert [(one.habitat, one.prompt, one.answer) for one in asked] == [
         (one.habitat, one.prompt, one.answer) for one in own
     ]
+
+
+def test_users_are_asked_through_their_own_adapters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather, "host_of", lambda config: ToyHost())
+    for name, strategy in (
+        ("many", {"kind": "per_habitat", "learning_rate": 0.1}),
+        ("one", {"kind": "single", "learning_rate": 0.1}),
+    ):
+        start(town(strategy, length=3, drift_at=3), tmp_path / name, host=ToyHost())
+    folders = [tmp_path / "many", tmp_path / "one"]
+    found = gather.adhoc_comparison(folders, ("habitats",), 2, "any")
+    routings = {name: arm.routing for name, arm in found.protocol.arms.items()}
+    assert routings == {"per_habitat": "habitat", "single": "single"}
+    _, many, one = gather.ask_runs(found)
+    run = found.runs[tmp_path / "many"]
+    alone = run.evaluate(run.items(2, ("habitats",)), ToyHost(), "habitat")
+    assert many.legs[0].systems["habitat"] == SystemAnswers.of(alone)
+    assert many.legs[0].systems["habitat"].organelles > 1
+    assert one.legs[0].systems["single"].organelles == 1
+
+
+def test_a_run_with_one_adapter_answers_with_it_whatever_its_strategy_is_called(
+    tmp_path: Path,
+) -> None:
+    lonely = toy_ecology(founders=1, mechanisms={"breeding": False, "refounding": False})
+    start(toy_config(0, 4, strategy=lonely), tmp_path / "lonely", host=ToyHost())
+    (arm,) = gather.adhoc_comparison(
+        [tmp_path / "lonely"], ("in-distribution",), 5, "any"
+    ).protocol.arms.values()
+    assert arm.routing == "single"
+
+
+def test_a_seed_that_an_arm_has_twice_is_named_with_its_folders(
+    runs: list[Path], tmp_path: Path
+) -> None:
+    shutil.copytree(runs[1], tmp_path / "again")
+    folders = [*runs, tmp_path / "again"]
+    line = f"arm 'ecology' has seed 1 twice, in {runs[1]} and {tmp_path / 'again'}: leave one of"
+    with pytest.raises(ConfigError, match=re.escape(line)):
+        gather.adhoc_comparison(folders, ("in-distribution",), 5, "any")
 
 
 def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
@@ -83,6 +128,8 @@ def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
     for seed, folder in enumerate(folders):
         start(town(seed=seed, length=3), folder, host=ToyHost())
     with pytest.raises(ConfigError, match="habitats: expected runs of one seed, got seeds 0, 1"):
+        gather.adhoc_comparison(folders, ("habitats",), 5, "any")
+    with pytest.raises(ConfigError, match="routers answer in-distribution: ask habitats alone"):
         gather.adhoc_comparison(folders, ("in-distribution", "habitats"), 5, "any")
     assert gather.adhoc_comparison(folders, ("in-distribution",), 5, "any").arms
 

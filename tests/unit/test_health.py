@@ -317,3 +317,23 @@ def test_a_run_without_a_generation_has_nothing_to_find() -> None:
         examine([Born(0, "o1", "founder", (), REF, {"learning_rate": 0.1})], Design()).findings
         == ()
     )
+
+
+def test_partial_marks_count_as_they_are_and_solve_nothing() -> None:
+    asked = ("math.add/short", ("a",) * 6)
+    events = [
+        Born(0, "o1", "founder", (), REF, {"learning_rate": 0.1}),
+        Acted(0, "o1", *asked, (0.4,) * 6, 1, 99, 50, 10**6, "practice"),
+        Learned(0, "o1", 5, 20, 10**6, 0.1, 0.05, BlobRef("1" * 64)),
+        Life().end(0),
+        Acted(1, "o1", *asked, (0.3,) * 6, 1, 99, 50, 10**6, "practice"),
+        Life().end(1),
+    ]
+    measured = examine(events, Design()).measured
+    before, after = measured.right_before_learning, measured.right_after_learning
+    assert before is not None
+    assert after is not None
+    assert (before.estimate, after.estimate) == (pytest.approx(0.4), pytest.approx(0.3))
+    assert measured.families["math.add"].estimate == pytest.approx(0.35)
+    assert measured.solved == 0
+    assert examine(Life().events(), Design()).measured.solved == 2

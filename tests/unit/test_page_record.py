@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,13 @@ def test_arms_are_compared_over_seeds_where_they_share_some(tmp_path: Path) -> N
     few = page_record([folders[0], folders[2]])["comparison"]["pairs"][0]
     assert few["difference"]["low"] == few["difference"]["high"]
     assert few["over"] == "one seed, too short for an interval"
+    shutil.copytree(folders[3], tmp_path / "again")
+    twice = page_record([*folders, tmp_path / "again"])["comparison"]["pairs"]
+    assert {pair["over"] for pair in twice} == {"single has seed 1 twice: leave one of them out"}
+    assert all(pair["difference"] is None for pair in twice)
+    config = folders[1] / "config.yaml"
+    config.write_text(config.read_text().replace("generations: 24", "generations: 25"))
+    assert len(page_record(folders)["comparison"]["arms"]) == 3
     longer = [
         lived_to_its_end(tmp_path / f"long-{kind}", users_plan({"kind": kind}, 0, 160))
         for kind in ("single", "per_habitat")

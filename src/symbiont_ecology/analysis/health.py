@@ -74,12 +74,14 @@ class HealthFinding:
 
 @dataclass(frozen=True)
 class HealthMeasures:
-    """The numbers behind a verdict: energy in mATP, shares of right questions with intervals."""
+    """The numbers behind a verdict: energy in mATP, shares of right questions with intervals, in
+    which a question counts by its marks. ``solved`` counts families in which a reply was right."""
 
     rollouts: int
     right_before_learning: Interval | None
     right_after_learning: Interval | None
     families: Mapping[str, Interval]
+    solved: int
     lessons: int
     earned: int
     spent: int
@@ -148,6 +150,7 @@ class _Log:
             right_before_learning=shares[0] if shares else first,
             right_after_learning=shares[1] if shares else None,
             families={name: _share(acts) for name, acts in self.families.items()},
+            solved=sum(_solved(acts) > 0 for acts in self.families.values()),
             lessons=sum(update.lessons for update in self.updates),
             earned=sum(book.revenue for book in books),
             spent=sum(book.spent for book in books),
@@ -193,14 +196,14 @@ def _questions(acts: _Acts) -> int:
 
 
 def _share(acts: _Acts) -> Interval:
-    """The share of right questions; one counts by the share of its rollouts that are right."""
-    return wilson(round(sum(sum(act.verdicts) / act.samples for act in acts)), _questions(acts))
+    """The share of right questions; one counts by the mean mark of its rollouts."""
+    return wilson(sum(sum(act.verdicts) / act.samples for act in acts), _questions(acts))
 
 
 def _rollouts(acts: _Acts) -> Interval:
     """The share of right rollouts."""
     verdicts = [verdict for act in acts for verdict in act.verdicts]
-    return wilson(round(sum(verdicts)), len(verdicts))
+    return wilson(sum(verdicts), len(verdicts))
 
 
 def _solved(acts: _Acts) -> int:
@@ -225,7 +228,8 @@ def _compared(before: _Acts, after: _Acts) -> tuple[Interval, Interval] | None:
     share = sum(weight * _share(old[cell]).estimate for cell, weight in weights.items())
     # So many questions would give a share that is as certain, if they had come in this mix.
     size = round(1 / sum(weight**2 / _questions(old[cell]) for cell, weight in weights.items()))
-    return wilson(round(share * size), size), _share(both)
+    # The weights may add up to a little more than 1.
+    return wilson(min(share, 1.0) * size, size), _share(both)
 
 
 def _fall(before: _Acts, after: _Acts, when: str) -> str:

@@ -3,6 +3,7 @@ anywhere but the values that a template is given."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import fmean
 
@@ -64,9 +65,11 @@ def code_cell(value: object) -> str:
 def spread(
     interval: Interval | None, scale: float = 100, form: str = ".1f", ends: str = "", mark: str = ""
 ) -> str:
-    """An estimate with its interval, such as ``**12.0** [10.1, 13.9]``."""
+    """An estimate with its interval, such as ``**12.0** [10.1, 13.9]``; alone if it has none."""
     if interval is None:
         return NO_VALUE
+    if math.isnan(interval.low):
+        return f"{mark}{scale * interval.estimate:{form}}{mark}"
     low, high = (f"{scale * end:{ends or form}}" for end in (interval.low, interval.high))
     return f"{mark}{scale * interval.estimate:{form}}{mark} [{low}, {high}]"
 

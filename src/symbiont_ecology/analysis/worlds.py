@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -29,23 +30,31 @@ YES_OR_NO = ("exact",)
 
 @dataclass(frozen=True)
 class Value(Interval):
-    """A mean over seeds with its interval (Student's t), and the value of each seed."""
+    """A mean over seeds with its interval (Student's t), and the value of each seed. One seed gives
+    no interval: its bounds are NaN."""
 
     seeds: list[float]
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Value:
-        """Of the values of the seeds; of one seed, the interval is that value."""
+        """Of the values of the seeds."""
         if len(values) == 1:
-            return cls(values[0], values[0], values[0], list(values))
+            return cls(values[0], math.nan, math.nan, list(values))
         return cls(**vars(paired_interval(values, [0.0] * len(values))), seeds=list(values))
 
     @classmethod
     def of_measure(cls, measure: str, values: Sequence[float]) -> Value:
         """Of a measure of the seeds' runs. A share of runs has a Wilson interval."""
-        if measure not in YES_OR_NO:
+        if measure not in YES_OR_NO or len(values) == 1:
             return cls.of(values)
         return cls(**vars(wilson(sum(values), len(values))), seeds=list(values))
+
+    def dump(self) -> dict[str, object]:
+        """Plain values for JSON; without bounds where there is no interval."""
+        values = asdict(self)
+        if math.isnan(self.low):
+            del values["low"], values["high"]
+        return values
 
 
 @dataclass(frozen=True)
@@ -61,7 +70,7 @@ class Test(Value):
 @dataclass(frozen=True)
 class Verdict:
     """A goal and what came of it. It is met by the mean; ``is_sure`` says that the whole interval
-    meets it."""
+    meets it, so one seed is never sure."""
 
     goal: Goal
     value: Value
@@ -85,6 +94,23 @@ class WorldResults:
         for outcome in self.outcomes:
             found[outcome.world, outcome.arm][outcome.seed] = Stream.of(outcome, text)
         return found
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Those of which there are runs."""
+        return sorted({outcome.seed for outcome in self.outcomes})
+
+    @cached_property
+    def planned(self) -> int:
+        """Runs of the whole suite."""
+        return len(self.protocol.seeds) * sum(
+            len(world.arms) for world in self.protocol.worlds.values()
+        )
+
+    @cached_property
+    def missing(self) -> int:
+        """Runs that are not done."""
+        return self.planned - sum(map(len, self.runs.values()))
 
     def by_seed(self, world: str, arm: str, measure: str) -> dict[int, float]:
         """A measure of every run of an arm that has it."""
@@ -149,13 +175,13 @@ class WorldResults:
         worlds = {
             name: {
                 "measures": {
-                    arm: {measure: asdict(value) for measure, value in values.items()}
+                    arm: {measure: value.dump() for measure, value in values.items()}
                     for arm, values in arms.items()
                 },
-                "minus": {arm: asdict(test) for arm, test in self.tests.get(name, {}).items()},
+                "minus": {arm: test.dump() for arm, test in self.tests.get(name, {}).items()},
                 "apart": {
                     arm: {
-                        measure: asdict(Value.of(values))
+                        measure: Value.of(values).dump()
                         for measure in APART
                         if len(values := self._minus(name, arm, measure)) > 1
                     }
@@ -168,7 +194,7 @@ class WorldResults:
         goals = [
             {
                 **verdict.goal.model_dump(exclude_none=True),
-                "value": asdict(verdict.value),
+                "value": verdict.value.dump(),
                 "is_met": verdict.is_met,
                 "is_sure": verdict.is_sure,
             }

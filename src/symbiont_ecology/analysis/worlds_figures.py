@@ -28,9 +28,12 @@ TICKS = (1, 2, 3, 4, 6, 8, 12, 24, 50, 100, 200, 500, 1000)
 
 
 def draw_worlds(results: WorldResults, folder: Path) -> list[str]:
-    """Draws every figure of a suite; returns the names of the files."""
+    """Draws every figure of a suite; returns the names of the files. A world in which the main arm
+    has not lived yet has none."""
     names = []
     for world, arms in results.measures.items():
+        if results.protocol.main not in arms:
+            continue
         runs = {arm: list(results.runs[world, arm].values()) for arm in arms}
         others = [arm for arm in results.protocol.arms if arm != results.protocol.main]
         drawn = {

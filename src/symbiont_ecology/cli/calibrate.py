@@ -112,10 +112,16 @@ def calibrate(
 
 
 def _with_learning_rates(config: RunConfig) -> list[RunConfig]:
-    """The config with every learning rate of the sweep."""
-    from symbiont_ecology.experiments.learning_rates import LEARNING_RATES, with_learning_rate
+    """The config with every learning rate of the sweep.
 
-    return [with_learning_rate(config, learning_rate) for learning_rate in LEARNING_RATES]
+    Raises:
+        ConfigError: the strategy has none, or nothing would choose among them.
+    """
+    from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.experiments import learning_rates
+
+    learning_rates.sweep_items(mixture(config), config.seed)
+    return [learning_rates.with_learning_rate(config, one) for one in learning_rates.LEARNING_RATES]
 
 
 def _is_free_for_sweep(folder: Path, config: RunConfig) -> bool:
@@ -215,12 +221,16 @@ def _tell_health(health: Health, full: int, lifted: float | None) -> None:
     right = f"{percent(before)} of questions" if before else "nobody answered"
     if measured.right_after_learning:
         right += f" before a first update, {percent(measured.right_after_learning)} after it"
-    solved = sum(share.estimate > 0 for share in measured.families.values())
     of_all = f"of {len(measured.families)} are solved, in {measured.rollouts} rollouts"
     energy = f"{measured.earned / 1000:.0f} ATP earned, {measured.spent / 1000:.0f} spent"
     lives = f"{measured.founders} founded, {measured.births} born, {measured.bankrupt} bankrupt"
     print(f"\n{'sick' if health.is_sick else 'healthy'} after {health.generations} generations")
-    facts = {"right": right, "families": f"{solved} {of_all}", "energy": energy, "lives": lives}
+    facts = {
+        "right": right,
+        "families": f"{measured.solved} {of_all}",
+        "energy": energy,
+        "lives": lives,
+    }
     tell_facts({f"  {label}": fact for label, fact in facts.items()})
     for finding in health.findings:
         print(

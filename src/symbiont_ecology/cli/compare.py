@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import asking, prepare, report
+from symbiont_ecology.cli.console import asking, prepare, report, typed
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -139,13 +139,17 @@ def _pack_worlds(plan: WorldsProtocol, folder: Path, out: Path | None, *, dry_ru
     from symbiont_ecology.analysis.worlds import WorldResults
     from symbiont_ecology.experiments import suite as suites
 
-    target, done = _target(plan, out), suites.streams(plan, folder)
+    target, results = _target(plan, out), WorldResults(plan, suites.streams(plan, folder))
+    if results.missing:
+        missing = f"{results.missing} of {results.planned} runs are missing"
+        print(f"the suite is not finished, {missing}: {typed()} suite goes on with it")
     if dry_run:
-        print(f"outcomes  {len(done)} of protocol {plan.name} ({plan.digest}) in {folder}")
+        done = len(results.outcomes)
+        print(f"outcomes  {done} of protocol {plan.name} ({plan.digest}) in {folder}")
         print(f"pack      {target}\nnothing was done")
         return
     prepare(target / "summary.json")
-    packs.write_worlds_pack(target, WorldResults(plan, done), suites.read_tuning(folder))
+    packs.write_worlds_pack(target, results, suites.read_tuning(folder))
     packs.write_index(target.parent)
     print(f"{target / 'README.md'} is written")
 

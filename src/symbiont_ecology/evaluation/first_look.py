@@ -60,7 +60,7 @@ class CellLook:
     @property
     def accuracy(self) -> float:
         """Share of greedy answers that are right."""
-        return sum(one.verdict for one in self.greedy) / len(self.greedy)
+        return _share_right(self.greedy)
 
     @property
     def answers(self) -> int:
@@ -75,8 +75,7 @@ class CellLook:
     @property
     def drawn_share(self) -> float:
         """Share of drawn answers that are right: what learning from verdicts has to go on."""
-        verdicts = [one.verdict for draws in self.drawn for one in draws]
-        return sum(verdicts) / max(len(verdicts), 1)
+        return _share_right([one for draws in self.drawn for one in draws])
 
     @property
     def any_share(self) -> float:
@@ -141,11 +140,11 @@ class _Gathered:
     slowest: float = 0.0  # seconds of the batch that took longest
 
     @property
-    def right(self) -> float:
-        """Right answers."""
+    def is_silent(self) -> bool:
+        """Whether nothing was right."""
         drawn = (rollout for draws in self.drawn.values() for rows in draws for rollout in rows)
         greedy = (rollout for rows in self.greedy.values() for rollout in rows)
-        return sum(rollout.verdict for rollout in (*greedy, *drawn))
+        return not any(rollout.is_right for rollout in (*greedy, *drawn))
 
 
 def look_at(
@@ -162,7 +161,7 @@ def look_at(
     """
     began, found = time.monotonic(), {name: _Gathered() for name in styles}
     for number, batch in _batches(tasks, plan):
-        silent = {name for name, one in found.items() if not one.right}
+        silent = {name for name, one in found.items() if one.is_silent}
         hopeless = silent if number and len(silent) < len(found) else ()
         for name, style in styles.items():
             gathered = found[name]
@@ -199,6 +198,11 @@ def best_look(looks: Sequence[StyleLook]) -> StyleLook:
     """The style in which most cells have something to learn from; of equals the one in which most
     draws are right."""
     return max(looks, key=lambda one: (len(one.cells) - len(one.silent), one.shares["right_drawn"]))
+
+
+def _share_right(rollouts: Sequence[Rollout]) -> float:
+    """The share of those with half of the marks or more."""
+    return sum(one.is_right for one in rollouts) / max(len(rollouts), 1)
 
 
 def _batches(

@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 from symbiont_ecology.config import RunConfig
@@ -237,11 +238,17 @@ class LoadedRun:
         return f"<{self.folder} at generation {self.pool.state.generation}: {self.pool!r}>"
 
     @property
+    def last_generation(self) -> int:
+        """The last one that it has lived, from 0; -1 if it was only founded."""
+        return self.pool.state.generation - 1
+
+    @property
     def tasks(self) -> TaskMixture:
         """The run's task mix as it is judged where the run stands, with all its families."""
         state = self.pool.state
         budgets = milestones(self.config, state.mean_rollout_flops)
-        return replace(mixture(self.config).at(budget_phase(state, budgets)[0]), stage=None)
+        mix = mixture(self.config).at(budget_phase(state, budgets)[0])
+        return replace(mix, stage=None, generation=self.last_generation)
 
     def items(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
@@ -387,8 +394,8 @@ class EvaluationDifference:
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     """Accuracy of one minus that of the other on the same items. Each subject counts once.
 
-    The test is McNemar's exact one where every item is won, tied or lost. Between partial verdicts
-    it is the sign-flip test of the mean, which is McNemar's where both can be made.
+    The test is McNemar's exact one where every subject is won, tied or lost in all ways in which it
+    was asked. Else it is the sign-flip test of the mean, which is McNemar's where both can be made.
 
     Raises:
         ValueError: they did not answer the same items.
@@ -396,16 +403,16 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     if [item.id for item in better.items] != [item.id for item in worse.items]:
         raise ValueError("expected two evaluations of the same questions in the same order")
     gaps = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
-    by_subject = defaultdict[str, float](float)
+    by_subject = defaultdict[str, list[float]](list)
     for item, gap in zip(better.items, gaps, strict=True):
-        by_subject[item.subject] += gap
-    interval = share_difference(gaps, len(by_subject))
+        by_subject[item.subject].append(gap)
+    means = [fmean(each) for each in by_subject.values()]
+    interval = share_difference(gaps, len(means))
     test: PairedTest = "McNemar"
-    if all(gap in (-1, 0, 1) for gap in gaps):
-        wins, losses = (sum(sign * gap > 0 for gap in by_subject.values()) for sign in (1, -1))
-        p = mcnemar(wins, losses)
+    if all(mean in (-1, 0, 1) for mean in means):
+        p = mcnemar(means.count(1), means.count(-1))
     else:
-        test, p = "sign flip", sign_flip([gap for gap in by_subject.values() if gap] or [0.0])
+        test, p = "sign flip", sign_flip([mean for mean in means if mean] or [0.0])
     return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)
 
 

@@ -113,9 +113,11 @@ def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> l
 
 @shifts.function("habitats")
 def habitats(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
-    """Questions of every habitat, as it judges at the end of the run: ``per_cell`` from each.
+    """Questions of every habitat, as it judges in the mixture's generation: ``per_cell`` from each.
     Without habitats there are none."""
-    return list(mixture.habitats.drawn(per_cell, seed, split)) if mixture.habitats else []
+    if mixture.habitats is None:
+        return []
+    return list(mixture.habitats.drawn(per_cell, seed, split, mixture.generation))
 
 
 @shifts.function("perturbed")

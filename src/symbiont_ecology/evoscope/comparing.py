@@ -1,19 +1,20 @@
 """Arms side by side: how often each was right, and how sure their difference is.
 
-Runs are of one arm if their configs differ in the seed and in their length alone. Every arm is
-compared with every other one. Seeds that both have are pairs (Student's t over seeds). Where that
-is less than two, pairs are six stretches of the same late generations, and the page says that such
-an interval tells nothing about other seeds.
+Runs are of one arm if their configs differ in the seed, and in what is no part of a life
+(``arm_key``). Every arm is compared with every other one. Seeds that both have are pairs (Student's
+t over seeds). Where that is less than two, pairs are six stretches of the same late generations,
+and the page says that such an interval tells nothing about other seeds. An arm that has a seed
+twice is not compared.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.experiments.protocol import arm_key
 from symbiont_ecology.history.history import History
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.statistics import Interval, paired_interval
@@ -50,7 +51,7 @@ def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) ->
     """The comparison of several runs, by their names, as plain values: every pair of arms."""
     arms: dict[str, list[int]] = {}
     for number, (config, _) in enumerate(runs):
-        arms.setdefault(_arm_key(config), []).append(number)
+        arms.setdefault(arm_key(config), []).append(number)
     told = _names([runs[numbers[0]][0] for numbers in arms.values()], list(arms.values()), names)
     made = [
         ComparedArm(
@@ -70,6 +71,10 @@ def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) ->
 def _pair(
     first: int, other: int, arms: Sequence[ComparedArm], runs: Sequence[tuple[RunConfig, History]]
 ) -> ComparedPair:
+    for arm in (arms[first], arms[other]):
+        if twice := [seed for seed in arm.seeds if arm.seeds.count(seed) > 1]:
+            why = f"{arm.name} has seed {twice[0]} twice: leave one of them out"
+            return ComparedPair(first, other, None, why)
     histories = [
         {runs[number][0].seed: runs[number][1] for number in arms[place].runs}
         for place in (first, other)
@@ -123,15 +128,6 @@ def _between(history: History, start: int, stop: int) -> float | None:
 def _mean(shares: Sequence[float | None]) -> float | None:
     known = [share for share in shares if share is not None]
     return sum(known) / len(known) if known else None
-
-
-def _arm_key(config: RunConfig) -> str:
-    """Runs of one arm differ in their seed, and in who looks on and works."""
-    return json.dumps(
-        config.model_dump(mode="json", exclude={"seed", "run", "executor"}),
-        sort_keys=True,
-        default=str,
-    )
 
 
 def _names(

@@ -1,9 +1,8 @@
 """Any runs as a suite: asked the same questions, and brought into the form that packs are made of.
 
-Runs whose configs differ in the seed, and in what is no part of a life (how often it was saved,
-what was asked at its end, who looked on), are one arm. A suite (``experiments.suite``) also tunes
-its arms and gives them one budget; here they are as they are, and the tables say what each of them
-spent.
+Runs whose configs differ in the seed, and in what is no part of a life (``arm_key``), are one arm.
+A suite (``experiments.suite``) also tunes its arms and gives them one budget; here they are as they
+are, and the tables say what each of them spent.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
 from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
-from symbiont_ecology.experiments.jobs import Job, bare_host, host_of, items_of, outcome_of_run
+from symbiont_ecology.experiments.jobs import Job, bare_host, host_of, outcome_of_run
 from symbiont_ecology.experiments.outcomes import ReportedOutcome
-from symbiont_ecology.experiments.protocol import LOOKING_ON, Arm, Protocol
+from symbiont_ecology.experiments.protocol import Arm, Protocol, arm_key
+from symbiont_ecology.experiments.suite import check_questions
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.registry import kind_of, validate
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,11 @@ class AdhocComparison:
         """The run whose task mix and host stand for all."""
         return next(iter(self.runs))
 
+    @property
+    def last_generation(self) -> int:
+        """The last one that any of the runs has lived: users are judged as they judge then."""
+        return max(one.last_generation for one in self.runs.values())
+
 
 def adhoc_comparison(
     folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name: str
@@ -49,8 +53,8 @@ def adhoc_comparison(
 
     Raises:
         ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
-            there is no such shift, or runs of different seeds are to be asked what users want
-            whom each seed draws anew.
+            there is no such shift, users are to be asked beside another shift, or the questions
+            do not fit (``check_questions``).
         RunError: a folder holds no run.
     """
     for shift in shifts:
@@ -64,22 +68,17 @@ def adhoc_comparison(
         ):
             raise ConfigError(
                 f"{folder} was run on other tasks or another host than {folders[0]}: only runs "
-                "that can be "
-                "asked the same questions can be compared"
+                "that can be asked the same questions can be compared"
             )
-    seeds = sorted({one.config.seed for one in runs.values()})
-    is_drawn = isinstance(first.tasks.habitats, SyntheticHabitats)
-    if is_drawn and "habitats" in shifts and len(seeds) > 1:
+    others = [shift for shift in shifts if shift != "habitats"]
+    if 0 < len(others) < len(shifts):
         raise ConfigError(
-            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
-            "each seed draws users of its own, so compare the runs of one seed at a time"
+            "shift habitats: the adapters that serve users answer it, and routers answer "
+            f"{', '.join(others)}: ask habitats alone"
         )
+    check_questions(first.config, shifts, sorted({one.config.seed for one in runs.values()}))
     arms = _arms(runs)
     protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
-    if not items_of(protocol, first.config, shifts[:1]):
-        raise ConfigError(
-            f"expected a shift with questions for these tasks, got {shifts[0]}, which has none"
-        )
     return AdhocComparison(protocol, runs, arms)
 
 
@@ -87,16 +86,17 @@ def ask_runs(
     comparison: AdhocComparison, progress: Progress = no_progress
 ) -> list[ReportedOutcome]:
     """Asks every run, and the bare host, the items of the protocol; returns the outcomes."""
-    protocol, runs = comparison.protocol, comparison.runs
+    protocol, runs, moment = comparison.protocol, comparison.runs, comparison.last_generation
     first = runs[comparison.first].config
     outcomes: list[ReportedOutcome] = [
-        bare_host(protocol, first, host_of(first), comparison.first / ANSWERS_FILE)
+        bare_host(protocol, first, host_of(first), comparison.first / ANSWERS_FILE, moment)
     ]
     for arm, folders in comparison.arms.items():
         for folder in folders:
             run = runs[folder]
             job = Job("main", arm, run.config.seed, 1.0)
-            outcomes.append(outcome_of_run(job, protocol, run, host_of(run.config), progress))
+            host = host_of(run.config)
+            outcomes.append(outcome_of_run(job, protocol, run, host, progress, generation=moment))
     return outcomes
 
 
@@ -105,10 +105,7 @@ def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
     differ."""
     alike: dict[str, list[Path]] = defaultdict(list)
     for folder, one in runs.items():
-        level = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
-        length = one.config.run.model_copy(update=level)
-        but_seed = one.config.model_copy(update={"seed": 0, "run": length})
-        alike[but_seed.model_dump_json(exclude=LOOKING_ON)].append(folder)
+        alike[arm_key(one.config)].append(folder)
     arms: dict[str, list[Path]] = {}
     for members in alike.values():
         spec = runs[members[0]].config.strategy
@@ -116,9 +113,15 @@ def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
         same = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
         arms[f"{kind}-{same + 1}" if same else kind] = members
     for arm, members in arms.items():
-        seeds = [runs[folder].config.seed for folder in members]
-        if len(set(seeds)) < len(seeds):
-            raise ConfigError(f"arm {arm!r} has a seed twice: {', '.join(map(str, members))}")
+        known: dict[int, Path] = {}
+        for folder in members:
+            seed = runs[folder].config.seed
+            if seed in known:
+                raise ConfigError(
+                    f"arm {arm!r} has seed {seed} twice, in {known[seed]} and {folder}: leave one "
+                    "of them out"
+                )
+            known[seed] = folder
     return arms
 
 
@@ -142,10 +145,10 @@ def _protocol(
     spent = [one.pool.state.spent.flops for one in runs.values()]
     sides = {}
     for arm, members in arms.items():
-        config = runs[members[0]].config
-        is_one = arm.startswith("single")
+        is_one = all(len(runs[folder].pool.organelles) == 1 for folder in members)
+        routing = "single" if is_one else "habitat" if "habitats" in shifts else "learned"
         about = ", ".join(sorted(str(folder) for folder in members))
-        sides[arm] = Arm(about=about, sees=_sees(config), routing="single" if is_one else "learned")
+        sides[arm] = Arm(about=about, sees=_sees(runs[members[0]].config), routing=routing)
     facts = {
         "name": name,
         "question": "how do these runs compare?",

@@ -52,6 +52,7 @@ from symbiont_ecology.experiments.outcomes import (
 from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.tasks.habitats import END
 from symbiont_ecology.types import Item
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
@@ -267,9 +268,11 @@ def outcome_of_run(
     progress: Progress = no_progress,
     *,
     is_whole: bool = True,
+    generation: int = END,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> RunOutcome:
-    """What a run answered, did and spent. ``is_whole`` asks by all other routings of the arm, too.
+    """What a run answered, did and spent. ``is_whole`` asks by all other routings of the arm, too;
+    users are judged as in ``generation``.
 
     Raises:
         Stopped: ``should_stop`` said so; what was answered is in the run's cache.
@@ -280,7 +283,7 @@ def outcome_of_run(
         shifts = protocol.shifts
         if routing not in main:
             shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
-        items = items_of(protocol, run.config, shifts)
+        items = items_of(protocol, run.config, shifts, generation)
         systems[routing] = SystemAnswers.of(run.evaluate(items, host, routing, progress=progress))
         if should_stop():
             raise Stopped
@@ -357,9 +360,12 @@ def _bare(context: JobContext) -> HostOutcome:
     return bare_host(context.protocol, context.config, context.host, cache)
 
 
-def bare_host(protocol: Protocol, config: RunConfig, host: Host, cache: Path) -> HostOutcome:
+def bare_host(
+    protocol: Protocol, config: RunConfig, host: Host, cache: Path, generation: int = END
+) -> HostOutcome:
     """The bare host on every shift, and with each cell's convention told: its ceiling."""
-    items = items_of(protocol, config, tuple(dict.fromkeys((*protocol.shifts, "ceiling"))))
+    shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
+    items = items_of(protocol, config, shifts, generation)
     evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint())
     rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
     evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
@@ -380,18 +386,22 @@ _WORK: dict[JobKind, Callable[[JobContext], JobOutcome]] = {
 }
 
 
-def items_of(protocol: Protocol, config: RunConfig, shifts: Sequence[str]) -> list[Item]:
+def items_of(
+    protocol: Protocol, config: RunConfig, shifts: Sequence[str], generation: int = END
+) -> list[Item]:
     """What every reported run is asked; the same for all arms and seeds, but that the seed draws
-    the users of a synthetic world."""
-    seed = config.seed if config.tasks.habitats else 0
-    return list(_drawn(config.tasks.model_dump_json(), tuple(shifts), protocol.per_cell, seed))
+    the users of a synthetic world. They are judged as in ``generation``."""
+    seed, tasks = config.seed if config.tasks.habitats else 0, config.tasks.model_dump_json()
+    return list(_drawn(tasks, tuple(shifts), protocol.per_cell, seed, generation))
 
 
 @lru_cache(maxsize=4)
-def _drawn(tasks: str, shifts: tuple[str, ...], per_cell: int, seed: int) -> tuple[Item, ...]:
+def _drawn(
+    tasks: str, shifts: tuple[str, ...], per_cell: int, seed: int, generation: int
+) -> tuple[Item, ...]:
     """Once per process: drawing many items takes a second."""
     config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks), seed=seed)
-    return tuple(draw_shifts(mixture(config), shifts, per_cell))
+    return tuple(draw_shifts(replace(mixture(config), generation=generation), shifts, per_cell))
 
 
 def host_of(config: RunConfig) -> Host:

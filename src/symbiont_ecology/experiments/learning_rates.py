@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
@@ -23,6 +22,8 @@ from symbiont_ecology.files import write_whole
 from symbiont_ecology.registry import knobs
 from symbiont_ecology.run import Run
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.types import Item
 
 LEARNING_RATES = (3e-5, 1e-4, 3e-4, 1e-3, 3e-3)
 """Learning rates of Adam that are tried: half a decade apart."""
@@ -72,7 +73,8 @@ def swept_runs(config: RunConfig, folder: Path) -> dict[float, tuple[Path, RunCo
     run."""
     none = dict.fromkeys(config.train_budgets)
     short = {"generations": SWEPT_GENERATIONS, "transcripts": 0.0, "report_to": ()}
-    loop = config.run.model_copy(update={**none, **short, "final_holdout": None})
+    alone = {"mirror": None, "final_holdout": None}
+    loop = config.run.model_copy(update={**none, **short, **alone})
     runs = {}
     for learning_rate in LEARNING_RATES:
         place = folder / SWEEP_FOLDER / f"{learning_rate:g}"
@@ -109,17 +111,30 @@ def best_learning_rate(scores: Sequence[LearningRateScore]) -> LearningRateScore
     return min(scores, key=lambda score: (-score.right, score.learning_rate))
 
 
+def sweep_items(tasks: TaskMixture, seed: int) -> list[Item]:
+    """What every learning rate is scored on: items of the selection split.
+
+    Raises:
+        ConfigError: the tasks have none, so nothing would choose among learning rates.
+    """
+    shift = "habitats" if tasks.habitats is not None else "in-distribution"
+    if items := draw_shifts(tasks, [shift], SWEEP_PER_CELL, seed=seed, split="selection"):
+        return items
+    raise ConfigError(
+        f"--sweep: expected tasks with questions of the selection split, and those of "
+        f"{', '.join(tasks.names)} have none to choose a learning rate by: leave --sweep out"
+    )
+
+
 def _pass_on(advance: Advance, about: str, news: str) -> None:
     """What a run tells of its founding, such as a warm start."""
     advance(f"{about}, {news}", 0)
 
 
 def _score(learning_rate: float, run: LoadedRun, host: Host) -> LearningRateScore:
-    is_world = run.config.tasks.habitats is not None
-    shift, routing = ("habitats", "habitat") if is_world else ("in-distribution", "learned")
-    items = draw_shifts(
-        mixture(run.config), [shift], SWEEP_PER_CELL, seed=run.config.seed, split="selection"
-    )
+    tasks = run.tasks
+    items = sweep_items(tasks, run.config.seed)
+    routing = "learned" if tasks.habitats is None else "habitat"
     verdicts = run.evaluate(items, host, routing).verdicts
     spent = run.pool.state.spent.flops
     return LearningRateScore(learning_rate, float(sum(verdicts)), len(verdicts), spent)

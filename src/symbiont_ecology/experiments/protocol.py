@@ -37,15 +37,23 @@ from symbiont_ecology.shipped import config_folder
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
-LOOKING_ON: dict[str, bool | set[str]] = {
+DECIDES_NOTHING: dict[str, bool | set[str]] = {
     "run": {"report_to", "transcripts", "mirror"},
     "executor": True,
 }
-"""What a config says of those who look on decides nothing, and the jobs of a protocol have hosts of
-their own: a digest leaves it out."""
+"""Keys of a config that no result depends on: who looks on, and who computes it."""
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
+
+
+def arm_key(config: RunConfig) -> str:
+    """A config without its seed and without what is no part of a life: what decides nothing, how
+    often the run is saved, what it is asked at its end. Runs of one arm have the same."""
+    level = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
+    life = config.run.model_copy(update=level)
+    alike = config.model_copy(update={"seed": 0, "run": life})
+    return alike.model_dump_json(exclude=DECIDES_NOTHING)
 
 
 class Arm(BaseModel):
@@ -189,7 +197,7 @@ class Protocol(BaseModel):
         digest = hashlib.sha256(self.model_dump_json().encode())
         for arm in self.own_arms if self.base else ():
             config = self.config(arm, 1.0, 0)
-            digest.update(config.model_dump_json(exclude=LOOKING_ON).encode())
+            digest.update(config.model_dump_json(exclude=DECIDES_NOTHING).encode())
             # With the defaults of their fields, and of the parts that they have built for
             # themselves.
             digest.update(repr([vars(part) for part in components(config)]).encode())

@@ -17,9 +17,9 @@ from pathlib import Path
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.config_layers import read_layers
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation.shifts import shifts
+from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
 from symbiont_ecology.experiments.hands import AnyJob, JobCallback, Workers, hands
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome
 from symbiont_ecology.experiments.outcomes import (
@@ -44,6 +44,7 @@ from symbiont_ecology.experiments.worlds import (
 )
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 PROTOCOL_FILE = "protocol.json"
 Plan = Protocol | WorldsProtocol
@@ -66,6 +67,27 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
     for shift in protocol.shifts:
         shifts.build(shift)
     _check_alike(protocol, alike)
+    first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
+    check_questions(first, protocol.shifts, protocol.seeds)
+
+
+def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int]) -> None:
+    """Whether there is something to ask, and all seeds can be asked the same.
+
+    Raises:
+        ConfigError: the first shift has no questions for the tasks, or runs of different seeds are
+            to be asked what users want whom each seed draws anew.
+    """
+    mix = mixture(config)
+    if isinstance(mix.habitats, SyntheticHabitats) and "habitats" in names and len(seeds) > 1:
+        raise ConfigError(
+            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
+            "each seed draws users of its own, so compare the runs of one seed at a time"
+        )
+    if not draw_shifts(mix, names[:1], 1):
+        raise ConfigError(
+            f"expected a shift with questions for these tasks, got {names[0]}, which has none"
+        )
 
 
 def _check_alike(protocol: Protocol, alike: Sequence[str]) -> None:

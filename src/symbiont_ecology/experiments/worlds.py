@@ -48,10 +48,11 @@ from symbiont_ecology.experiments.outcomes import (
     StreamOutcome,
     Tuning,
 )
-from symbiont_ecology.experiments.protocol import FEW_REPLIES, LOOKING_ON, Name, Once
+from symbiont_ecology.experiments.protocol import DECIDES_NOTHING, FEW_REPLIES, Name, Once
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.registry import did_you_mean, validate
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
 
 _Schema = ConfigDict(extra="forbid", frozen=True)
 WorldJobKind = Literal["tune", "stream"]
@@ -153,7 +154,7 @@ class WorldsProtocol(BaseModel):
         for name, options in self.chosen.items():
             _check_known(name, self.worlds, "chosen", "worlds")
             for side, option in options.items():
-                _check_known(side, self.arms, f"chosen.{name}", "arms")
+                _check_known(side, self.worlds[name].arms, f"chosen.{name}", "arms")
                 if option not in range(len(self.arms[side].tune)):
                     raise ValueError(f"chosen.{name}.{side}: no option {option}")
         untuned = (
@@ -176,7 +177,7 @@ class WorldsProtocol(BaseModel):
         for name, world in self.worlds.items():
             for arm in world.arms:
                 config = self.config(name, arm, 0)
-                digest.update(config.model_dump_json(exclude=LOOKING_ON).encode())
+                digest.update(config.model_dump_json(exclude=DECIDES_NOTHING).encode())
                 digest.update(repr([vars(part) for part in components(config)]).encode())
         return digest.hexdigest()[:16]
 
@@ -394,12 +395,22 @@ def check_worlds(protocol: WorldsProtocol) -> None:
                 config = protocol.config(name, arm, 0, option)
                 try:
                     check(config)
+                    _check_measurable(config)
                 except ConfigError as error:
                     raise ConfigError(f"protocol, {name}, arm {arm}: {error}") from error
-                if config.tasks.habitats is None:
-                    raise ConfigError(
-                        f"protocol, {name}, arm {arm}: expected a world with habitats"
-                    )
+
+
+def _check_measurable(config: RunConfig) -> None:
+    """Whether there will be a verdict on every question, and a kind of every user."""
+    habitats = mixture(config).habitats
+    if not isinstance(habitats, SyntheticHabitats):
+        told = "none" if habitats is None else "users of data, whose kinds nobody knows"
+        raise ConfigError(f"expected a world with habitats that the seed draws, got {told}")
+    if strategies.build(config.strategy).samples == 0:
+        raise ConfigError(
+            "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
+            "reference answers: leave it out"
+        )
 
 
 def load_worlds(

@@ -82,6 +82,13 @@ class AdapterPool:
             f"{self.source}>"
         )
 
+    @property
+    def organelles(self) -> frozenset[OrganelleId]:
+        """Whose adapters the candidates are: an elite is one of them at some moment."""
+        return frozenset(
+            {name.partition("@")[0] for name in self.elites} | {*self.state.population}
+        )
+
     @cached_property
     def expectation(self) -> Expectation:
         """What the run's router expects of the host and of each elite."""

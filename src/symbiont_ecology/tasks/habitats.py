@@ -52,8 +52,11 @@ class Habitats(ABC):
         """What is asked in a generation, in the order of asking, each item with its habitat."""
 
     @abstractmethod
-    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
-        """As many questions of every habitat, for an evaluation; fewer if it has no more."""
+    def drawn(
+        self, per_habitat: int, seed: int, split: Split, generation: int = END
+    ) -> tuple[Item, ...]:
+        """As many questions of every habitat, for an evaluation; fewer if it has no more. They are
+        judged as in a generation, by default after every change."""
 
     def number(self, habitat: str) -> int:
         """The place of a habitat among the names, from 0."""
@@ -126,11 +129,13 @@ class SyntheticHabitats(Habitats):
         askers, generator = self._askers(generation, draw), draw("habitats", "questions")
         return tuple(self._item(habitat, generation, generator, "train") for habitat in askers)
 
-    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
-        """As many questions of every habitat, judged without noise and by its last kind."""
+    def drawn(
+        self, per_habitat: int, seed: int, split: Split, generation: int = END
+    ) -> tuple[Item, ...]:
+        """As many questions of every habitat, judged without noise and by its kind then."""
         generator = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split)
         items = [
-            self._question(habitat, END, generator, split)
+            self._question(habitat, generation, generator, split)
             for habitat in range(self.config.count)
             for _ in range(per_habitat)
         ]

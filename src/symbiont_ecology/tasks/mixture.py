@@ -11,7 +11,7 @@ from symbiont_ecology.config import Flip
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.grading import ReferenceVerifier
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import Cell, Item, in_turns
@@ -28,7 +28,8 @@ class TaskMixture:
     """Tasks at some depths. Every combination that exists is a cell, all in demand alike.
 
     ``depths`` are those that the config names; None is the depths that each task is trained on.
-    With ``habitats``, questions come from them and not from the strategy's curriculum. With
+    With ``habitats``, questions come from them and not from the strategy's curriculum; those of an
+    evaluation are judged as in ``generation``, by default after every change of the world. With
     ``arrivals``, families come one after another, each at so many training FLOPs; ``stage`` is the
     number of the one that is asked now, None where all of them are.
     """
@@ -40,6 +41,7 @@ class TaskMixture:
     habitats: Habitats | None = None
     arrivals: tuple[float, ...] = ()
     stage: int | None = None
+    generation: int = END
 
     @cached_property
     def families(self) -> dict[str, Task]:

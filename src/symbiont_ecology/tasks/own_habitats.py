@@ -12,7 +12,7 @@ from symbiont_ecology.config import HabitatsConfig
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks.data import DataLine, DataTask
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.logs import LogTask
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Item
@@ -40,8 +40,10 @@ class DataHabitats(Habitats):
         places = generator.integers(len(lines), size=self.config.questions)
         return tuple(_asked(*lines[place]) for place in places)
 
-    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
-        """Different lines of every habitat."""
+    def drawn(
+        self, per_habitat: int, seed: int, split: Split, generation: int = END
+    ) -> tuple[Item, ...]:
+        """Different lines of every habitat, which are judged alike in every generation."""
         lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
         seen, chosen = dict.fromkeys(self.names, 0), list[tuple[DataTask, DataLine]]()
         for place in generator.permutation(len(lines)):

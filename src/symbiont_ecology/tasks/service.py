@@ -14,7 +14,7 @@ from pydantic import PositiveInt
 from symbiont_ecology.config import HabitatsConfig
 from symbiont_ecology.tasks import Task, task_sources
 from symbiont_ecology.tasks.data import check_name
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Item
 
@@ -51,7 +51,9 @@ class ServiceHabitats(Habitats):
         """Nothing."""
         return ()
 
-    def drawn(self, per_habitat: int, seed: int, split: Split) -> tuple[Item, ...]:
+    def drawn(
+        self, per_habitat: int, seed: int, split: Split, generation: int = END
+    ) -> tuple[Item, ...]:
         """Nothing: who knows what is right are the users."""
         return ()
 
