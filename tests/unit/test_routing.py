@@ -23,7 +23,7 @@ from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
 from symbiont_ecology.inference.routings import mapped, routings
-from symbiont_ecology.types import Item, cell_name
+from symbiont_ecology.types import Item, cell_family, cell_name
 from toy import ToyHost, toy_config
 
 
@@ -308,3 +308,28 @@ def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
     weights = sorted(one.weight for one in seen if one.organelle_id != HOST)
     assert weights[-1] == 1
     assert sum(weight < 0.5 for weight in weights) > len(weights) / 4
+
+
+def test_who_only_read_reference_answers_is_asked_about_what_it_read(tmp_path: Path) -> None:
+    strategy = {"kind": "independent", "questions": 3, "samples": 0, "learning_rate": 0.1}
+    config = toy_config(generations=6, strategy=strategy, learning_rule="supervised")
+    start(config, tmp_path, host=ToyHost())
+    run = LoadedRun.of_run(tmp_path)
+    acted = [one for one in read_events(tmp_path / "events.jsonl") if isinstance(one, Acted)]
+    readers = {cell_family(one.cell): one.id for one in acted if one.id != HOST}
+    questions = run.items(12)
+    asked = chosen(run, questions, "family")
+    assert asked == [readers[question.family] for question in questions]
+    assert len(set(asked)) == len(config.tasks.families)
+
+
+def test_a_family_whose_time_is_over_stays_known(tmp_path: Path) -> None:
+    single = {"kind": "single", "questions": 6, "samples": 2, "learning_rate": 0.1}
+    config = toy_config(3, 10_000, train_flops=4e7, strategy=single)
+    late = config.tasks.model_copy(update={"arrivals": (4e6, 8e6)})
+    config = config.model_copy(update={"tasks": late})
+    start(config, tmp_path, host=ToyHost())
+    state = checkpoint.load_state(tmp_path)
+    seen = AdapterPool.of_run(tmp_path, state, config, mixture(config)).observations
+    prompts = {one.prompt.partition(":")[0] for one in seen if one.organelle_id != HOST}
+    assert prompts == set(config.tasks.families)

@@ -72,7 +72,19 @@ class AdapterPool:
                 scores[cell][organelle_id] = posterior.mean
         for cell, elite in elites.items():
             scores[cell][elite_id(elite)] = elite.score
-        observations = tuple(_observations(folder, state, tasks))
+        # Not beyond the checkpoint: what a killed run did after it will be done again.
+        events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
+        acted = [event for event in events if isinstance(event, Acted)]
+        for event in acted:  # who only read reference answers is taken to know them
+            if event.purpose == "practice" and not event.verdicts and event.id in state.population:
+                scores[event.cell].setdefault(event.id, 1.0)
+        opened = {
+            cell: event.generation
+            for event in events
+            if isinstance(event, Upheaved)  # the world was taken to have changed
+            for cell in event.cells
+        }
+        observations = tuple(_observations(acted, opened, state, tasks))
         ids = tuple(sorted(candidates))
         return cls(state, config, weights, ids, scores=scores, observations=observations)
 
@@ -154,35 +166,41 @@ def leaner_id(organelle_id: OrganelleId) -> OrganelleId:
     return f"{organelle_id} × {LEANER:g}"
 
 
-def _observations(folder: Path, state: EcologyState, tasks: TaskMixture) -> list[Observation]:
+def _observations(
+    acted: Sequence[Acted], opened: Mapping[str, int], state: EcologyState, tasks: TaskMixture
+) -> list[Observation]:
+    """What the run saw of the host and of each candidate; ``opened`` are the generations up to
+    which cells are forgotten. An older verdict counts less, the more of its cell was practised
+    since: what is not practised any more does not age."""
     moments: dict[OrganelleId, dict[OrganelleId, int]] = defaultdict(dict)
     for elite in state.archive.elites.values():
         moments[elite.organelle_id][elite_id(elite)] = elite.generation
     if not moments:  # nobody was judged: the living are the candidates
         moments |= {living: {living: state.generation - 1} for living in state.population}
-    # Not beyond the checkpoint: what a killed run did after it will be done again.
-    events = list(islice(read_events(folder / "events.jsonl"), state.next_seq))
-    counts, opened = np.zeros(state.generation + 1), dict[str, int]()
-    for event in events:
-        if isinstance(event, Upheaved):  # the world was taken to have changed
-            opened |= dict.fromkeys(event.cells, event.generation)
-        elif isinstance(event, Acted) and event.purpose == "practice":
-            counts[event.generation] += len(event.items) * max(event.samples, 1)
-    practised = counts.cumsum()  # rollouts of practice up to each generation
-    half_life = min(OBSERVATION_HALF_LIFE * len(tasks.cells), PAST * practised[-1])
+    practised = _practised(acted, state.generation)
     observations = []
-    for event in events:
-        if not isinstance(event, Acted):
-            continue
+    for event in acted:
         if event.id == HOST:
             observations += _seen(event, HOST, 1.0, tasks)
         elif event.generation > opened.get(event.cell, -1):
             for candidate, moment in moments[event.id].items():
-                age = practised[moment] - practised[event.generation]
-                weight = 0.5 ** (age / half_life)
+                rollouts = practised[event.cell]
+                half_life = min(OBSERVATION_HALF_LIFE, PAST * rollouts[-1]) or math.inf
+                weight = 0.5 ** ((rollouts[moment] - rollouts[event.generation]) / half_life)
                 if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
                     observations += _seen(event, candidate, weight, tasks)
     return observations
+
+
+def _practised(acted: Sequence[Acted], generations: int) -> Mapping[str, np.ndarray]:
+    """Rollouts of practice in each cell up to each generation."""
+    counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(generations + 1))
+    for event in acted:
+        is_practice = event.purpose == "practice"
+        counts[event.cell][event.generation] += (
+            is_practice * len(event.items) * max(event.samples, 1)
+        )
+    return {cell: count.cumsum() for cell, count in counts.items()}
 
 
 def _seen(
