@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.experiments import adhoc_comparison as adhoc
 from symbiont_ecology.experiments import suite as experiments
-from symbiont_ecology.experiments.hands import Workers
+from symbiont_ecology.experiments.job_pool import Workers
 from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning
 from symbiont_ecology.experiments.protocol import Protocol, load_protocol
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.experiments.hands import STOP_FILE
+from symbiont_ecology.experiments.job_pool import STOP_FILE
 
 pytest.importorskip("ray")
 

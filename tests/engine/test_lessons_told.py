@@ -18,7 +18,7 @@ from symbiont_ecology.learning import Experience, Targets, WeightedTarget
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, Item, Lesson, Request, cell_name
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import ascended, awoken
+from symbiont_ecology.weights.traces import ascended, with_random_b
 from toy import LAYOUT
 
 
@@ -169,7 +169,7 @@ def test_who_is_deaf_wakes_up_and_learns_later(tmp_path: Path) -> None:
     update, other = learn([heard(room, "o1", (1.0,)), heard(room, "o2", (1.0,))], room.turn)
     assert (update.learned.lessons, update.learned.flops) == (0, 0)
     assert store.optimizer_state(other.optimizer_state).step == 4  # who hears learns all the same
-    woken = awoken(silent, room.turn.draw("wake", "o1"))
+    woken = with_random_b(silent, room.turn.draw("wake", "o1"))
     assert store.weights(update.learned.weights).vector.tobytes() == woken.vector.tobytes()
 
 

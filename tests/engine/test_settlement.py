@@ -10,7 +10,7 @@ import pytest
 from pydantic import RootModel
 
 from symbiont_ecology.ecology import Genome, Organelle
-from symbiont_ecology.ecology.diets import FAINT, Diet, diet_of, kinds_among
+from symbiont_ecology.ecology.diets import LIKENESS_OF_WIDE_HOSTS, Diet, diet_of, kinds_among
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.strategies.mechanisms.foraging import Settlement
@@ -186,7 +186,7 @@ def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:
 def test_kinds_are_found_among_examples(kinds: int) -> None:
     examples = examples_of(kinds, 8)
     diets = [diet_of([example], ["talk"]) for example in examples]
-    groups = kinds_among(diets, FAINT)
+    groups = kinds_among(diets, LIKENESS_OF_WIDE_HOSTS)
     assert sorted(place for group in groups for place in group) == list(range(len(examples)))
     of = [{examples[place].prompt for place in group} for group in groups if len(group) > 1]
     assert all(len(found) == 1 for found in of)
@@ -195,5 +195,5 @@ def test_kinds_are_found_among_examples(kinds: int) -> None:
 
 
 def test_of_nothing_there_are_no_kinds() -> None:
-    assert kinds_among([], FAINT) == []
-    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], FAINT) == [[0]]
+    assert kinds_among([], LIKENESS_OF_WIDE_HOSTS) == []
+    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], LIKENESS_OF_WIDE_HOSTS) == [[0]]

@@ -17,7 +17,7 @@ from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned, Quarantined
 from symbiont_ecology.types import Completions
 from symbiont_ecology.weights.blobs import BlobStore
-from symbiont_ecology.weights.traces import Traces, is_deaf
+from symbiont_ecology.weights.traces import Traces, has_zero_b
 from towns import config as town
 from towns import lived
 from toy import ToyHost, toy_config, toy_ecology
@@ -66,7 +66,7 @@ def test_a_founder_stays_the_host_in_its_first_generation_and_can_be_heard_after
     (born,) = [event for event in events if isinstance(event, Born)]
     assert organelle.genome.weights != born.weights
     assert not weights.delta("policy").any()
-    assert not is_deaf(weights)
+    assert not has_zero_b(weights)
 
 
 def test_a_lesson_takes_its_outer_products_and_nothing_else(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from symbiont_ecology.tasks import tasks
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.deltas import grown
-from symbiont_ecology.weights.traces import LOUD, Traces, ascended, awoken, is_deaf
+from symbiont_ecology.weights.traces import B_SCALE, Traces, ascended, has_zero_b, with_random_b
 
 LAYOUT = AdapterLayout((("up", 6, 30), ("down", 30, 6)))
 HEBBIAN = Hebbian()
@@ -83,20 +83,20 @@ def test_without_traces_it_teaches_what_policy_gradient_teaches() -> None:
 
 def test_a_founder_is_deaf_and_wakes_up_as_the_same_function() -> None:
     asleep = founder()
-    awake = awoken(asleep, np.random.default_rng(1))
-    assert is_deaf(asleep)
-    assert not is_deaf(awake)
+    awake = with_random_b(asleep, np.random.default_rng(1))
+    assert has_zero_b(asleep)
+    assert not has_zero_b(awake)
     for name in ("up", "down"):
         assert not awake.delta(name).any()
-    assert np.array_equal(awoken(awake, np.random.default_rng(2)).vector, awake.vector)
+    assert np.array_equal(with_random_b(awake, np.random.default_rng(2)).vector, awake.vector)
 
 
 def test_rank_that_was_gained_later_wakes_up_too() -> None:
-    awake = awoken(founder(), np.random.default_rng(1))
+    awake = with_random_b(founder(), np.random.default_rng(1))
     larger = grown(awake, awake.rank + 1, np.random.default_rng(2))
-    assert is_deaf(larger)
-    again = awoken(larger, np.random.default_rng(3))
-    assert not is_deaf(again)
+    assert has_zero_b(larger)
+    again = with_random_b(larger, np.random.default_rng(3))
+    assert not has_zero_b(again)
     for (_, a, b), (_, old_a, old_b) in zip(again.factors(), awake.factors(), strict=True):
         assert np.array_equal(a[:-1], old_a)
         assert np.array_equal(b[:, :-1], old_b)
@@ -107,9 +107,9 @@ def test_what_can_be_heard_already_is_left_alone() -> None:
     factors = {name: (a, b) for name, a, b in founder().factors()}
     factors["up"] = (factors["up"][0], np.ones((30, 3)))
     half = AdapterWeights.from_factors(LAYOUT, 3, 1.0, factors)
-    awake = awoken(half, np.random.default_rng(1))
-    assert is_deaf(half)
-    assert not is_deaf(awake)
+    awake = with_random_b(half, np.random.default_rng(1))
+    assert has_zero_b(half)
+    assert not has_zero_b(awake)
     assert np.array_equal(awake.delta("up"), half.delta("up"))
 
 
@@ -119,16 +119,16 @@ def test_noise_of_one_size_is_heard_alike_whatever_the_rank_and_the_number_of_mo
 ) -> None:
     layout = AdapterLayout(tuple((f"m{number}", 8, 500) for number in range(modules)))
     generator = np.random.default_rng(0)
-    awake = awoken(founder(layout, rank), generator)
+    awake = with_random_b(founder(layout, rank), generator)
     heard = sum(
         b @ generator.normal(0, 2.0, (rank, 40)) for _, _, b in awake.factors()
     )  # (d_out, draws)
-    assert np.sqrt(np.mean(np.square(heard))) == pytest.approx(2.0 * LOUD, rel=0.15)
+    assert np.sqrt(np.mean(np.square(heard))) == pytest.approx(2.0 * B_SCALE, rel=0.15)
 
 
 def test_a_step_goes_up_the_credit_and_leaves_b_as_it_is() -> None:
     weights, optimizer_state, is_a = (
-        awoken(founder(), np.random.default_rng(1)),
+        with_random_b(founder(), np.random.default_rng(1)),
         OptimizerState(),
         credited(LAYOUT, 3),
     )
@@ -159,7 +159,7 @@ def test_the_mean_update_turns_towards_the_policy_gradient_as_samples_are_added(
     passes."""
     targets = ["layers.4.self_attn.o_proj", "layers.4.mlp.down_proj"]
     kernel = HostKernel.from_pretrained("embedded", slots=1, rank=2, targets=targets)
-    weights = awoken(founder(kernel.layout, 2), np.random.default_rng(1))
+    weights = with_random_b(founder(kernel.layout, 2), np.random.default_rng(1))
     kernel.place(0, weights)
     family, questions, samples = tasks.build("logic.bool"), 16, 256
     items = family.distinct("short", questions, Draw(0)("items"), split="train")

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from symbiont_ecology.host.backend import passes
+from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.compiled import Addresses
-from symbiont_ecology.host.backend.sights import Norm, Sight, apply_rotary
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -38,8 +38,8 @@ def made(*size: int) -> Tensor:
     return torch.randn(*size, generator=torch.Generator().manual_seed(sum(size)))
 
 
-def a_norm(*size: int) -> Norm:
-    return Norm(1 + 0.1 * made(*size), 1e-6)
+def a_norm(*size: int) -> RMSNorm:
+    return RMSNorm(1 + 0.1 * made(*size), 1e-6)
 
 
 @settings(deadline=None, max_examples=60)
@@ -112,16 +112,16 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     prompts, answers = (19, 30), (7, 1)
     table = torch.stack([made(64, size).cos(), made(64, size).sin()])
     norm = a_norm(heads + kv_heads, size) if is_normed else None
-    sight = Sight(norm, window, table, size**-0.5, kv_heads)
+    spec = AttentionSpec(norm, window, table, size**-0.5, kv_heads)
     lengths = [*prompts, *answers]
     starts = np.cumsum([0, *lengths])[:-1]
     heads_of = made(sum(lengths), heads + 2 * kv_heads, size)
     positions = torch.cat(
         [torch.arange(one) for one in prompts] + [prompts[0] + torch.arange(one) for one in answers]
     )
-    turned = passes.rotate(heads_of[:, : heads + kv_heads], sight, positions)
+    rotated = passes.rotate(heads_of[:, : heads + kv_heads], spec, positions)
     torch.testing.assert_close(
-        apply_rotary(heads_of[:, : heads + kv_heads], sight, positions), turned
+        apply_rotary(heads_of[:, : heads + kv_heads], spec, positions), rotated
     )
     values = heads_of[:, heads + kv_heads :]
     spans = [
@@ -131,43 +131,43 @@ def test_attention_of_prompts_answers_and_newest_tokens(
         (starts[3], 1, 0, 19),
     ]
     stretches = np.array([(*span, 0, span[0]) for span in spans])
-    seen = passes.look(turned, values, stretches, sight)
+    seen = passes.look(rotated, values, stretches, spec)
     for (start, count, _, past_count), _ in zip(spans, lengths, strict=True):
         line = [*range(past_count), *range(start, start + count)]
-        expected = plain_attention(turned[line], values[line], heads, window, sight.scale)
+        expected = plain_attention(rotated[line], values[line], heads, window, spec.scale)
         torch.testing.assert_close(
             seen[start : start + count], expected[past_count:], atol=2e-6, rtol=1e-5
         )
     # From the last tokens alone.
     last = np.array([(*span, span[1] - 1, index) for index, span in enumerate(spans)])
     ends = [span[0] + span[1] - 1 for span in spans]
-    torch.testing.assert_close(passes.look(turned, values, last, sight), seen[ends])
+    torch.testing.assert_close(passes.look(rotated, values, last, spec), seen[ends])
 
     # The newest token of each row, behind what the cache holds, is the last of a line that holds it
     # all.
     cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
     firsts, counts = starts[[0, 0, 1]], np.array([19, 19, 30])
     pieces = np.stack([np.arange(3), np.zeros(3, int), firsts, counts], axis=1)
-    passes.fill(cache, turned, values, pieces)
+    passes.fill(cache, rotated, values, pieces)
     entries, newest = np.array([2, 0]), made(2, heads + 2 * kv_heads, size)
-    found = passes.attend(newest, sight, cache, entries, counts[entries])
+    found = passes.attend(newest, spec, cache, entries, counts[entries])
     for index, (entry, one) in enumerate(zip(entries, newest, strict=True)):
         prompt = range(firsts[entry], firsts[entry] + counts[entry])
         place = torch.tensor([counts[entry]])
-        own = apply_rotary(one[None, : heads + kv_heads], sight, place)
-        line = torch.cat([turned[list(prompt)], own])
+        own = apply_rotary(one[None, : heads + kv_heads], spec, place)
+        line = torch.cat([rotated[list(prompt)], own])
         states = torch.cat([values[list(prompt)], one[None, heads + kv_heads :]])
-        expected = plain_attention(line, states, heads, window, sight.scale)[-1]
+        expected = plain_attention(line, states, heads, window, spec.scale)[-1]
         torch.testing.assert_close(found[index], expected, atol=2e-6, rtol=1e-5)
         assert cache[:, entry, :, counts[entry]].isfinite().all()
 
 
 def plain_attention(
-    turned: Tensor, values: Tensor, heads: int, window: int | None, scale: float
+    rotated: Tensor, values: Tensor, heads: int, window: int | None, scale: float
 ) -> Tensor:
-    q, k = turned[:, :heads].transpose(0, 1), turned[:, heads:].transpose(0, 1)
+    q, k = rotated[:, :heads].transpose(0, 1), rotated[:, heads:].transpose(0, 1)
     groups = heads // len(k)
-    spots = torch.arange(len(turned))
+    spots = torch.arange(len(rotated))
     ages = spots[:, None] - spots
     sees = (ages >= 0) & (ages < (window or len(spots)))
     k, v = (one.repeat_interleave(groups, 0) for one in (k, values.transpose(0, 1)))
@@ -175,56 +175,56 @@ def plain_attention(
 
 
 def test_softmax_of_extreme_scores() -> None:
-    sight = Sight(None, None, torch.stack([torch.ones(9, 8), torch.zeros(9, 8)]), 1.0, 1)
+    spec = AttentionSpec(None, None, torch.stack([torch.ones(9, 8), torch.zeros(9, 8)]), 1.0, 1)
     heads = torch.zeros(1, 3, 8)
     heads[0, 0, 0], cache = 1.0, torch.zeros(2, 1, 1, 9, 8)
     cache[0, 0, 0, :8, 0] = torch.tensor([-1e30, -200.0, -88.0, 300.0, 299.0, 0.0, -3e38, 1e20])
     cache[1, 0, 0, :8, 0] = torch.arange(8.0)
-    found = passes.attend(heads, sight, cache, np.array([0]), np.array([8]))
+    found = passes.attend(heads, spec, cache, np.array([0]), np.array([8]))
     torch.testing.assert_close(found[0, 0], torch.tensor(7.0))
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    sight = Sight(None, None, torch.zeros(2, 4, 8), 1.0, 1)
+    spec = AttentionSpec(None, None, torch.zeros(2, 4, 8), 1.0, 1)
     heads, cache = torch.zeros(1, 3, 8), torch.zeros(2, 1, 1, 9, 8)
     for entry, length in ((1, 0), (0, 4), (0, 9), (-1, 0), (0, -1)):
         with pytest.raises(IndexError):
-            passes.attend(heads, sight, cache, np.array([entry]), np.array([length]))
+            passes.attend(heads, spec, cache, np.array([entry]), np.array([length]))
     with pytest.raises(IndexError):
-        passes.attend(heads, sight, cache, np.array([0], dtype=np.int32), np.array([0]))
+        passes.attend(heads, spec, cache, np.array([0], dtype=np.int32), np.array([0]))
     with pytest.raises(TypeError, match="autocast"):
-        passes.attend(heads.bfloat16(), sight, cache, np.array([0]), np.array([0]))
+        passes.attend(heads.bfloat16(), spec, cache, np.array([0]), np.array([0]))
     with pytest.raises(ValueError, match="contiguous"):
         passes.attend(
-            heads.transpose(1, 2).contiguous().transpose(1, 2), sight, cache, *np.zeros((2, 1), int)
+            heads.transpose(1, 2).contiguous().transpose(1, 2), spec, cache, *np.zeros((2, 1), int)
         )
     with pytest.raises(IndexError):
         passes.fill(cache, heads[:, :2], heads[:, 2:], np.array([[0, 0, 0, 2]]))
     with pytest.raises(IndexError):
-        passes.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, -1, 0, 0, 0]]), sight)
+        passes.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, -1, 0, 0, 0]]), spec)
     for position in (4, -1):
         with pytest.raises(IndexError):
-            passes.rotate(heads, sight, torch.tensor([position]))
+            passes.rotate(heads, spec, torch.tensor([position]))
     for norm in (a_norm(0), a_norm(1), a_norm(4), a_norm(9)):
         with pytest.raises(IndexError, match="fit together for normalize"):
             passes.normalize(made(3, 8), norm)
     for norm in (a_norm(8), a_norm(2, 4), a_norm(3, 8)):
-        normed = dataclasses.replace(sight, norm=norm)
+        normed = dataclasses.replace(spec, norm=norm)
         with pytest.raises(IndexError, match="fit together for turn_all"):
             passes.rotate(heads[:, :2], normed, torch.tensor([0]))
         with pytest.raises(IndexError, match="fit together for attend"):
             passes.attend(heads, normed, cache, np.array([0]), np.array([0]))
     three = made(1, 5, 8)  # three heads cannot share two key heads
     with pytest.raises(IndexError, match="fit together for attend"):
-        passes.attend(three, sight, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0]))
+        passes.attend(three, spec, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0]))
     with pytest.raises(IndexError, match="fit together for look"):
-        passes.look(made(1, 5, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), sight)
+        passes.look(made(1, 5, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
     with pytest.raises(IndexError, match="fit together for fill"):
         passes.fill(
             torch.zeros(2, 1, 2, 9, 8), made(1, 5, 8), made(1, 2, 8), np.array([[0, 0, 0, 1]])
         )
     with pytest.raises(IndexError, match="fit together for look"):  # no head at all
-        passes.look(made(1, 2, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), sight)
+        passes.look(made(1, 2, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
     with pytest.raises(IndexError, match="fit together for gate"):
         passes.gate(made(3, 1))
     layout = AdapterLayout((("m", 8, 8),))

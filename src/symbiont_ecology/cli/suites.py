@@ -28,7 +28,7 @@ from symbiont_ecology.errors import ConfigError
 if TYPE_CHECKING:
     from symbiont_ecology.engine.executors import Executor
     from symbiont_ecology.experiments.ablation import Ablation
-    from symbiont_ecology.experiments.hands import AnyJob, JobCallback, Workers
+    from symbiont_ecology.experiments.job_pool import AnyJob, JobCallback, Workers
     from symbiont_ecology.experiments.suite import Plan
 
 CI = "ci"
@@ -74,7 +74,7 @@ def suite(
     from symbiont_ecology.cli.look import typed_spec
     from symbiont_ecology.engine.executors import executors
     from symbiont_ecology.experiments import suite as suites
-    from symbiont_ecology.experiments.hands import jobs_at_a_time
+    from symbiont_ecology.experiments.job_pool import jobs_at_a_time
     from symbiont_ecology.experiments.worlds import WorldsProtocol
 
     names, changes = options.split_words(words)
@@ -170,7 +170,7 @@ def work_through(
         typer.Exit: it was stopped.
     """
     from symbiont_ecology.engine.executors.local import LocalExecutor
-    from symbiont_ecology.experiments.hands import Workers
+    from symbiont_ecology.experiments.job_pool import Workers
     from symbiont_ecology.experiments.jobs import OUTCOME_FILE
 
     stop = multiprocessing.get_context("spawn").Event()

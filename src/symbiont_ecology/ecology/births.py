@@ -8,7 +8,7 @@ import numpy as np
 from symbiont_ecology.ecology.changes import Settle
 from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
-from symbiont_ecology.ecology.population import HEARSAY, Decision, Inheritance, Materials
+from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Inheritance, Materials
 from symbiont_ecology.events import Born, Event
 from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
@@ -157,7 +157,7 @@ class Birth(Decision):
             return [materials.stillborn(child, self.name, self.parents, fault)]
         materials.pay_dowry(child, self.parents)
         state.posteriors[child] = {
-            cell: posterior.discounted(HEARSAY)
+            cell: posterior.discounted(INHERITED_EVIDENCE)
             for cell, posterior in state.posteriors.get(first.id, {}).items()
         }
         genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)

@@ -38,7 +38,7 @@ def retire_the_bankrupt(state: EcologyState, prices: Prices) -> list[Event]:
     return [retire(organelle_id, "bankrupt", state) for organelle_id in bankrupt]
 
 
-def strike(state: EcologyState, climate: Climate, draw: Draw) -> list[Event]:
+def retire_by_catastrophe(state: EcologyState, climate: Climate, draw: Draw) -> list[Event]:
     """A catastrophe at the beginning of this generation, if there is one, takes anyone by draw."""
     if state.generation not in climate.catastrophes:
         return []

@@ -103,14 +103,14 @@ class Likeness:
 
 LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0)
 """Of answers of the shipped families (docs/log.md)."""
-FAINT = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
+LIKENESS_OF_WIDE_HOSTS = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
 """Of answers that have much in common, which is taken away first: open questions on a real model
 (docs/log.md)."""
 
 
 def likeness_in(state: EcologyState) -> Likeness:
     """How alike answers of one kind are there."""
-    return FAINT if state.common else LIKENESS
+    return LIKENESS_OF_WIDE_HOSTS if state.common else LIKENESS
 
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:

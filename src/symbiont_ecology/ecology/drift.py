@@ -40,7 +40,7 @@ class DriftDetector:
         return right_before / asked_before - right / asked if asked_before else 0.0
 
     @cached_property
-    def surprise(self) -> float:
+    def z_score(self) -> float:
         """The fall in standard errors of such a difference."""
         (_, asked), (right_before, asked_before) = self._compared
         if not asked_before:
@@ -67,7 +67,7 @@ def drift_score(drift_detectors: Iterable[DriftDetector]) -> float:
     A change of many cells shows within three generations, one of few cells later. A level of 8 is
     met by chance in no run; one of 5 in one of twenty (docs/log.md).
     """
-    falls = [max(detector.surprise, 0.0) for detector in drift_detectors]
+    falls = [max(detector.z_score, 0.0) for detector in drift_detectors]
     # Of the positive part of N(0, 1).
     expected, variance = 1 / math.sqrt(2 * math.pi), 0.5 - 0.5 / math.pi
     return (sum(falls) - expected * len(falls)) / math.sqrt(variance * max(len(falls), 1))

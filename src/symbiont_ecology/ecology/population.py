@@ -24,7 +24,7 @@ from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerSta
 from symbiont_ecology.weights.blobs import BlobStore
 from symbiont_ecology.weights.perturbations import Norms
 
-HEARSAY = 0.5
+INHERITED_EVIDENCE = 0.5
 """How much of a parent's posterior counts for its child."""
 Inheritance = Literal["lamarckian", "darwinian"]
 

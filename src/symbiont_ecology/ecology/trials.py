@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import FormerSelf, Genome, Organelle
-from symbiont_ecology.ecology.population import HEARSAY, Decision, Materials
+from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Materials
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored, Stillborn
 from symbiont_ecology.fence import FaultError
@@ -187,7 +187,7 @@ def _admit_child(challenger: Challenger, materials: Materials) -> Born:
         for cell in cells:
             if cell in of_parent:
                 inherited[cell] = of_parent[cell]
-                of_parent[cell] = of_parent[cell].discounted(HEARSAY)
+                of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
         state.archive.pass_on(parent, cells, heir=child, genome=genome)
     return materials.enter(child, genome, challenger.operator, challenger.parents)
 

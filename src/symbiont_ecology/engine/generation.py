@@ -13,7 +13,7 @@ from functools import partial
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.ecology.births import with_rule_traits
-from symbiont_ecology.ecology.deaths import retire_the_bankrupt, strike
+from symbiont_ecology.ecology.deaths import retire_by_catastrophe, retire_the_bankrupt
 from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
@@ -40,7 +40,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = retire_the_bankrupt(state, turn.prices) if strategy.is_mortal else []
-    events += strike(state, turn.climate, turn.draw)
+    events += retire_by_catastrophe(state, turn.climate, turn.draw)
     turn.passed("retire")
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.

@@ -31,7 +31,7 @@ from symbiont_ecology.types import (
     cell_name,
 )
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import Trace, ascended, awoken, is_deaf
+from symbiont_ecology.weights.traces import Trace, ascended, has_zero_b, with_random_b
 
 Practice = Mapping[str, Sequence[Outcome]]
 """Outcomes by the id of their organelle."""
@@ -145,8 +145,8 @@ def _learner(
         )
         targets, notes = _taught(experience, turn)
         optimizer_state = replace(optimizer_state, notes=notes)
-        if turn.practice.perturbation and is_deaf(weights):  # its traces say nothing
-            weights, targets = awoken(weights, turn.draw("wake", organelle.id)), ()
+        if turn.practice.perturbation and has_zero_b(weights):  # its traces say nothing
+            weights, targets = with_random_b(weights, turn.draw("wake", organelle.id)), ()
     lessons = _priced(targets, slot, weights, turn)
     costs = reading_costs(outcomes, turn)
     return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)

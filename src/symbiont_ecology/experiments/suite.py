@@ -20,7 +20,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
-from symbiont_ecology.experiments.hands import AnyJob, JobCallback, Workers, hands
+from symbiont_ecology.experiments.job_pool import AnyJob, JobCallback, Workers, job_pool
 from symbiont_ecology.experiments.jobs import HOST_JOB, Job, Stopped, choose, read_outcome
 from symbiont_ecology.experiments.outcomes import (
     TUNED_FILE,
@@ -364,7 +364,7 @@ def do_jobs(
     Raises:
         RunError: a job failed.
     """
-    with hands(workers, folder) as pool:
+    with job_pool(workers, folder) as pool:
         for stage, jobs in stages:
             callback, todo = workers.watch(stage, len(jobs)), []
             for job in jobs:

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.architectures import Blueprint, ModelConfig, read_blueprint
+from symbiont_ecology.host.backend.attention import RMSNorm
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares, Site
-from symbiont_ecology.host.backend.sights import Norm
 from symbiont_ecology.host.fields import expect
 from symbiont_ecology.host.int8 import product, quantized
 
@@ -89,7 +89,7 @@ class FrozenLinear:
 
     whole: Tensor
     bias: Tensor | None
-    norm: Norm | None = None
+    norm: RMSNorm | None = None
     scales: Tensor | None = None
 
     def base(self, x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ class FrozenLinear:
         x: Tensor,
         term: LowRankTerm | None,
         shares: Shares,
-        normalize: Callable[[Tensor, Norm], Tensor],
+        normalize: Callable[[Tensor, RMSNorm], Tensor],
     ) -> Tensor:
         """``residual`` plus the same, normed if there is a norm; in place where no gradient is
         wanted."""
@@ -133,9 +133,9 @@ class FrozenLinear:
 class Layer:
     """One decoder layer."""
 
-    attention_norm: Norm
-    feed_norm: Norm
-    head_norms: Norm | None  # of queries and keys (Qwen3), weights (heads + kv_heads, head_dim)
+    attention_norm: RMSNorm
+    feed_norm: RMSNorm
+    head_norms: RMSNorm | None  # of queries and keys (Qwen3), weights (heads + kv_heads, head_dim)
     qkv: FrozenLinear
     out: FrozenLinear
     gate_up: FrozenLinear
@@ -210,7 +210,7 @@ class LlamaWeights:
         if plan.architecture.has_head_norms:
             q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
             weight = torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)])
-            head_norms = Norm(weight, plan.eps, plan.architecture.norm_offset)
+            head_norms = RMSNorm(weight, plan.eps, plan.architecture.norm_offset)
         before, after, feed, fed = (
             None if name is None else self._norm(f"{stem}{name}")
             for name in plan.architecture.norms
@@ -247,8 +247,10 @@ class LlamaWeights:
             self.named[f"{name}.bias"] = part
         return FrozenLinear(whole, bias, scales=scales)
 
-    def _norm(self, name: str) -> Norm:
-        return Norm(self._take(f"{name}.weight"), self.plan.eps, self.plan.architecture.norm_offset)
+    def _norm(self, name: str) -> RMSNorm:
+        return RMSNorm(
+            self._take(f"{name}.weight"), self.plan.eps, self.plan.architecture.norm_offset
+        )
 
     def _take(self, name: str) -> Tensor:
         # A copy, since a view would keep the whole file in memory.

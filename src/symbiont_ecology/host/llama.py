@@ -20,10 +20,10 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from symbiont_ecology.host.backend.attention import AttentionSpec
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
-from symbiont_ecology.host.backend.sights import Sight
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.dropout import Dropout
@@ -88,7 +88,7 @@ class LlamaDecoder:
         end = int(lengths.max()) + room
         size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
-        cache = self._backend.cache(self.sights(end), states, lengths)
+        cache = self._backend.cache(self.specs(end), states, lengths)
         last, read = list[Tensor](), list[np.ndarray]()
         texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
         preambles = preambles_of(prompts, slots, least)
@@ -159,8 +159,8 @@ class LlamaDecoder:
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
-        sights, backend = self.sights(packing.longest), self._current()
-        line = backend.line(packing, sights, states, kept)
+        specs, backend = self.specs(packing.longest), self._current()
+        line = backend.packed_attention(packing, specs, states, kept)
         forward = _Forward(backend, adapters, packing.counts, line.attend, packing)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
         with torch.no_grad():
@@ -189,7 +189,7 @@ class LlamaDecoder:
         fed = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
         return layer.down.onto(x, fed, down, shares, backend.normalize)
 
-    def sights(self, end: int) -> list[Sight]:
+    def specs(self, end: int) -> list[AttentionSpec]:
         """How each layer looks at up to ``end`` tokens."""
         if self._tables is None or self._tables.shape[2] < end:
             # Not inference tensors: the tables outlive the call, and a learning step reads them
@@ -203,7 +203,9 @@ class LlamaDecoder:
                 self._tables = tables.to(self.device, self.dtype)
         table_of, kv_heads = dict(zip(self._views, self._tables, strict=True)), self.shape.kv_heads
         return [
-            Sight(layer.head_norms, view.window, table_of[view], self._attention_scale, kv_heads)
+            AttentionSpec(
+                layer.head_norms, view.window, table_of[view], self._attention_scale, kv_heads
+            )
             for layer, view in zip(self._host.layers, self._host.plan.views, strict=True)
         ]
 
@@ -235,9 +237,9 @@ class LlamaSession:
 
     def join(self, other: LlamaSession, room: int) -> None:
         """Goes on with the rows of another session behind its own."""
-        sights = self._decoder.sights(room)  # memory may run out here too
+        specs = self._decoder.specs(room)  # memory may run out here too
         self.cache.join(other.cache, room)
-        self.cache.sights = sights
+        self.cache.specs = specs
 
 
 def _first_of(

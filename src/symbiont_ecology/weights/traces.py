@@ -17,7 +17,7 @@ import numpy as np
 from symbiont_ecology.weights.adam import adam_direction
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
 
-LOUD = 4.0
+B_SCALE = 4.0
 """How much what A says weighs at first: at this, the learning rates that suit a backward pass suit
 traces too."""
 
@@ -75,26 +75,26 @@ def ascended(
     return replace(weights, vector=vector.astype(np.float32)), after
 
 
-def is_deaf(weights: AdapterWeights) -> bool:
+def has_zero_b(weights: AdapterWeights) -> bool:
     """Whether a column of B is zero, as all are at first: what its row of A says then goes
     unheard."""
     return not all(b.any(axis=0).all() for _, _, b in weights.factors())
 
 
-def awoken(weights: AdapterWeights, generator: np.random.Generator) -> AdapterWeights:
-    """The same function with an A to learn: where B was 0, A is 0 and B ~ N(0, ``LOUD``² ÷ (rank ·
-    modules)).
+def with_random_b(weights: AdapterWeights, generator: np.random.Generator) -> AdapterWeights:
+    """The same function with an A to learn: where B was 0, A is 0 and B is drawn from
+    N(0, ``B_SCALE``² ÷ (rank · modules)).
 
     So noise of one size makes one size of noise in all that the modules write, whatever rank and
     number.
     """
     vector, scale = (
         weights.vector.copy(),
-        LOUD / np.sqrt(weights.rank * len(weights.layout.modules)),
+        B_SCALE / np.sqrt(weights.rank * len(weights.layout.modules)),
     )
     for _, a, b, d_in, d_out in weights.layout.blocks(weights.rank):
         rows, columns = vector[a].reshape(-1, d_in), vector[b].reshape(-1, d_out)
-        is_deaf = ~columns.any(axis=1)
-        rows[is_deaf] = 0.0
-        columns[is_deaf] = scale * generator.standard_normal((is_deaf.sum(), d_out))
+        has_zero_b = ~columns.any(axis=1)
+        rows[has_zero_b] = 0.0
+        columns[has_zero_b] = scale * generator.standard_normal((has_zero_b.sum(), d_out))
     return replace(weights, vector=vector)

@@ -4,6 +4,6 @@
 - ``compiled``: the back end of ``cpu_kernels.c``, and ``backend_for``, which chooses one.
 - ``passes``: the compiled functions themselves, called with tensors.
 - ``bank``: the adapters in the slots; ``lowrank``: what they add to a product.
-- ``sights``: how attention looks at keys and values.
+- ``attention``: norm, rotary embedding, and the attention on a packed line.
 - ``slot_tiles``, ``rectangles``, ``branches``, ``sliding_window``: the shapes that torch wants.
 """

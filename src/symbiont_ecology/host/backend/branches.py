@@ -16,8 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host.backend.attention import (
+    AttentionSpec,
+    PackedAttention,
+    apply_rotary,
+    attention,
+)
 from symbiont_ecology.host.backend.rectangles import alike
-from symbiont_ecology.host.backend.sights import Line, Sight, apply_rotary, attention
 from symbiont_ecology.host.packing import Packing, places_of, taken
 
 
@@ -47,30 +52,32 @@ class _Rectangle:
 
 
 @dataclass(frozen=True)
-class BranchLine(Line):
+class BranchAttention(PackedAttention):
     """By torch's own attention, in rectangles of stretches."""
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Line``."""
-        sight = self.sights[layer]
-        both = heads.shape[1] - sight.kv_heads
-        turned = apply_rotary(heads[:, :both], sight, self.packing.positions)
-        turned, values = self.behind_kept(layer, turned, heads[:, both:])
+        """As ``PackedAttention``."""
+        spec = self.specs[layer]
+        both = heads.shape[1] - spec.kv_heads
+        rotated = apply_rotary(heads[:, :both], spec, self.packing.positions)
+        rotated, values = self.behind_kept(layer, rotated, heads[:, both:])
         if self.states is not None:
-            keys = turned[:, both - sight.kv_heads :]
+            keys = rotated[:, both - spec.kv_heads :]
             for target, source in zip(self.states[layer], (keys, values), strict=True):
                 target[:, :, : self._prompts.shape[1]] = source[self._prompts].transpose(1, 2)
         is_narrow = self.is_narrow(layer)
-        look = partial(self._look, sight, is_narrow)
+        look = partial(self._look, spec, is_narrow)
         if torch.is_grad_enabled():
-            seen: Tensor = _Recomputed.apply(look, turned, values)  # type: ignore[no-untyped-call]
+            seen: Tensor = _Recomputed.apply(look, rotated, values)  # type: ignore[no-untyped-call]
             return seen
-        return look(turned, values)
+        return look(rotated, values)
 
-    def _look(self, sight: Sight, is_narrow: bool, turned: Tensor, values: Tensor) -> Tensor:
+    def _look(
+        self, spec: AttentionSpec, is_narrow: bool, rotated: Tensor, values: Tensor
+    ) -> Tensor:
         rectangles, back = self._narrow if is_narrow else self._wide
-        size, kv_heads = turned.shape[2], sight.kv_heads
-        queries, keys = turned.tensor_split((turned.shape[1] - kv_heads,), dim=1)
+        size, kv_heads = rotated.shape[2], spec.kv_heads
+        queries, keys = rotated.tensor_split((rotated.shape[1] - kv_heads,), dim=1)
         parts = [part.flatten(1) for part in (queries, keys, values)]
         seen = []
         for rectangle in rectangles:
@@ -79,8 +86,8 @@ class BranchLine(Line):
                 taken(part, place).view(*place.shape, -1, size).transpose(1, 2)
                 for part, place in zip(parts, places, strict=True)
             )
-            mask = rectangle.mask(sight.window, q.dtype)
-            seen.append(attention(q, k, v, mask, sight.scale).flatten(0, 1))
+            mask = rectangle.mask(spec.window, q.dtype)
+            seen.append(attention(q, k, v, mask, spec.scale).flatten(0, 1))
         return taken(torch.cat(seen), back)
 
     @cached_property

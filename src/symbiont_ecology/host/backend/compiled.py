@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.host.backend import passes
+from symbiont_ecology.host.backend.attention import AttentionSpec, PackedAttention, RMSNorm
 from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares, Site, bare
 from symbiont_ecology.host.backend.passes import Pointers
-from symbiont_ecology.host.backend.sights import Line, Norm, Sight
 from symbiont_ecology.host.backend.torch_backend import Activation, Cache, TorchBackend
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.types import HOST_SLOT
@@ -40,14 +40,14 @@ MORE_ROWS, MOST_SPARE = 8, 2
 class RaggedCache(Cache):
     """Every row at its own length, in the entry that it got first."""
 
-    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
-        super().__init__(sights, states, lengths)
+    def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
+        super().__init__(specs, states, lengths)
         self._lengths, self._entries = lengths.astype(np.int64), np.arange(len(lengths))
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
-        sight, states = self.sights[layer], self.states[layer]
-        return passes.attend(heads, sight, states, self._entries, self._lengths)
+        spec, states = self.specs[layer], self.states[layer]
+        return passes.attend(heads, spec, states, self._entries, self._lengths)
 
     def advance(self) -> None:
         """As ``Cache``."""
@@ -89,20 +89,20 @@ class RaggedCache(Cache):
         self.states, self._entries = other, np.arange(len(self._entries))
 
 
-class RaggedLine(Line):
+class RaggedAttention(PackedAttention):
     """Straight on the line, every row as long as it is."""
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Line``."""
-        sight, packing = self.sights[layer], self.packing
-        both = heads.shape[1] - sight.kv_heads
-        turned = passes.rotate(heads[:, :both], sight, packing.positions)
-        turned, values = self.behind_kept(layer, turned, heads[:, both:])
+        """As ``PackedAttention``."""
+        spec, packing = self.specs[layer], self.packing
+        both = heads.shape[1] - spec.kv_heads
+        rotated = passes.rotate(heads[:, :both], spec, packing.positions)
+        rotated, values = self.behind_kept(layer, rotated, heads[:, both:])
         if self.states is not None:
-            passes.fill(self.states[layer], turned, values, packing.pieces)
+            passes.fill(self.states[layer], rotated, values, packing.pieces)
         is_last = self.is_narrow(layer)
         stretches = packing.stretches(is_ends=True) if is_last else self._stretches
-        return passes.look(turned, values, stretches, sight)
+        return passes.look(rotated, values, stretches, spec)
 
     @cached_property
     def _stretches(self) -> np.ndarray:
@@ -200,11 +200,11 @@ class CompiledBackend(TorchBackend):
 
     bank, cache = AddressBank, RaggedCache
 
-    def kind_of_line(self, packing: Packing) -> type[Line]:
+    def kind_of_attention(self, packing: Packing) -> type[PackedAttention]:
         """As ``TorchBackend``."""
-        return RaggedLine
+        return RaggedAttention
 
-    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
+    def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
         """As ``TorchBackend``."""
         return passes.normalize(x, norm)
 

@@ -22,8 +22,8 @@ import platformdirs
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm
 from symbiont_ecology.host.backend.compiling import BUILT, SOURCE, compile_passes, digest
-from symbiont_ecology.host.backend.sights import Norm, Sight
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
@@ -138,7 +138,7 @@ def add_low_rank(
     return out
 
 
-def normalize(x: Tensor, norm: Norm) -> Tensor:
+def normalize(x: Tensor, norm: RMSNorm) -> Tensor:
     """Rows of ``x (rows, width)`` normed."""
     _check(x)
     out = x.new_empty(x.shape)
@@ -155,9 +155,9 @@ def gate(x: Tensor) -> Tensor:
     return out
 
 
-def rotate(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
-    """Heads ``(tokens, heads, head_dim)`` normed and turned (see
-    ``sights.apply_rotary``)."""
+def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed and rotated (see
+    ``attention.apply_rotary``)."""
     tokens, heads, size = x.shape
     is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
     if positions.shape != (tokens,) or not is_plain:
@@ -166,14 +166,14 @@ def rotate(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
     out = x.new_empty(x.shape)
     _run(
         "turn_all",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(sight.norm)),
-        *(*_turns(sight, size), positions.data_ptr(), out.data_ptr()),
+        *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(spec.norm)),
+        *(*_turns(spec, size), positions.data_ptr(), out.data_ptr()),
     )
     return out
 
 
 def attend(
-    heads: Tensor, sight: Sight, cache: Tensor, entries: np.ndarray, lengths: np.ndarray
+    heads: Tensor, spec: AttentionSpec, cache: Tensor, entries: np.ndarray, lengths: np.ndarray
 ) -> Tensor:
     """Puts the newest key and value of each row into the cache; what its queries see,
     ``(rows, width)``.
@@ -181,7 +181,7 @@ def attend(
     Args:
         heads: queries, keys and values as the host made them,
             ``(rows, heads + 2 · kv_heads, head_dim)``.
-        sight: how this layer looks at its cache.
+        spec: how this layer looks at its cache.
         cache: keys and values of one layer, ``(2, entries, kv_heads, room, head_dim)``.
         entries: where in the cache each row is, int64.
         lengths: tokens that each row has there already, int64.
@@ -195,35 +195,35 @@ def attend(
     seen = heads.new_empty(rows, queries * size)
     _run(
         "attend",
-        *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(sight.norm)),
-        *(*_turns(sight, size), *_pair(cache), held, room, _numbers(entries), _numbers(lengths)),
-        *(sight.window or 0, sight.scale, seen.data_ptr()),
+        *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(spec.norm)),
+        *(*_turns(spec, size), *_pair(cache), held, room, _numbers(entries), _numbers(lengths)),
+        *(spec.window or 0, spec.scale, seen.data_ptr()),
     )
     return seen
 
 
-def fill(cache: Tensor, turned: Tensor, values: Tensor, pieces: np.ndarray) -> None:
+def fill(cache: Tensor, rotated: Tensor, values: Tensor, pieces: np.ndarray) -> None:
     """Puts prompts' keys and values into a layer's ``cache (2, rows, kv_heads, room, head_dim)``.
 
-    ``turned (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are
+    ``rotated (tokens, heads + kv_heads, head_dim)`` and ``values (tokens, kv_heads, head_dim)`` are
     those of a line of tokens, ``pieces (…, 4)`` what of it belongs where: row, number of the first
     token in the row, its place on the line, tokens.
     """
     _, rows, kv_heads, room, size = cache.shape
-    tokens = len(turned)
-    if values.shape != (tokens, kv_heads, size) or turned.shape[2] != size or pieces.shape[1] != 4:
+    tokens = len(rotated)
+    if values.shape != (tokens, kv_heads, size) or rotated.shape[2] != size or pieces.shape[1] != 4:
         raise IndexError(f"expected values of {kv_heads} heads of size {size}, got {values.shape}")
-    _check(turned, values, cache)
+    _check(rotated, values, cache)
     _run(
         "fill",
         *(len(pieces), _numbers(pieces)),
-        *(turned.shape[1] - kv_heads, kv_heads, size, tokens),
-        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
+        *(rotated.shape[1] - kv_heads, kv_heads, size, tokens),
+        *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
         *(*_pair(cache), rows, room),
     )
 
 
-def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) -> Tensor:
+def look(rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: AttentionSpec) -> Tensor:
     """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in
     ``fill``.
 
@@ -233,16 +233,16 @@ def look(turned: Tensor, values: Tensor, stretches: np.ndarray, sight: Sight) ->
     """
     tokens, kv_heads, size = values.shape
     looking = max(0, int((stretches[:, 1] - stretches[:, 4]).sum()))
-    if len(turned) != tokens or turned.shape[2] != size or stretches.shape[1] != 6:
-        raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {turned.shape}")
-    _check(turned, values)
-    heads = turned.shape[1] - kv_heads
-    seen = turned.new_empty(looking, heads * size)
+    if len(rotated) != tokens or rotated.shape[2] != size or stretches.shape[1] != 6:
+        raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
+    _check(rotated, values)
+    heads = rotated.shape[1] - kv_heads
+    seen = rotated.new_empty(looking, heads * size)
     _run(
         "look",
         *(len(stretches), _numbers(stretches), heads, kv_heads, size, tokens),
-        *(turned.data_ptr(), turned.stride(0), values.data_ptr(), values.stride(0)),
-        *(sight.window or 0, sight.scale, seen.data_ptr(), looking),
+        *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
+        *(spec.window or 0, spec.scale, seen.data_ptr(), looking),
     )
     return seen
 
@@ -261,7 +261,7 @@ def _run(name: str, *arguments: float | None) -> None:
         raise IndexError(f"expected sizes that fit together for {name}, got {sizes}")
 
 
-def _norm(norm: Norm | None) -> tuple[int | None, int, float]:
+def _norm(norm: RMSNorm | None) -> tuple[int | None, int, float]:
     """Address and number of the weights, and what is added to the mean square."""
     if norm is None:
         return None, 0, 0.0
@@ -269,12 +269,12 @@ def _norm(norm: Norm | None) -> tuple[int | None, int, float]:
     return norm.weight.data_ptr(), norm.weight.numel(), norm.eps
 
 
-def _turns(sight: Sight, size: int) -> tuple[int, int, int]:
+def _turns(spec: AttentionSpec, size: int) -> tuple[int, int, int]:
     """The addresses of cosines and sines, and of how many positions they are."""
-    _check(sight.table)
-    if sight.table.shape[2] != size:
-        raise IndexError(f"expected turns of heads of size {size}, got {sight.table.shape}")
-    return *_pair(sight.table), sight.table.shape[1]
+    _check(spec.table)
+    if spec.table.shape[2] != size:
+        raise IndexError(f"expected turns of heads of size {size}, got {spec.table.shape}")
+    return *_pair(spec.table), spec.table.shape[1]
 
 
 def _pair(both: Tensor) -> tuple[int, int]:

@@ -17,11 +17,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host.backend.attention import (
+    AttentionSpec,
+    PackedAttention,
+    RMSNorm,
+    apply_rotary,
+    attention,
+)
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.backend.branches import BranchLine
+from symbiont_ecology.host.backend.branches import BranchAttention
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares
 from symbiont_ecology.host.backend.rectangles import Rectangles
-from symbiont_ecology.host.backend.sights import Line, Norm, Sight, apply_rotary, attention
 from symbiont_ecology.host.backend.sliding_window import Masks, masks_of, windowed
 from symbiont_ecology.host.packing import Packing, taken
 
@@ -32,11 +38,11 @@ class Cache(ABC):
     """Keys and values of rows that are being written.
 
     ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``; ``lengths`` are those of the
-    prompts, which a ``Line`` puts there.
+    prompts, which a ``PackedAttention`` puts there.
     """
 
-    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
-        self.sights, self.states = sights, states
+    def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
+        self.specs, self.states = specs, states
 
     @abstractmethod
     def attend(self, layer: int, heads: Tensor) -> Tensor:
@@ -66,8 +72,8 @@ class PaddedCache(Cache):
     stay are copied together.
     """
 
-    def __init__(self, sights: Sequence[Sight], states: Tensor, lengths: np.ndarray) -> None:
-        super().__init__(sights, states, lengths)
+    def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
+        super().__init__(specs, states, lengths)
         self._begin(states, torch.from_numpy(lengths).to(states.device))
         # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
         self.states[..., : self._longest, :] = 0
@@ -87,17 +93,17 @@ class PaddedCache(Cache):
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
-        sight, end = self.sights[layer], self._longest + self._written + 1
-        both, size = heads.shape[1] - sight.kv_heads, heads.shape[2]
-        queries = both - sight.kv_heads
-        turned = apply_rotary(heads[:, :both], sight, self._lengths + self._written)
+        spec, end = self.specs[layer], self._longest + self._written + 1
+        both, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
+        queries = both - spec.kv_heads
+        rotated = apply_rotary(heads[:, :both], spec, self._lengths + self._written)
         keys, values = self.states[layer]
-        keys[:, :, end - 1], values[:, :, end - 1] = turned[:, queries:], heads[:, both:]
+        keys[:, :, end - 1], values[:, :, end - 1] = rotated[:, queries:], heads[:, both:]
         # Query heads that share a key head are more rows of one small product.
-        q = turned[:, :queries].reshape(-1, queries // sight.kv_heads, size)
+        q = rotated[:, :queries].reshape(-1, queries // spec.kv_heads, size)
         k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
-        mask = self._visible(sight.window, end)
-        scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=sight.scale)
+        mask = self._visible(spec.window, end)
+        scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=spec.scale)
         weights = scores.softmax(-1, dtype=torch.float32).to(heads.dtype)
         return torch.bmm(weights, v).view(len(heads), -1)
 
@@ -133,19 +139,19 @@ class PaddedCache(Cache):
         return self._masks[window]
 
 
-class RectangleLine(Line):
+class RectangleAttention(PackedAttention):
     """By torch's own attention, in rectangles."""
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Line``."""
-        sight, is_last = self.sights[layer], self.is_narrow(layer)
-        kv_heads, rectangles = sight.kv_heads, self._rectangles
+        """As ``PackedAttention``."""
+        spec, is_last = self.specs[layer], self.is_narrow(layer)
+        kv_heads, rectangles = spec.kv_heads, self._rectangles
         both = heads.shape[1] - kv_heads
         sizes = [both - kv_heads, kv_heads, kv_heads]
-        turned = apply_rotary(heads[:, :both], sight, self.packing.positions)
-        line = turned.flatten(1), heads[:, both:].flatten(1)
+        rotated = apply_rotary(heads[:, :both], spec, self.packing.positions)
+        line = rotated.flatten(1), heads[:, both:].flatten(1)
         seen = []
-        for group, masks in zip(rectangles.groups, self._masks[sight.window], strict=True):
+        for group, masks in zip(rectangles.groups, self._masks[spec.window], strict=True):
             q, k, v = _rows(line, group.prompts, sizes)
             if self.states is not None:
                 for target, prompts in zip(self.states[layer], (k, v), strict=True):
@@ -153,14 +159,14 @@ class RectangleLine(Line):
             if is_last:
                 q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
             mask = masks.ends if is_last else masks.prompts
-            seen.append(attention(q, k, v, mask, sight.scale))
+            seen.append(attention(q, k, v, mask, spec.scale))
             if group.has_answers:
                 q, *newer = _rows(line, group.answers, sizes)
                 k, v = (
                     torch.cat([group.by_row(old), new], 2)
                     for old, new in zip((k, v), newer, strict=True)
                 )
-                seen.append(attention(q, k, v, masks.answers, sight.scale))
+                seen.append(attention(q, k, v, masks.answers, spec.scale))
         return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
 
     @cached_property
@@ -170,8 +176,8 @@ class RectangleLine(Line):
     @cached_property
     def _masks(self) -> dict[int | None, list[Masks]]:
         """By window, of each group."""
-        groups, dtype = self._rectangles.groups, self.sights[0].table.dtype
-        windows = {sight.window for sight in self.sights}
+        groups, dtype = self._rectangles.groups, self.specs[0].table.dtype
+        windows = {spec.window for spec in self.specs}
         return {window: [masks_of(group, dtype, window) for group in groups] for window in windows}
 
 
@@ -181,22 +187,22 @@ class TorchBackend:
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
 
-    def line(
+    def packed_attention(
         self,
         packing: Packing,
-        sights: Sequence[Sight],
+        specs: Sequence[AttentionSpec],
         states: Tensor | None,
         kept: Tensor | None = None,
-    ) -> Line:
-        """The attention on a line (see ``Line``)."""
-        kind = self.kind_of_line(packing)
-        return kind(packing, sights, states, kept)
+    ) -> PackedAttention:
+        """The attention on a line (see ``PackedAttention``)."""
+        kind = self.kind_of_attention(packing)
+        return kind(packing, specs, states, kept)
 
-    def kind_of_line(self, packing: Packing) -> type[Line]:
+    def kind_of_attention(self, packing: Packing) -> type[PackedAttention]:
         """What computes the attention on such a line."""
-        return BranchLine if packing.is_tree else RectangleLine
+        return BranchAttention if packing.is_tree else RectangleAttention
 
-    def normalize(self, x: Tensor, norm: Norm) -> Tensor:
+    def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
         """``x (tokens, width)`` normed."""
         return norm(x)
 
@@ -221,7 +227,7 @@ def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tupl
     ``line`` are queries and keys, then values, ``(tokens, heads · head_dim)``; ``sizes`` are their
     numbers of heads.
     """
-    turned, values = (taken(part, places) for part in line)
-    q, k = torch.split(turned.view(*places.shape, sum(sizes[:2]), -1), sizes[:2], 2)
+    rotated, values = (taken(part, places) for part in line)
+    q, k = torch.split(rotated.view(*places.shape, sum(sizes[:2]), -1), sizes[:2], 2)
     v = values.view(*places.shape, sizes[2], -1)
     return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)

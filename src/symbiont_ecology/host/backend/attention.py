@@ -1,4 +1,4 @@
-"""How the attention of a layer looks at keys and values, and what a line of tokens is to it."""
+"""The attention of a layer: its norm and rotary embedding, and the attention on a packed line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from symbiont_ecology.host.packing import Packing
 
 
-class Norm:
+class RMSNorm:
     """Root mean square norm over the last dimension (arXiv:1910.07467), in few operations on a CPU.
 
     It multiplies by ``offset`` + weight. It computes in the precision of its weight and returns
@@ -38,15 +38,15 @@ class Norm:
 
 
 @dataclass(frozen=True)
-class Sight:
-    """How the attention of one layer looks at keys and values.
+class AttentionSpec:
+    """What the attention of one layer is made of.
 
     ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
     (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
     half of the latter negated. Scores are multiplied by ``scale``.
     """
 
-    norm: Norm | None
+    norm: RMSNorm | None
     window: int | None
     table: Tensor
     scale: float
@@ -54,30 +54,30 @@ class Sight:
 
 
 @dataclass(frozen=True)
-class Line(ABC):
+class PackedAttention(ABC):
     """Attention on a packed line. Keys and values of the prompts go into ``states``, those of a
     cache, if they are given. In the last layer the ends alone look.
     ``kept (layers, 2, places, kv_heads, head_dim)`` are those of the places that the packing keeps.
     """
 
     packing: Packing
-    sights: Sequence[Sight]
+    specs: Sequence[AttentionSpec]
     states: Tensor | None
     kept: Tensor | None = None
 
     def is_narrow(self, layer: int) -> bool:
         """Whether the ends alone look in this layer."""
-        return layer == len(self.sights) - 1
+        return layer == len(self.specs) - 1
 
-    def behind_kept(self, layer: int, turned: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    def behind_kept(self, layer: int, rotated: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those that are
         kept; there, queries are anything."""
         if self.kept is None:
-            return turned, values
+            return rotated, values
         keys, before = self.kept[layer]
         kept, kv_heads = keys.shape[:2]
-        whole = turned.new_empty(kept + len(turned), *turned.shape[1:])
-        whole[:kept, -kv_heads:], whole[kept:] = keys, turned
+        whole = rotated.new_empty(kept + len(rotated), *rotated.shape[1:])
+        whole[:kept, -kv_heads:], whole[kept:] = keys, rotated
         return whole, torch.cat([before, values])
 
     @abstractmethod
@@ -86,12 +86,12 @@ class Line(ABC):
         as in ``Cache``."""
 
 
-def apply_rotary(x: Tensor, sight: Sight, positions: Tensor) -> Tensor:
-    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and turned by their positions
+def apply_rotary(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
+    """Heads ``(tokens, heads, head_dim)`` normed (Qwen3) and rotated by their positions
     ``(tokens,)`` (arXiv:2104.09864)."""
-    cosines, sines = sight.table.index_select(1, positions)[:, :, None]
-    if sight.norm is not None:
-        x = sight.norm(x)
+    cosines, sines = spec.table.index_select(1, positions)[:, :, None]
+    if spec.norm is not None:
+        x = spec.norm(x)
     half = x.shape[-1] // 2
     return torch.addcmul(x * cosines, torch.cat((x[..., half:], x[..., :half]), -1), sines)
 

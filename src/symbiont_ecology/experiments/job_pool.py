@@ -67,7 +67,7 @@ def jobs_at_a_time(executor: Executor, usual: int) -> int:
 
 
 @contextmanager
-def hands(workers: Workers, folder: Path) -> Iterator[Submit]:
+def job_pool(workers: Workers, folder: Path) -> Iterator[Submit]:
     """Those who do the jobs of a suite in a folder, for as long as the context lasts.
 
     Raises:
