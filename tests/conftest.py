@@ -16,6 +16,7 @@ from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.trackers import trackers
@@ -82,7 +83,7 @@ def own_parts() -> Iterator[None]:
     """Tasks, operators, rules and other parts that a test registers are gone after it."""
     registries: tuple[Registry[Any], ...] = (
         *(tasks, operators, learning_rules, reward_rules),
-        *(allocators, prompt_styles, trackers),
+        *(allocators, prompt_styles, strategies, trackers),
     )
     before = [set(registry.names()) for registry in registries]
     yield

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -198,6 +200,26 @@ def test_more_than_may_wait_are_refused(serve: Serve) -> None:
 def test_a_large_request_is_refused(served: Served) -> None:
     response = served.client.post("/v1/chat/completions", content=b"x" * 600_000)
     assert response.status_code == 413
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_event_loop_that_ends_takes_no_thread_of_the_service_with_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    call = asyncio.BaseEventLoop.call_soon_threadsafe
+
+    def last(loop: Any, *arguments: Any, **options: Any) -> Any:
+        """The last call of other threads: to them the loop has ended."""
+        handle = call(loop, *arguments, **options)
+        if threading.current_thread() in threads:
+            raise RuntimeError("Event loop is closed")
+        return handle
+
+    threads = {one for one in threading.enumerate() if one.name == "journal"} | {served.thread}
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", last)
+    for _ in range(2):
+        assert served.ask(stream=stream).status_code == 200
+    assert all(one.is_alive() for one in threads)
 
 
 def test_who_stops_lets_nobody_new_in(served: Served) -> None:

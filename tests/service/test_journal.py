@@ -165,7 +165,7 @@ def test_memory_does_not_grow_with_what_was_learned(short: Journal, tmp_path: Pa
 
     def taken() -> int:
         """Bytes that are held, once a generation has learned from a long reply."""
-        said = replace(answer(f"a{short.verdicts}", user=f"u{short.verdicts}"), prompt="x" * LONG)
+        said = replace(answer(f"a{short.verdicts}"), prompt="x" * LONG)
         short.write(said, GivenVerdict(said.id, True))
         short.write(GenerationBegun(short.verdicts, short.verdicts))
         assert [one.answer for one in short.judged_in(short.verdicts)] == [said]
@@ -179,12 +179,40 @@ def test_memory_does_not_grow_with_what_was_learned(short: Journal, tmp_path: Pa
     assert max(sizes[5:]) < sizes[4] + LONG
     assert short.verdict("a2", 0) is None
     assert (short.verdicts, short.learned) == (30, 30)
-    assert short.users == [f"u{place}" for place in range(30)]
     short.close()
     again = Journal(tmp_path)  # what a killed service lives again
-    assert (again.verdicts, again.users) == (30, short.users)
+    assert again.verdicts == 30
     assert [one.answer.id for one in again.judged_in(7)] == ["a6"]
     again.close()
+
+
+def test_a_start_holds_only_what_generations_behind_the_checkpoint_learn_from(
+    short: Journal, tmp_path: Path
+) -> None:
+    for place in range(30):
+        said = replace(answer(f"a{place}"), prompt="x" * LONG)
+        short.write(said, GivenVerdict(said.id, True), GenerationBegun(place, place + 1))
+    short.close()
+    tracemalloc.start()
+    try:
+        again = Journal(tmp_path, 28)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 15 * LONG
+    assert [[one.answer.id for one in again.judged_in(k)] for k in (28, 29)] == [["a28"], ["a29"]]
+    assert (again.verdicts, again.learned) == (30, 30)
+    again.close()
+
+
+def test_verdicts_that_nobody_learns_from_are_counted_and_not_held(short: Journal) -> None:
+    short.write(answer("a0"), GivenVerdict("a0", True))
+    short.stop_learning()
+    short.write(answer("a1"), GivenVerdict("a1", True), GenerationBegun(0, 2))
+    assert short.verdicts == 2
+    assert short.verdict("a1", 0) == GivenVerdict("a1", True)
+    assert short.judged_in(0) == []
+    short.close()
 
 
 def test_a_long_journal_is_read_line_by_line(short: Journal, tmp_path: Path) -> None:

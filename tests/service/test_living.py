@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import threading
 import time
@@ -23,6 +25,7 @@ from symbiont_ecology.events import Acted, Retired
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.service.journal import GenerationBegun, GivenAnswer, GivenVerdict, Journal
 from symbiont_ecology.service.living import ServiceLimits, check_served, opened_service
+from symbiont_ecology.service.world import typed_item
 from symbiont_ecology.types import HOST_SLOT, Item
 
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
@@ -194,7 +197,29 @@ def test_a_learning_step_that_fails_does_not_end_the_service(
     live_through(served, questions(town, 1))
     wait_until(lambda: served.service.learning_error)
     assert served.ask().status_code == 200
-    assert "No space" in served.client.get("/healthz").json()["learning"]
+    health = served.client.get("/healthz").json()
+    assert (health["learning"], "No space" in health["reason"]) == ("stopped", True)
+
+
+def test_the_log_says_that_the_disk_is_full(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = serve()
+    name = served.ask(user="ada").json()["id"]
+    sync, written = os.fsync, [0]
+
+    def once(descriptor: int) -> None:
+        """The verdict has room, and the generation that learns from it has none."""
+        written[0] += 1
+        if written[0] > 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync(descriptor)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", once)
+        served.judge(name, accepted=True)
+        wait_until(lambda: served.service.learning_error)
+    assert "No space left" in vars(caplog.records[-1])["reason"]
 
 
 def fill_the_host(served: Served, kernel: HostKernel) -> None:
@@ -215,7 +240,7 @@ def test_a_verdict_on_a_text_that_is_too_long_to_learn_from_is_left_out(
     served = serve(limits=EAGER)
     fill_the_host(served, kernel)
     wait_until(lambda: learned_everything(served) and served.service.left_out)
-    assert "symbiont_left_out_total 1.0" in served.client.get("/metrics").text
+    assert "symbiont_verdicts_left_out_total 1.0" in served.client.get("/metrics").text
     served.stop()
     assert served.service.learning_error == ""
     assert list(load_state(served.folder).habitats) == ["short"]
@@ -226,14 +251,34 @@ def test_what_takes_more_memory_than_learning_has_is_left_out(
 ) -> None:
     small = HostKernel.from_pretrained("embedded", memory_mb=10)
     assert small.longest_lesson < small.shape.max_positions
+    journal = Journal(folder)
+    for name, prompt in (("a", "math.add: 1+1\n"), ("b", "1" * small.longest_lesson)):
+        given = GivenAnswer(name, name, "math.add", prompt, ("2",), "host")
+        journal.write(given, GivenVerdict(name, True))
+    journal.write(GenerationBegun(0, 2))
+    journal.close()
     with opened_service(town, folder, small, EAGER, is_new=False) as service:
-        world = service.run.runtime.tasks.habitats
-        assert world is not None
-        for name, prompt in (("a", "math.add: 1+1\n"), ("b", "1" * small.longest_lesson)):
-            given = GivenAnswer(name, name, "math.add", prompt, ("2",), "host")
-            service.journal.write(given, GivenVerdict(name, True))
-        service.journal.write(GenerationBegun(0, 2))
-        assert [item.habitat for item in world.questions(0)] == ["a"]
+        assert (service.generation, service.left_out) == (1, 1)
+        assert list(service.run.state.habitats) == ["a"]
+
+
+def test_a_judged_reply_is_made_into_a_question_once(
+    town: RunConfig, kernel: HostKernel, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal, made = Journal(folder), list[str]()
+    journal.write(GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host"))
+    journal.write(GivenVerdict("a", True), GenerationBegun(0, 1))
+    journal.close()
+
+    def noted(user: str, *arguments: Any) -> Item:
+        """A question, and whose it is."""
+        made.append(user)
+        return typed_item(user, *arguments)
+
+    monkeypatch.setattr("symbiont_ecology.service.world.typed_item", noted)
+    with opened_service(town, folder, kernel, EAGER, is_new=False) as service:
+        assert service.generation == 1
+    assert made == ["ada"]
 
 
 def test_a_service_starts_although_a_generation_that_began_fails(
@@ -255,60 +300,13 @@ def test_a_service_starts_although_a_generation_that_began_fails(
     with monkeypatch.context() as patched:
         patched.setattr(kernel, "learn", fail)
         served = serve(limits=EAGER)
-        assert "expected memory" in served.client.get("/healthz").json()["learning"]
+        assert "expected memory" in served.client.get("/healthz").json()["reason"]
         assert served.ask().status_code == 200
         served.stop()
     copy = Path(shutil.copytree(folder, tmp_path / "copy"))
     with opened_service(town, copy, kernel, EAGER, is_new=False) as again:
         assert again.learning_error == ""
         assert again.generation == 1
-
-
-def test_a_service_that_is_drained_finishes_who_is_in_and_begins_no_generation(
-    serve: Serve,
-) -> None:
-    served, answers, heard = serve(limits=EAGER, lives=False), list[Any](), threading.Event()
-    service = served.service
-    given = GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host")
-    service.journal.write(given, GivenVerdict("a", True))
-    asking = threading.Thread(target=lambda: answers.append(served.ask()))
-    asking.start()
-    wait_until(lambda: service.scheduler.open_jobs)
-    service.drain()
-    health = served.client.get("/healthz")
-    assert (health.status_code, health.json()["status"]) == (503, "draining")
-    assert served.ask().status_code == 503
-    assert not answers
-    living = threading.Thread(target=service.live, args=[heard.set])
-    living.start()
-    asking.join(60)
-    assert answers[0].status_code == 200
-    assert heard.wait(60)
-    assert living.is_alive()
-    service.stop()
-    living.join(60)
-    assert not living.is_alive()
-    assert service.generation == 0
-
-
-def test_who_is_in_has_a_grace_when_a_service_is_drained(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("symbiont_ecology.service.living.GRACE", 0.0)
-    served, heard = serve(limits=EAGER, lives=False), list[int]()
-    asking = threading.Thread(target=served.ask)
-    asking.start()
-    wait_until(lambda: served.service.scheduler.open_jobs)
-    served.service.drain()
-
-    def hear() -> None:
-        """Notes how many were in."""
-        heard.append(served.service.scheduler.open_jobs)
-        served.service.stop()
-
-    served.service.live(hear)
-    asking.join(60)
-    assert heard[0] == 1
 
 
 def test_acceptance_rises(serve: Serve, town: RunConfig) -> None:

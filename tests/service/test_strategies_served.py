@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from in_service import TOWN, Serve, wait_until
 from symbiont_ecology.config import RunConfig, load_config
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, Assignment
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, HostError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.service.living import check_served
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.strategies import StrategyContext, strategies
 
 USUAL = ("ecology", "single", "genetic", "nearest", "ifca", "clove", "bank", "neutral")
 REFUSED = ("per_habitat", "told", "in_context", "es")
@@ -77,17 +79,30 @@ def test_a_verdict_is_about_the_member_of_a_population_that_answered(serve: Serv
     assert len(set(authors.values())) > 1
 
 
+def raises(strategy: object, context: StrategyContext) -> None:
+    raise ValueError("'ada' is not in list")
+
+
+def says_nothing(strategy: object, context: StrategyContext) -> None:
+    """As a method without a return."""
+
+
+def chooses_the_dead(strategy: object, context: StrategyContext) -> list[Assignment]:
+    return [Assignment("o999", context.tasks.questions(context.state.generation))]
+
+
+def chooses_no_name(strategy: object, context: StrategyContext) -> list[Assignment]:
+    return [Assignment(["o1"], context.tasks.questions(context.state.generation))]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("ask", [raises, says_nothing, chooses_the_dead, chooses_no_name])
 def test_a_strategy_that_fails_ends_a_request_and_not_the_service(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, ask: Callable[..., object]
 ) -> None:
     served = serve()
     strategy = type(served.service.run.runtime.strategy)
-
-    def fail(*arguments: object) -> None:
-        raise ValueError("'ada' is not in list")
-
     with monkeypatch.context() as patched:
-        patched.setattr(strategy, "ask", fail)
+        patched.setattr(strategy, "ask", ask)
         failed = served.ask(user="bob")
         assert failed.status_code == 503
         assert "ada" not in failed.text

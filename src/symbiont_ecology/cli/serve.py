@@ -81,8 +81,8 @@ def serve(
             f"may be 0), got {per_minute:g}, {timeout:g} and {patience:g}"
         )
     config, folder, is_new = _run(run, overrides or [], out)
-    limits = ServiceLimits(learn_share, patience, slots, most_waiting)
-    http = HttpLimits(per_minute, timeout, most_tokens, log_texts)
+    limits = ServiceLimits(learn_share, patience, slots, most_waiting, log_texts)
+    http = HttpLimits(per_minute, timeout, most_tokens)
     listener = _listener(address, port)
     _log_as_json()
     _load_and_serve(config, folder, listener, known, limits, http, is_new=is_new)
@@ -235,7 +235,7 @@ def _serve(
         for name, handler in usual.items():
             signal.signal(name, handler)
     if service.learning_error:
-        print(f"warning: learning stopped: {service.learning_error}", file=sys.stderr)
+        print("warning: learning stopped, and the log says why", file=sys.stderr)
     print(
         f"{service.scheduler.tally.answers} answers, {service.journal.verdicts} verdicts, "
         f"{service.generation} generations in {folder}\n"

@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -57,13 +58,11 @@ class HttpLimits:
     """What the server lets in.
 
     ``per_minute`` are requests of a user, ``seconds`` is the longest that an answer may take.
-    ``has_texts`` writes prompts and replies into the log, which they do not reach otherwise.
     """
 
     per_minute: float = 600.0
     seconds: float = 120.0
     most_tokens: int = 256
-    has_texts: bool = False
 
 
 class ServiceApp:
@@ -179,15 +178,17 @@ class ServiceApp:
         ]
         return JSONResponse({"object": "list", "data": data})
 
-    async def health(self) -> Response:
-        """200 while requests are taken."""
-        service = self._service
-        facts = {
+    async def health(self, request: Request) -> Response:
+        """200 while requests are taken. Why learning stopped may be words of any user."""
+        service, access = self._service, self._known(request)
+        facts: dict[str, object] = {
             "status": "draining" if service.is_stopping else "ok",
             "generation": service.generation,
             "verdicts": service.journal.verdicts,
-            "learning": service.learning_error or "ok",
+            "learning": "stopped" if service.learning_error else "ok",
         }
+        if service.learning_error and access is not None and access.is_application:
+            facts["reason"] = service.learning_error
         return JSONResponse(facts, 503 if service.is_stopping else 200)
 
     async def metrics(self, request: Request) -> Response:
@@ -200,16 +201,20 @@ class ServiceApp:
         self._access(request)
         return JSONResponse(self.asgi.openapi())
 
+    def _known(self, request: Request) -> Access | None:
+        """What the caller's key lets it do; everything, if there are no keys."""
+        if self._keys is None:
+            return Access()
+        kind, _, key = request.headers.get("authorization", "").partition(" ")
+        return self._keys.access(key.strip()) if kind.lower() == "bearer" else None
+
     def _access(self, request: Request, user: str | None = None) -> Access:
         """What the caller may do; counts the request, for the user that it names.
 
         Raises:
             HTTPException: its key is not known, it asks too often, or the service is stopping.
         """
-        kind, _, key = request.headers.get("authorization", "").partition(" ")
-        access = Access() if self._keys is None else None
-        if self._keys is not None and kind.lower() == "bearer":
-            access = self._keys.access(key.strip())
+        access = self._known(request)
         if access is None:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
         if self._service.is_stopping:
@@ -300,8 +305,8 @@ class ServiceApp:
             created(),
             bool(wanted.stream_options and wanted.stream_options.include_usage),
         )
-        job.told = lambda choice, news: _soon(loop, queue, (choice, news))
-        job.done = lambda error: _soon(loop, queue, error or _DONE)
+        job.told = lambda choice, news: _soon(loop, queue.put_nowait, (choice, news))
+        job.done = lambda error: _soon(loop, queue.put_nowait, error or _DONE)
         self._submit(job)
 
         async def events() -> AsyncIterator[str]:
@@ -344,18 +349,13 @@ class ServiceApp:
             if not waiting.done():
                 waiting.set_result(error)
 
-        def done(error: EcologyError | None) -> None:
-            """In another thread."""
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(finish, error)
-
-        begin(done)
+        begin(lambda error: _soon(loop, finish, error))
         if (error := await waiting) is not None:
             raise error
 
     def _told(self, job: AnswerJob) -> None:
         facts: dict[str, object] = {"id": job.id, "organelle": job.organelle, **usage(job)}
-        if self._limits.has_texts:
+        if self._service.limits.has_texts:
             facts |= {"prompt": job.item.prompt, "replies": job.texts}
         _log.info("answered", extra=facts)
 
@@ -386,10 +386,10 @@ def _user(named: str | None, access: Access) -> str:
     return access.user
 
 
-def _soon(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[object], news: object) -> None:
-    """Puts something into a queue of the event loop, from another thread."""
-    if not loop.is_closed():
-        loop.call_soon_threadsafe(queue.put_nowait, news)
+def _soon(loop: asyncio.AbstractEventLoop, hear: Callable[..., None], news: object) -> None:
+    """Tells something in the event loop, from another thread. The loop may have ended."""
+    with suppress(RuntimeError):
+        loop.call_soon_threadsafe(hear, news)
 
 
 def _event(body: Mapping[str, object]) -> str:

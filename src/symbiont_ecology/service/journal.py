@@ -90,20 +90,22 @@ Done = Callable[[RunError | None], None]
 class Journal:
     """The journal of one service. ``append`` and ``write`` may be called by any thread.
 
+    What generations before ``generation`` learned from is not held: the checkpoint has it.
+
     Raises:
         RunError: the file cannot be read or written, or a line of it is damaged.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, generation: int = 0) -> None:
         self.path = folder / JOURNAL_FILE
         self._answers = OrderedDict[str, GivenAnswer]()
         self._said = dict[tuple[str, int], GivenVerdict]()
-        self._users = dict[str, None]()
         self._judged, self._forgotten = list[JudgedReply](), 0
+        self._is_learning = True
         self._until = dict[int, int]()
         self._learned = 0
         self._lock = threading.Lock()
-        self._size = self._read()
+        self._size = self._read(generation)
         self._file = self._opened()
         self._broken: RunError | None = None
         self._waiting = SimpleQueue[tuple[Sequence[JournalEntry], Done] | None]()
@@ -119,12 +121,6 @@ class Journal:
         """What was said of a reply, if anything was."""
         with self._lock:
             return self._said.get((name, choice))
-
-    @property
-    def users(self) -> list[str]:
-        """Who judged something, in the order of their first verdicts."""
-        with self._lock:
-            return list(self._users)
 
     @property
     def verdicts(self) -> int:
@@ -145,11 +141,18 @@ class Journal:
             return self._learned
 
     def judged_in(self, generation: int) -> Sequence[JudgedReply]:
-        """What a generation learns from; nothing if it was not begun in service, or if a later one
-        was begun since the journal was opened."""
+        """What a generation learns from; nothing if it was not begun in service, or if this is not
+        held any more."""
         with self._lock:
             begin, end = self._before(generation), self._until.get(generation, 0)
             return self._judged[max(begin - self._forgotten, 0) : max(end - self._forgotten, 0)]
+
+    def stop_learning(self) -> None:
+        """Nobody learns from verdicts any more: they are counted and on the disk, and not held."""
+        with self._lock:
+            self._is_learning = False
+            self._forgotten += len(self._judged)
+            self._judged.clear()
 
     def append(self, entries: Sequence[JournalEntry], done: Done) -> None:
         """Writes entries soon; ``done`` is then called, in the thread that writes."""
@@ -204,7 +207,9 @@ class Journal:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            return self._failed(f"cannot write {self.path}: {error.strerror}")
+            failed = self._failed(f"cannot write {self.path}: {error.strerror}")
+            failed.__cause__ = error  # it is raised in another thread
+            return failed
         self._size += len(lines)
         with self._lock:
             for entry in entries:
@@ -235,7 +240,7 @@ class Journal:
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
 
-    def _read(self) -> int:
+    def _read(self, generation: int) -> int:
         """Reads all entries; returns the bytes that are whole. What a crash tore is cut off."""
         size = 0
         try:
@@ -243,9 +248,13 @@ class Journal:
                 return size
             with self.path.open("rb") as lines:
                 for number, line in enumerate(lines, 1):
-                    if line.endswith(b"\n"):
-                        self._keep(_entry(line, f"{self.path} line {number}"))
-                        size += len(line)
+                    if not line.endswith(b"\n"):
+                        continue
+                    entry = _entry(line, f"{self.path} line {number}")
+                    self._keep(entry)
+                    if isinstance(entry, GenerationBegun) and entry.number <= generation:
+                        self._forget_before(entry.number)
+                    size += len(line)
             if self.path.stat().st_size > size:
                 os.truncate(self.path, size)
         except OSError as error:
@@ -264,8 +273,10 @@ class Journal:
                 key, answer = (entry.id, entry.choice), self._answers.get(entry.id)
                 if key not in self._said and answer is not None:  # the first one counts
                     self._said[key] = entry
-                    self._judged.append(JudgedReply(answer, entry))
-                    self._users[answer.user] = None
+                    if self._is_learning:
+                        self._judged.append(JudgedReply(answer, entry))
+                    else:
+                        self._forgotten += 1
             case GenerationBegun():
                 self._until[entry.number] = entry.verdicts
                 self._learned = max(self._learned, entry.verdicts)

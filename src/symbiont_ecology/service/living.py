@@ -17,13 +17,15 @@ from typing import TYPE_CHECKING
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
-from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, HostError, RunError
+from symbiont_ecology.fence import blamed, foreign_place
 from symbiont_ecology.host.engines import AnswerBatch, engines
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.service.journal import GenerationBegun, Journal
 from symbiont_ecology.service.scheduler import Scheduler
-from symbiont_ecology.service.world import ServedHabitats, ServingSnapshot
+from symbiont_ecology.service.world import JudgedItems, ServedHabitats, ServingSnapshot
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.types import Item
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
@@ -34,7 +36,11 @@ MOST_BATCHES = 4
 LONGEST_WAIT, SHORTEST_WAIT = 0.05, 0.002
 """Seconds of a wait for somebody who asks, and for a server that answers."""
 GRACE = 25.0
-"""Seconds for answers in flight when a service is drained."""
+"""Seconds for answers in flight, and for a generation, when a service is drained."""
+
+
+class UnfinishedError(RunError):
+    """A generation was not done when its service had to end. The next start lives it anew."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +49,15 @@ class ServiceLimits:
 
     ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
     never. ``patience`` are seconds that a verdict waits for others to be learned with. ``slots``
-    are adapters that answer at a time, ``most_waiting`` requests that may wait.
+    are adapters that answer at a time, ``most_waiting`` requests that may wait. ``has_texts``
+    writes into the log what users and replies say, which does not reach it otherwise.
     """
 
     learn_share: float = 0.25
     patience: float = 5.0
     slots: int = 64
     most_waiting: int = 1024
+    has_texts: bool = False
 
 
 class LivingService:
@@ -70,20 +78,24 @@ class LivingService:
         self.scheduler = Scheduler(batch, kernel.encode, journal, limits.most_waiting)
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
-        phrases = run.runtime.strategy.phrases
-        self._world = ServedHabitats(tasks.habitats.config, tasks, journal, kernel, phrases)
-        run.runtime = replace(run.runtime, tasks=replace(tasks, habitats=self._world))
+        self._habitats = tasks.habitats.config
+        self._judged_items = JudgedItems(tasks, kernel, run.runtime.strategy.phrases)
+        self._pose(())
         self.learning_error = ""
+        """Why learning stopped, if it did. It may hold words of users."""
         self.left_out = 0
         self.seconds_learning = 0.0
         self._since, self._resting_until = 0.0, 0.0
         self._drain_until: float | None = None
+        self._drained: Callable[[], None] = lambda: None
         self._is_stopped = False
         self._first_waiting: float | None = None
         self.snapshot = self._snapshot()
         self._catch_up()
         if limits.learn_share:
             kernel.share_time(self._share)
+        else:
+            journal.stop_learning()
 
     @property
     def generation(self) -> int:
@@ -112,17 +124,24 @@ class LivingService:
         After ``drain``, ``drained`` is called once nobody waits for an answer any more, or the
         grace is over; it may be called several times.
         """
+        self._drained = drained
         while not (self._is_stopped and not self.scheduler.open_jobs):
-            if self._drain_until is not None:
-                is_late = time.monotonic() >= self._drain_until
-                if is_late or not self.scheduler.open_jobs:
-                    drained()
+            self._tell_drained()
             is_busy = self.scheduler.turn(self.snapshot)
             if self._is_due():
                 self._learn()
             elif not is_busy:
                 self.scheduler.wait(SHORTEST_WAIT if self.scheduler.rows else LONGEST_WAIT)
         self._save()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the grace of a service that is drained is over."""
+        return self._drain_until is not None and time.monotonic() >= self._drain_until
+
+    def _tell_drained(self) -> None:
+        if self._is_late or (self.is_stopping and not self.scheduler.open_jobs):
+            self._drained()
 
     def _is_due(self) -> bool:
         """Whether verdicts wait to be learned from, and the time for it has come."""
@@ -138,7 +157,7 @@ class LivingService:
 
     def _batch_size(self) -> int:
         """Verdicts of a generation."""
-        return self._world.config.questions
+        return self._habitats.questions
 
     def _learn(self) -> None:
         """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
@@ -160,16 +179,37 @@ class LivingService:
 
     def _live_generation(self) -> None:
         """The next generation, on what the journal says; then its organelles answer."""
-        left_out = self._world.left_out(self.generation)
-        self.run.live()
-        self.left_out += left_out
-        self.snapshot = self._snapshot()
+        with blamed(RunError):
+            judged = self.journal.judged_in(self.generation)
+            items = self._judged_items.of(judged)
+            self._pose(items)
+            self.run.live()
+            self.snapshot = self._snapshot()
+        self.left_out += len(judged) - len(items)
+
+    def _pose(self, items: tuple[Item, ...]) -> None:
+        """The next generation has these questions."""
+        runtime = self.run.runtime
+        tasks = replace(runtime.tasks, habitats=ServedHabitats(self._habitats, items))
+        self.run.runtime = replace(runtime, tasks=tasks)
 
     def _share(self) -> None:
-        """In the midst of a generation: the others have their part of the time, if they need it."""
+        """In the midst of a generation: who waits has a token, and more of them for as long as
+        their part of the time lasts; all of them, where the service is drained.
+
+        Raises:
+            UnfinishedError: the grace is over.
+        """
         until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
-        while time.monotonic() < until and self.scheduler.turn(self.snapshot):
-            pass
+        while self.scheduler.turn(self.snapshot):
+            if time.monotonic() >= (self._drain_until or until):
+                break
+        self._tell_drained()
+        if self._is_late:
+            raise UnfinishedError(
+                f"generation {self.generation} was not done {GRACE:g} s after the service was to "
+                "end: the next start lives it"
+            )
         self._since = time.monotonic()
 
     def _rest_after(self, seconds: float) -> float:
@@ -195,7 +235,7 @@ class LivingService:
     def _snapshot(self) -> ServingSnapshot:
         state, runtime = self.run.state, self.run.runtime
         turn = runtime.at(state, *budget_phase(state, runtime.milestones))
-        return ServingSnapshot.of(turn)
+        return ServingSnapshot.of(turn, has_texts=self.limits.has_texts)
 
     def _save(self) -> None:
         if not self.learning_error:
@@ -207,7 +247,19 @@ class LivingService:
     def _give_up(self, error: EcologyError) -> None:
         """Learning ends: the state may be half changed, and the last checkpoint holds."""
         self.learning_error = str(error)
-        _log.error("learning stopped", extra={"reason": str(error)})
+        self.journal.stop_learning()
+        is_told = self.limits.has_texts or _is_ours(error)
+        reason = self.learning_error if is_told else type(error.__cause__ or error).__name__
+        _log.error("learning stopped", extra={"reason": reason})
+
+
+def _is_ours(error: EcologyError) -> bool:
+    """Whether an error is about memory, disk or time. Any other may come from a part that others
+    wrote, and say what a user wrote."""
+    cause = error.__cause__
+    if any(foreign_place(one.__traceback__) for one in (error, cause) if one):
+        return False
+    return isinstance(cause, OSError) or isinstance(error, HostError | UnfinishedError)
 
 
 def check_served(config: RunConfig, name: object) -> None:
@@ -245,7 +297,7 @@ def opened_service(
     check_served(config, folder)
     batch = engines.build(config.host.engine).batch(kernel, limits.slots)
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
-        journal = Journal(folder)
+        journal = Journal(folder, run.state.generation)
         try:
             yield LivingService(run, kernel, batch, journal, limits)
         finally:

@@ -89,7 +89,7 @@ class _Tallies(Collector):
             "prompt_tokens": ("Tokens of prompts.", tally.prompt_tokens),
             "new_tokens": ("Tokens written.", tally.new_tokens),
             "verdicts": ("Verdicts of users.", journal.verdicts),
-            "left_out": ("Verdicts on texts too long to learn from.", service.left_out),
+            "verdicts_left_out": ("Verdicts on texts too long to learn from.", service.left_out),
             "learning_seconds": ("Time that generations took.", service.seconds_learning),
         }
         for name, (about, value) in counters.items():

@@ -16,8 +16,8 @@ from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.fence import FaultError, Fence
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.service.journal import Journal, JudgedReply
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.service.journal import JudgedReply
+from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
 from symbiont_ecology.tasks.service import ServiceHabitats
 from symbiont_ecology.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
@@ -31,34 +31,32 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ServedHabitats(ServiceHabitats):
-    """Users of a service. A generation's questions are the judged replies that it learns from.
+    """Users of a service, with their questions: those that wait for an answer, or the judged ones
+    that a generation learns from."""
+
+    asked: tuple[Item, ...] = ()
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """What they asked."""
+        return self.asked
+
+
+@dataclass(frozen=True)
+class JudgedItems:
+    """Makes items of judged replies, each with the reply, the verdict on it, and who gave it.
 
     Replies behind which the kernel cannot learn are left out: one that fills all positions has no
     room for its end. ``phrases`` are those that may stand in front of a prompt.
     """
 
     tasks: TaskMixture
-    journal: Journal
     kernel: HostKernel
     phrases: Sequence[str] = ()
 
-    @property
-    def names(self) -> Sequence[str]:
-        """Who judged something, in the order of their first verdicts."""
-        return self.journal.users
-
-    def number(self, habitat: str) -> int:
-        """The place of a user among the names."""
-        return self.names.index(habitat)
-
-    def questions(self, generation: int) -> tuple[Item, ...]:
-        """Each with its reply, the verdict on it, and who gave it."""
-        items = map(self._item, self.journal.judged_in(generation))
+    def of(self, judged: Sequence[JudgedReply]) -> tuple[Item, ...]:
+        """The items, without those that are left out."""
+        items = map(self._item, judged)
         return tuple(item for item in items if self._tokens(item) <= self.kernel.longest_lesson)
-
-    def left_out(self, generation: int) -> int:
-        """How many replies are too long to be learned from."""
-        return len(self.journal.judged_in(generation)) - len(self.questions(generation))
 
     def _tokens(self, item: Item) -> int:
         """Of prompt and reply as they are learned, behind the longest phrase."""
@@ -76,29 +74,19 @@ class ServedHabitats(ServiceHabitats):
 
 
 @dataclass(frozen=True)
-class WaitingQuestions(ServiceHabitats):
-    """Users whose questions wait for an answer."""
-
-    waiting: tuple[Item, ...] = ()
-
-    def questions(self, generation: int) -> tuple[Item, ...]:
-        """Those that wait."""
-        return self.waiting
-
-
-@dataclass(frozen=True)
 class ServingSnapshot:
     """Who lives, with which weights, and who is asked: the run as it is between two generations.
 
     A generation changes the state while the service goes on answering. So it answers from a
-    snapshot, which no generation touches.
+    snapshot, which no generation touches. ``has_texts`` is that of ``ServiceLimits``.
     """
 
     turn: Turn
     weights: Mapping[OrganelleId, AdapterWeights]
+    has_texts: bool = False
 
     @classmethod
-    def of(cls, turn: Turn) -> ServingSnapshot:
+    def of(cls, turn: Turn, *, has_texts: bool) -> ServingSnapshot:
         """The living with their weights, and copies of all that says who is asked."""
         state = turn.state
         copied = replace(
@@ -111,7 +99,7 @@ class ServingSnapshot:
         weights = {
             name: turn.store.weights(one.genome.weights) for name, one in state.population.items()
         }
-        return cls(replace(turn, state=copied), weights)
+        return cls(replace(turn, state=copied), weights, has_texts)
 
     def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
         """Who answers each item, as the strategy decides; the host where nobody does.
@@ -119,25 +107,34 @@ class ServingSnapshot:
         Raises:
             RunError: the strategy fails.
         """
-        turn, config = self.turn, self.turn.tasks.habitats
-        assert config is not None
+        turn, world = self.turn, self.turn.tasks.habitats
+        assert world is not None
         marked = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
-        world = WaitingQuestions(config.config, marked)
+        asked = ServedHabitats(world.config, marked)
         # Not the generation's own draw: newcomers that come one by one must not all meet the same.
         draw = Draw(secrets.randbits(63), turn.state.generation)
-        context = replace(turn.context, tasks=replace(turn.tasks, habitats=world), draw=draw)
+        context = replace(turn.context, tasks=replace(turn.tasks, habitats=asked), draw=draw)
         try:
             with Fence() as fence:
-                asked = fence(turn.strategy.ask, context)
+                chosen = fence(self._chosen, context)
         except FaultError as error:
-            # What it says may name other users: it is for the log, and not for who asked.
+            # What it says may be words of other users: they are not for who asked.
             part = strategies.called(turn.strategy)
-            _log.error("nobody was chosen", extra={"reason": f"{part} {error}"})
+            reason = f"{part} {error}" if self.has_texts else f"{part} failed"
+            _log.error("nobody was chosen", extra={"reason": reason})
             raise RunError(f"{part} failed, so nobody could be chosen to answer") from error
-        chosen = {
-            item.id: assignment.organelle_id for assignment in asked for item in assignment.items
-        }
         return [chosen.get(item.id, HOST) for item in marked]
+
+    def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:
+        """Whom the strategy chooses for each item, by its id."""
+        chosen = {
+            item.id: assignment.organelle_id
+            for assignment in self.turn.strategy.ask(context)
+            for item in assignment.items
+        }
+        for organelle_id in set(chosen.values()):
+            self.adapter(organelle_id)
+        return chosen
 
     def adapter(self, organelle_id: OrganelleId) -> AdapterWeights | None:
         """The weights of an organelle; None for the bare host.
