@@ -13,10 +13,11 @@ import torch
 from hosts import PROMPTS, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.torch_backend import PaddedCache
-from symbiont_ecology.host.continuous import ContinuousBatch, LostRow, NewToken, StreamedRequest
+from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.llama import LlamaDecoder, LlamaSession
 from symbiont_ecology.host.loading import TextCodec
+from symbiont_ecology.host.streaming import LostRow, NewToken, StreamedRequest
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
 from symbiont_ecology.weights.adapter import AdapterWeights

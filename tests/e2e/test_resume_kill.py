@@ -11,13 +11,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 SCRIPT = Path(__file__).parents[1] / "toy_run.py"
-SPAN = 0.9  # seconds after a start within which its kill falls
+SPAN = 0.1  # seconds within which a kill falls once a run has come so far
 PAUSE = 0.012  # seconds that every call of the host takes
 ENOUGH = 20  # generations per kill: two pauses each, so that the run outlives them all
 
@@ -29,6 +30,12 @@ def launch(folder: Path, generations: int, pause: float) -> subprocess.Popen[str
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
     return process
+
+
+def ended(folder: Path) -> int:
+    """Generations in its log."""
+    log = folder / "events.jsonl"
+    return log.read_bytes().count(b'"GenerationEnded"') if log.exists() else 0
 
 
 def finish(folder: Path, generations: int) -> dict[str, bytes]:
@@ -43,19 +50,19 @@ def finish(folder: Path, generations: int) -> dict[str, bytes]:
 
 def test_a_run_killed_at_random_moments_equals_one_left_alone(tmp_path: Path, kills: int) -> None:
     folder, generations = tmp_path / "killed", ENOUGH * kills
-    begun = []
-    for moment in np.random.default_rng(2).uniform(0, SPAN, size=kills):
-        process = launch(folder, generations, PAUSE)
+    draw = np.random.default_rng(2)
+    for further, delay in zip(
+        draw.integers(0, ENOUGH // 2, kills), draw.uniform(0, SPAN, kills), strict=True
+    ):
+        process, wanted = launch(folder, generations, PAUSE), ended(folder) + further
+        while ended(folder) < wanted:
+            assert process.poll() is None, process.communicate()[1]
+            time.sleep(PAUSE / 4)
         with pytest.raises(
             subprocess.TimeoutExpired
         ):  # else it came to its end, and nothing was killed
-            process.wait(timeout=moment)
+            process.wait(timeout=delay)
         process.kill()
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        log = folder / "events.jsonl"
-        begun.append(log.read_bytes().count(b'"GenerationEnded"') if log.exists() else 0)
     assert finish(folder, generations) == finish(tmp_path / "whole", generations)
-    assert begun[-1] >= kills, (
-        f"the kills fell too early to tell anything: after {begun} generations"
-    )

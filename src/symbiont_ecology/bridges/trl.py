@@ -24,11 +24,11 @@ import numpy as np
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.act import worths
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError, EcologyWarning, MissingExtraError
 from symbiont_ecology.fence import Faults
 from symbiont_ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.learning.rewards import worths
 from symbiont_ecology.registry import Spec, kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import judge

@@ -1,9 +1,10 @@
 """A rollout is one judged answer. An assignment asks for some; its outcome holds them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from typing import Literal
 
 import numpy as np
@@ -102,9 +103,14 @@ class Assignment:
         return self.items[0].niche
 
     @property
+    def is_practice(self) -> bool:
+        """Whether it is paid, and changes what is known."""
+        return self.purpose == "practice"
+
+    @property
     def is_learned_from(self) -> bool:
         """Whether it is practice and no exam."""
-        return self.purpose == "practice" and not self.is_exam
+        return self.is_practice and not self.is_exam
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,6 +162,23 @@ def practice_of(outcomes: Iterable[Outcome]) -> dict[OrganelleId, list[Outcome]]
     """The outcomes of practice, by organelle."""
     practice: dict[OrganelleId, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
-        if outcome.assignment.purpose == "practice":
+        if outcome.assignment.is_practice:
             practice[outcome.assignment.organelle_id].append(outcome)
     return dict(practice)
+
+
+def map_rollouts(
+    outcomes: Sequence[Outcome],
+    change: Callable[[Sequence[Rollout]], Iterable[Rollout]],
+    where: Callable[[Assignment], bool] = lambda assignment: True,
+) -> list[Outcome]:
+    """The same outcomes with changed rollouts, ``where`` an assignment is meant. ``change`` gets
+    their rollouts in one call, and gives as many back in their order."""
+    meant = [outcome for outcome in outcomes if where(outcome.assignment)]
+    changed = iter(change([rollout for outcome in meant for rollout in outcome.rollouts]))
+    return [
+        replace(outcome, rollouts=tuple(islice(changed, len(outcome.rollouts))))
+        if where(outcome.assignment)
+        else outcome
+        for outcome in outcomes
+    ]

@@ -41,6 +41,11 @@ class Cost:
     flops: int = 0
     executed: int = 0
 
+    @classmethod
+    def computed(cls, flops: int, tokens_in: int = 0, tokens_out: int = 0) -> Cost:
+        """Work of which all that is useful was computed, and no more."""
+        return cls(tokens_in, tokens_out, flops=flops, executed=flops)
+
     def __add__(self, other: Cost) -> Cost:
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         return Cost(*(amount + more for amount, more in pairs))

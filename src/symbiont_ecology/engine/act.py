@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 
-from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
+from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, map_rollouts
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
-from symbiont_ecology.fence import FaultError, Faults, Fence
-from symbiont_ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.learning.rewards import worths
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import (
     HOST_SLOT,
@@ -22,7 +23,6 @@ from symbiont_ecology.types import (
     OrganelleId,
     Request,
     behind,
-    cell_name,
 )
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.perturbations import Perturbation
@@ -48,8 +48,6 @@ class Question:
         return self.organelle_id, self.perturbation
 
 
-LARGEST_REWARD = 1e6
-"""Of one answer; beyond that, sums lose what tells answers apart."""
 _Entry = tuple[int, Question, str]
 """A question with its place, and the prompt that is put to who answers."""
 
@@ -106,29 +104,13 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     cost = Cost(calls=calls + reading_calls)
     turn.state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)
     from_log, from_host = iter(read), iter(answers)
-    remaining = iter([next(from_log if one.item.logged else from_host) for one in questions])
-    outcomes = []
-    for assignment in assignments:
-        rollouts = islice(remaining, len(assignment.items) * assignment.samples)
-        outcomes.append(Outcome(assignment, tuple(rollouts)))
-    outcomes = _rewarded(outcomes, turn)
-    compared = iter(_compared([one for one in outcomes if one.assignment.is_compared], turn))
-    return [next(compared) if one.assignment.is_compared else one for one in outcomes]
-
-
-def _compared(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
-    """The same outcomes, read by the host; what that took is part of what each answer took."""
-    read = read_by_host(outcomes, turn)
-    costs = iter(cost for _, cost in reading_costs(read, turn))
-    return [
-        replace(outcome, rollouts=tuple(_with_cost(one, next(costs)) for one in outcome.rollouts))
-        for outcome in read
+    rollouts = iter([next(from_log if one.item.logged else from_host) for one in questions])
+    outcomes = [
+        Outcome(one, tuple(islice(rollouts, len(one.items) * one.samples))) for one in assignments
     ]
-
-
-def _with_cost(rollout: Rollout, more: Cost) -> Rollout:
-    """With more FLOPs on the same tokens."""
-    return replace(rollout, cost=rollout.cost + Cost(flops=more.flops, executed=more.executed))
+    return map_rollouts(
+        _rewarded(outcomes, turn), partial(_compared, turn=turn), where=attrgetter("is_compared")
+    )
 
 
 def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
@@ -138,75 +120,47 @@ def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
         WaitingError: people have to judge some of them first.
     """
     judged = turn.judgements.of(outcomes) if turn.reward.asks_people else outcomes
-    practised = [one for one in judged if one.assignment.purpose == "practice"]
-    rollouts = [rollout for one in practised for rollout in one.rollouts]
-    rest = iter(worths(rollouts, turn.reward, turn.faults))
-    return [
-        replace(one, rollouts=tuple(replace(each, reward=next(rest)) for each in one.rollouts))
-        if one.assignment.purpose == "practice"
-        else one
-        for one in judged
-    ]
+
+    def rewarded(rollouts: Sequence[Rollout]) -> Iterator[Rollout]:
+        """Each with its reward."""
+        found = worths(rollouts, turn.reward, turn.faults)
+        for rollout, worth in zip(rollouts, found, strict=True):
+            yield replace(rollout, reward=worth)
+
+    return map_rollouts(judged, rewarded, where=attrgetter("is_practice"))
 
 
-def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> list[float]:
-    """What each rollout is worth to learning.
-
-    One for which the reward fails is worth as much as the worst of the others: whoever breaks a
-    reward must gain nothing by it.
-    """
-    found, part = list[float | None](), reward_rules.called(reward)
-    with Fence() as fence:
-        for rollout in rollouts:
-            try:
-                found.append(faults.counted(fence, part, _worth, reward, rollout))
-            except FaultError:
-                found.append(None)
-    worst = min((worth for worth in found if worth is not None), default=0.0)
-    return [worst if worth is None else worth for worth in found]
+def _compared(rollouts: Sequence[Rollout], turn: Turn) -> Iterator[Rollout]:
+    """The same rollouts, read by the host; what that took is part of what each answer took."""
+    for rollout in read_by_host(rollouts, turn):
+        read = reading_cost(rollout, turn.host)
+        more = Cost(flops=read.flops, executed=read.executed)  # on the same tokens
+        yield replace(rollout, cost=rollout.cost + more)
 
 
-def _worth(reward: RewardRule, rollout: Rollout) -> float:
-    """What a rollout is worth, if the reward says a number."""
-    worth: object = reward(rollout)  # as declared, or as somebody wrote it
-    if isinstance(worth, np.bool_ | np.number):
-        worth = worth.item()
-    if not isinstance(worth, int | float) or not -LARGEST_REWARD <= worth <= LARGEST_REWARD:
-        most = f"a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
-        raise FaultError(f"returned {worth!r:.60}, expected {most}")
-    return float(worth)
-
-
-def read_by_host(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
-    """The same outcomes, each rollout with the bare host's log-probabilities of its tokens.
+def read_by_host(rollouts: Sequence[Rollout], turn: Turn) -> list[Rollout]:
+    """The same rollouts, each with the bare host's log-probabilities of its tokens.
 
     One call scores all answers, and the budget is charged.
     """
-    rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
     if not rollouts:
-        return list(outcomes)
+        return []
     prompts = [rollout.item.prompt for rollout in rollouts]
     answers = [rollout.token_ids for rollout in rollouts]
     scores = turn.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
-    rows = iter(
+    costs = (reading_cost(rollout, turn.host) for rollout in rollouts)
+    turn.state.spent += sum(costs, Cost(calls=1))
+    return [
         replace(rollout, host_log_probabilities=np.asarray(values))
         for rollout, values in zip(rollouts, scores, strict=True)
-    )
-    read = [replace(one, rollouts=tuple(islice(rows, len(one.rollouts)))) for one in outcomes]
-    turn.state.spent += sum((cost for _, cost in reading_costs(read, turn)), Cost(calls=1))
-    return read
+    ]
 
 
-def reading_costs(outcomes: Sequence[Outcome], turn: Turn) -> list[tuple[str, Cost]]:
-    """What the host's log-probabilities of each rollout took, with its cell."""
-    costs = []
-    for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
-        if rollout.host_log_probabilities is not None:
-            read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
-            flops = turn.host.shape.scoring_flops(0, read, written)
-            cost = Cost(read, written, flops=flops, executed=flops)
-            costs.append((cell_name(rollout.item.cell), cost))
-    return costs
+def reading_cost(rollout: Rollout, host: Host) -> Cost:
+    """What the host's log-probabilities of a rollout take."""
+    read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
+    flops = host.shape.scoring_flops(0, read, written)
+    return Cost.computed(flops, read, written)
 
 
 def read_log(
@@ -241,7 +195,7 @@ def read_log(
                 text=replies[row].text,
                 verdict=verdict,
                 reward=verdict,
-                cost=Cost(read, written, flops=flops, executed=flops),
+                cost=Cost.computed(flops, read, written),
             )
     return [rollouts[index] for index in range(len(questions))], calls
 

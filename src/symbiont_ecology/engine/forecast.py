@@ -181,7 +181,7 @@ def _mean_work(host: Host, rank: int, completions: Completions, learns: bool) ->
         if learns:
             read, written = completion.prompt_tokens, len(completion.token_ids)
             flops = host.shape.learning_flops(host.layout.size(rank), read, written)
-            total += Cost(read, written, flops=flops, executed=flops)
+            total += Cost.computed(flops, read, written)
     return Cost(*(round(amount / rows) for amount in vars(total).values()))
 
 

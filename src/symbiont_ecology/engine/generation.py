@@ -132,7 +132,7 @@ def _shrinking(memory_mb: float, turn: Turn) -> list[Event]:
 def _summary(
     state: EcologyState, outcomes: Sequence[Outcome], events: Sequence[Event], before: Cost
 ) -> GenerationEnded:
-    practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
+    practice = [outcome for outcome in outcomes if outcome.assignment.is_practice]
     verdicts = [verdict for outcome in practice for verdict in outcome.verdicts]
     return GenerationEnded(
         state.generation,

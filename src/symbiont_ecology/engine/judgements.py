@@ -14,11 +14,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from symbiont_ecology.ecology import Outcome, Rollout
+from symbiont_ecology.ecology import Outcome, Rollout, map_rollouts
 from symbiont_ecology.errors import DataError, RunError, WaitingError
 from symbiont_ecology.files import append_line, read_lines, write_whole
 from symbiont_ecology.registry import Share
@@ -86,12 +88,7 @@ class Judgements:
                 waiting[reply.id] = reply
             return replace(rollout, judgement=known.get(reply.id))
 
-        practised = [
-            replace(one, rollouts=tuple(map(judged, one.rollouts)))
-            if one.assignment.purpose == "practice"
-            else one
-            for one in outcomes
-        ]
+        practised = map_rollouts(outcomes, partial(map, judged), where=attrgetter("is_practice"))
         if waiting:
             self._queue(waiting.values())
             raise WaitingError(

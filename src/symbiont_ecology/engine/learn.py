@@ -8,12 +8,20 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
-from symbiont_ecology.ecology import DROPOUT, Organelle, Outcome, RememberedAnswer, practice_of
+from symbiont_ecology.ecology import (
+    DROPOUT,
+    Organelle,
+    Outcome,
+    RememberedAnswer,
+    map_rollouts,
+    practice_of,
+)
 from symbiont_ecology.economics import Cost, tracing_flops
-from symbiont_ecology.engine.act import read_by_host, reading_costs, waves
+from symbiont_ecology.engine.act import read_by_host, reading_cost, waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
@@ -148,7 +156,12 @@ def _learner(
         if turn.practice.perturbation and has_zero_b(weights):  # its traces say nothing
             weights, targets = with_random_b(weights, turn.draw("wake", organelle.id)), ()
     lessons = _priced(targets, slot, weights, turn)
-    costs = reading_costs(outcomes, turn)
+    costs = [
+        (cell_name(rollout.item.cell), reading_cost(rollout, turn.host))
+        for outcome in outcomes
+        for rollout in outcome.rollouts
+        if rollout.host_log_probabilities is not None
+    ]
     return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
 
 
@@ -260,10 +273,10 @@ def _priced(
         lesson = Lesson(prompt, target.token_ids, slot, target.weight)
         if target.trace is None:
             flops = turn.host.shape.learning_flops(layout.size(rank), read, written)
-            cost = Cost(read, written, flops=flops, executed=flops)
+            cost = Cost.computed(flops, read, written)
         else:  # nothing is read or written again
             flops = tracing_flops(rank * sum(d_in for _, d_in, _ in layout.modules), written)
-            cost = Cost(flops=flops, executed=flops)
+            cost = Cost.computed(flops)
         lessons.append(_PricedLesson(cell_name(target.item.cell), lesson, cost, target.trace))
     return lessons
 
@@ -294,4 +307,5 @@ def _read_by_host(practice: Practice, turn: Turn) -> Practice:
     """The same practice, with the bare host's log-probabilities where somebody learns."""
     rates = {name: learning_rate(turn.state.genome(name).traits, 0) for name in practice}
     everything = [one for name, rate in rates.items() if rate for one in practice[name]]
-    return {**practice, **practice_of(read_by_host(everything, turn))}
+    read = map_rollouts(everything, partial(read_by_host, turn=turn))
+    return {**practice, **practice_of(read)}

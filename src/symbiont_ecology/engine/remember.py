@@ -43,7 +43,7 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
     rollouts = [
         rollout
         for outcome in outcomes
-        if outcome.assignment.purpose == "practice"
+        if outcome.assignment.is_practice
         for rollout in outcome.rollouts
         if rollout.item.habitat and rollout.token_ids
     ]
@@ -169,7 +169,7 @@ def _score(names: Iterable[str], turn: Turn) -> None:
         for (_, answer), prompt in zip(wanted, prompts, strict=True):
             read, written = len(prompt), len(answer.token_ids)
             flops = len(slots) * turn.host.shape.scoring_flops(parameters, read, written)
-            state.spent += Cost(read, written, flops=flops, executed=flops)
+            state.spent += Cost.computed(flops, read, written)
         state.spent += Cost(calls=1)
         state.scored += len(rows)
     for name, known in losses.items():
@@ -199,6 +199,6 @@ def sketched(
     for prompt, completion in zip(host.encode(prompts), completions, strict=True):
         read, written = len(prompt), len(completion)
         flops = host.shape.sketching_flops(parameters, read, written)
-        state.spent += Cost(read, written, flops=flops, executed=flops)
+        state.spent += Cost.computed(flops, read, written)
     state.spent += Cost(calls=1)
     return host.sketch(prompts, completions)

@@ -103,7 +103,7 @@ def update_posteriors(
     """Updates what is known of everyone who practised, what cells pay, and who holds them."""
     state, events = turn.state, list[Event]()
     verdicts: dict[str, list[float]] = defaultdict(list)
-    practice = [outcome for outcome in outcomes if outcome.assignment.purpose == "practice"]
+    practice = [outcome for outcome in outcomes if outcome.assignment.is_practice]
     for outcome in practice:
         if not outcome.verdicts:
             continue

@@ -13,7 +13,7 @@ def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:
     """A transcript of every reply, with the price that its cell had when it was paid. A reference
     answer that was only read is no reply."""
     for outcome in outcomes:
-        assignment, is_paid = outcome.assignment, outcome.assignment.purpose == "practice"
+        assignment, is_paid = outcome.assignment, outcome.assignment.is_practice
         price = turn.prices.price(turn.state.success_at(assignment)) if is_paid else 0
         for rollout in (one for one in outcome.rollouts if one.has_verdict):
             yield Transcript(

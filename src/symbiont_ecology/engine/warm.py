@@ -132,7 +132,7 @@ def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Co
     parameters = host.layout.size(turn.rank)
     for item, ids, read in zip(items, answers, lengths, strict=True):
         flops = host.shape.learning_flops(parameters, read, len(ids))
-        cost = Cost(read, len(ids), flops=flops, executed=flops)
+        cost = Cost.computed(flops, read, len(ids))
         lessons[item.id] = Lesson(item.prompt, ids, 0), cost
     return lessons
 

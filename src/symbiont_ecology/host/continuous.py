@@ -11,82 +11,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from symbiont_ecology.errors import EcologyError, HostError
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.host.rows import find_slot
 from symbiont_ecology.host.sampling import inverse_cdf
-from symbiont_ecology.types import HOST_SLOT, Decoding
+from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
+from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterWeights
 
-RowId = int
 UNSURE = "\ufffd"
 """Stands at the end of a text whose last letter is not complete yet."""
-
-
-@dataclass(frozen=True, eq=False)
-class StreamedRequest:
-    """A prompt, as token ids, for one adapter (None: the bare host), with its own way to choose
-    tokens.
-
-    Without a generator the answer is greedy. ``alternatives`` likeliest tokens are told beside each
-    one.
-    """
-
-    prompt: np.ndarray
-    weights: AdapterWeights | None
-    max_new_tokens: int
-    decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
-    generator: np.random.Generator | None = None
-    alternatives: int = 0
-    owner: str = ""
-    """Whose adapter it is: the same name has other weights once it has learned."""
-
-    def check(self, most: int) -> None:
-        """Whether prompt and answer have room in a host's ``most`` positions.
-
-        Raises:
-            HostError: they have none, or no token is asked for.
-        """
-        wanted = self.max_new_tokens
-        if wanted < 1:
-            raise HostError(f"expected max_new_tokens >= 1, got {wanted}")
-        if len(self.prompt) + wanted > most:
-            raise HostError(
-                f"expected at most {most} tokens for prompt and answer, got {len(self.prompt)} "
-                f"and {wanted}: shorten the prompt, or ask for fewer"
-            )
-
-
-@dataclass(frozen=True)
-class NewToken:
-    """The next token of a row, with its log-probability (nats, temperature 1).
-
-    ``text`` is what can be shown since the last one: it may be empty, or more than this token.
-    ``end`` says why the row has left: ``stop`` (it ended by itself, or at a stop text), ``length``,
-    or empty while it goes on.
-    """
-
-    row: RowId
-    token_id: int
-    log_probability: float
-    text: str
-    end: str = ""
-    alternatives: Mapping[int, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LostRow:
-    """A row that has left without an end, and why."""
-
-    row: RowId
-    error: EcologyError
 
 
 @dataclass(eq=False)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.fence import FaultError, Faults, Fence
 from symbiont_ecology.learning import RewardRule, reward_rules
+
+LARGEST_REWARD = 1e6
+"""Of one answer; beyond that, sums lose what tells answers apart."""
 
 
 @reward_rules.register("verdict")
@@ -56,3 +62,31 @@ def edit_distance(left: str, right: str) -> int:
         for j, b in enumerate(right, start=1):
             diagonal, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, diagonal + (a != b))
     return row[-1]
+
+
+def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> list[float]:
+    """What each rollout is worth to learning.
+
+    One for which the reward fails is worth as much as the worst of the others: whoever breaks a
+    reward must gain nothing by it.
+    """
+    found, part = list[float | None](), reward_rules.called(reward)
+    with Fence() as fence:
+        for rollout in rollouts:
+            try:
+                found.append(faults.counted(fence, part, _worth, reward, rollout))
+            except FaultError:
+                found.append(None)
+    worst = min((worth for worth in found if worth is not None), default=0.0)
+    return [worst if worth is None else worth for worth in found]
+
+
+def _worth(reward: RewardRule, rollout: Rollout) -> float:
+    """What a rollout is worth, if the reward says a number."""
+    worth: object = reward(rollout)  # as declared, or as somebody wrote it
+    if isinstance(worth, np.bool_ | np.number):
+        worth = worth.item()
+    if not isinstance(worth, int | float) or not -LARGEST_REWARD <= worth <= LARGEST_REWARD:
+        most = f"a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
+        raise FaultError(f"returned {worth!r:.60}, expected {most}")
+    return float(worth)

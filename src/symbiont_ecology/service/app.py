@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException as HttpError
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import DataError, EcologyError, HostError
-from symbiont_ecology.host.continuous import NewToken
+from symbiont_ecology.host.streaming import NewToken
 from symbiont_ecology.service.journal import GivenVerdict
 from symbiont_ecology.service.keys import Access, ApiKeys
 from symbiont_ecology.service.limits import BodyLimit, HostLimit, RateLimit

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from symbiont_ecology.host.continuous import NewToken
+from symbiont_ecology.host.streaming import NewToken
 from symbiont_ecology.service.scheduler import AnswerJob, usage
 
 TokenText = Callable[[int], str]

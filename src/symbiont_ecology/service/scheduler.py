@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from symbiont_ecology.errors import EcologyError, HostError, RunError
-from symbiont_ecology.host.continuous import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.host.engines import AnswerBatch
+from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.service.journal import GivenAnswer, Journal
 from symbiont_ecology.service.world import ServingSnapshot, generator_of
 from symbiont_ecology.types import Decoding, Item, OrganelleId, behind

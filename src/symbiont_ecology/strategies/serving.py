@@ -66,7 +66,7 @@ def asked(context: StrategyContext) -> list[str]:
         dict.fromkeys(
             outcome.assignment.items[0].habitat
             for outcome in context.outcomes
-            if outcome.assignment.purpose == "practice"
+            if outcome.assignment.is_practice
         )
     )
 

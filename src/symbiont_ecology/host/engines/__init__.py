@@ -14,15 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 from symbiont_ecology.registry import Registry
 
 if TYPE_CHECKING:
-    from symbiont_ecology.host.continuous import (
-        ContinuousBatch,
-        LostRow,
-        NewToken,
-        RowId,
-        StreamedRequest,
-    )
+    from symbiont_ecology.host.continuous import ContinuousBatch
     from symbiont_ecology.host.engines.served import ServedHost
     from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 
 class Engine(Protocol):

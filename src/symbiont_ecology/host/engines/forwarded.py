@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from weakref import finalize
 
 from symbiont_ecology.errors import EcologyError, HostError
-from symbiont_ecology.host.continuous import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.host.engines.client import ServerClient, as_probe, is_lost
 from symbiont_ecology.host.engines.server import Asked
 from symbiont_ecology.host.engines.shelf import Shelf
 from symbiont_ecology.host.engines.witness import Testimony, Witness
 from symbiont_ecology.host.rows import find_slot
+from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import weights_ref

@@ -123,7 +123,7 @@ class Foraging(Mechanism):
         asked = {
             outcome.assignment.items[0].habitat: None
             for outcome in context.outcomes
-            if outcome.assignment.purpose == "practice"
+            if outcome.assignment.is_practice
         }
         is_due = context.state.generation % FULL_SWEEP == FULL_SWEEP - 1
         news = [
