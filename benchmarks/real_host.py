@@ -263,7 +263,7 @@ def learn_once(folder: str, dtype: str) -> None:
     for _ in range(2):
         ours.lesson_step()
     longest = max(map(len, kernel.encode(ours.prompts)))
-    load = MemoryLoad(ORGANELLES, ROWS, longest, NEW_TOKENS)
+    load = MemoryLoad(ORGANELLES, LESSONS, longest, NEW_TOKENS)
     seen = forecast_memory(model, host, load, program=program)
     print(memory_mb() * 2**20 / 1e9, seen.ram / 1e9)
 
