@@ -17,6 +17,7 @@ from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.routing.allocators import allocators
 from symbiont_ecology.strategies import strategies
+from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.trackers import trackers
@@ -83,7 +84,7 @@ def own_parts() -> Iterator[None]:
     """Tasks, operators, rules and other parts that a test registers are gone after it."""
     registries: tuple[Registry[Any], ...] = (
         *(tasks, operators, learning_rules, reward_rules),
-        *(allocators, prompt_styles, strategies, trackers),
+        *(allocators, mechanisms, prompt_styles, strategies, trackers),
     )
     before = [set(registry.names()) for registry in registries]
     yield

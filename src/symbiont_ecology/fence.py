@@ -16,7 +16,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -154,6 +154,22 @@ def blamed(error_class: type[EcologyError]) -> Iterator[None]:
         if not foreign_place(error.__traceback__):
             raise
         raise error_class(f"a plug-in {said_of(error)}: mend it") from error
+
+
+def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[Result]:
+    """What a part returned, as a list.
+
+    Raises:
+        RunError: it is no list, or something in it is of another kind.
+    """
+    found = list(returned) if isinstance(returned, Iterable) else [returned]
+    wrong = [one for one in found if not isinstance(one, kind)]
+    if wrong:
+        raise RunError(
+            f"{part} returned {wrong[0]!r:.60}, expected a list of {kind.__name__}s, or an empty "
+            "one: mend it"
+        )
+    return found
 
 
 @dataclass

@@ -9,7 +9,7 @@ then the lessons that are.
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -17,7 +17,9 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.fence import as_list
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.types import Item, cell_name
 
 NEAR = 0.01
@@ -69,11 +71,15 @@ def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) ->
     )
 
 
-def affordable_assignments(assignments: Sequence[Assignment], turn: Turn) -> Sequence[Assignment]:
+def affordable_assignments(assignments: Iterable[Assignment], turn: Turn) -> Sequence[Assignment]:
     """All assignments while there is plenty; else as many questions as can be paid for, by draw.
 
     At least one question is left.
+
+    Raises:
+        RunError: the strategy asked for something else.
     """
+    assignments = as_list(strategies.called(turn.strategy), assignments, Assignment)
     left = turn.until - turn.state.spent.flops
     efforts = [_effort(assignment, turn) for assignment in assignments]
     questions = [(place, item) for place, asked in enumerate(assignments) for item in asked.items]

@@ -28,7 +28,9 @@ from symbiont_ecology.engine.transcribe import transcribe
 from symbiont_ecology.engine.warm import warm_start
 from symbiont_ecology.event_log import EventLog
 from symbiont_ecology.events import BatchShrunk, Born, Event, GenerationEnded, Retired
+from symbiont_ecology.fence import as_list
 from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.types import cell_name
 
 
@@ -88,7 +90,12 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
 
 def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
-    """Carries out what was decided, in that order."""
+    """Carries out what was decided, in that order.
+
+    Raises:
+        RunError: the strategy decided something else.
+    """
+    decisions = as_list(strategies.called(turn.strategy), decisions, Decision)
     materials = Materials(
         turn.state,
         turn.store,

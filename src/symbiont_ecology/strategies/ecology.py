@@ -30,6 +30,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.trials import Judge
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.fence import as_list
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.strategies import (
     CurriculumStrategy,
@@ -193,7 +194,8 @@ class Ecology(CurriculumStrategy):
         """Every mechanism decides in turn, on the room that those before it left."""
         decisions: list[Decision] = []
         for mechanism in self.built_mechanisms:
-            decisions += mechanism.tell(context, self._room(context, decisions))
+            told = mechanism.tell(context, self._room(context, decisions))
+            decisions += as_list(mechanisms.called(mechanism), told, Decision)
         return decisions
 
     def _room(self, context: StrategyContext, decisions: Sequence[Decision]) -> Room:
