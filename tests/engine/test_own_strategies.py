@@ -45,6 +45,14 @@ def silent(own_parts: None) -> None:
         def tell(self, context: StrategyContext, room: Room) -> Any:
             """Nothing comes back."""
 
+    @mechanisms.register("mumbling")
+    @dataclass(frozen=True)
+    class Mumbling(Mechanism):
+        """It asks nothing, and does not say so."""
+
+        def ask(self, context: StrategyContext) -> Any:
+            """Nothing comes back."""
+
 
 @pytest.mark.parametrize(
     ("strategy", "said"),
@@ -54,6 +62,10 @@ def silent(own_parts: None) -> None:
         (
             toy_ecology(mechanisms={"idle": True}),
             r"mechanism 'idle' \(\S+\) returned None, expected a list of Decisions",
+        ),
+        (
+            toy_ecology(mechanisms={"mumbling": True}),
+            r"mechanism 'mumbling' \(\S+\) returned None, expected a list of Assignments",
         ),
     ],
 )

@@ -124,7 +124,11 @@ class Ecology(CurriculumStrategy):
             return [Assignment(HOST, items, purpose="probe") for items in probes]
         takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
         left = assignments([taker for taker in takers if taker[0] == HOST], 1)
-        asked = [assignment for part in self.built_mechanisms for assignment in part.ask(context)]
+        asked = [
+            assignment
+            for part in self.built_mechanisms
+            for assignment in as_list(mechanisms.called(part), part.ask(context), Assignment)
+        ]
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
         strange = [replace(one, purpose="probe") for one in left]
         return [*self.sampled(practice, context), *strange, *asked]
