@@ -99,7 +99,7 @@ mutants: setup ## change what must never be wrong in small ways and see whether 
 	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/python scripts/mutants.py $(MUTANTS)
 
 # Direct dependencies at the lowest versions that pyproject.toml allows. OLDEST_TESTS: what is run, files of tests or folders.
-OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resume.py
+OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resume.py tests/engine/test_resume_disk.py
 test-oldest: setup ## the same with the oldest dependencies that are allowed, in build/oldest; some 7 GB, an hour
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
 	$(BIN)/uv venv -q --clear --python $(BIN)/python build/oldest

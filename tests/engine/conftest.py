@@ -1,12 +1,15 @@
-"""Parts that fail, for as long as a test goes on."""
+"""Parts that fail, for as long as a test goes on; a run that nothing interrupted."""
 
 from __future__ import annotations
 
 import pytest
 
 from faulty import Absent, Chance, Moody, Wild
+from resumed import config, trace
+from symbiont_ecology.engine.run import start
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.operators import operators
+from toy import ToyHost
 
 
 @pytest.fixture
@@ -16,3 +19,11 @@ def faulty_parts(own_parts: None, monkeypatch: pytest.MonkeyPatch) -> None:
     learning_rules.register("absent")(Absent)
     operators.register("wild")(Wild)
     monkeypatch.setattr(Chance, "calls", 0)
+
+
+@pytest.fixture(scope="session")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """The trace of a run that nothing interrupted."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    assert start(config(), folder, host=ToyHost()).is_complete
+    return trace(folder)

@@ -3,59 +3,23 @@ stopped."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from resumed import GENERATIONS, config, finish, stop_after, stopped, trace
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.checkpoints import check_blobs
 from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import generations, read_config, resume, start
-from symbiont_ecology.errors import ConfigError, HostError, RunError
+from symbiont_ecology.errors import HostError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.weights.blobs import BlobStore
-from toy import Crash, ToyHost, toy_config, toy_ecology
-
-GENERATIONS = 8
-
-
-def config() -> RunConfig:
-    return toy_config(seed=3, generations=GENERATIONS, checkpoint_every=3)
-
-
-def trace(folder: Path) -> dict[str, bytes]:
-    """What must be equal, byte for byte; and every blob that is left."""
-    names = "config.yaml", "provenance.json", "state.json", "events.jsonl", "transcripts.jsonl"
-    files = [folder / name for name in names]
-    files += [*folder.glob("state.previous.json"), *sorted((folder / "blobs").iterdir())]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """The trace of a run that nothing interrupted."""
-    folder = tmp_path_factory.mktemp("whole") / "run"
-    assert start(config(), folder, host=ToyHost()).is_complete
-    return trace(folder)
-
-
-def stop_after(count: int) -> Callable[[], bool]:
-    """Says when to stop: after so many generations."""
-    left = iter(range(count, 0, -1))
-    return lambda: next(left) == 1
-
-
-def finish(folder: Path) -> dict[str, bytes]:
-    """Resumes to the end and returns the trace."""
-    assert resume(folder, host=ToyHost()).is_complete
-    return trace(folder)
+from toy import Crash, ToyHost, toy_config
 
 
 def test_two_runs_of_one_seed_are_equal_and_those_of_two_seeds_are_not(
@@ -146,103 +110,6 @@ def test_a_crash_at_any_call_of_the_host_loses_nothing(
     with pytest.raises(Crash):
         start(config(), tmp_path / "run", host=ToyHost(crash_at=call))
     assert finish(tmp_path / "run") == whole
-
-
-def tiny() -> RunConfig:
-    """Short enough to be run once for every file operation in it."""
-    strategy = toy_ecology(least=2, founders=2, questions=1, samples=2)
-    return toy_config(
-        seed=1, generations=3, checkpoint_every=2, strategy=strategy, families=["math.add"]
-    )
-
-
-def operations(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: Callable[[int], None]
-) -> int:
-    """Runs with ``fail(number)`` before every call of these functions of ``os``; returns their
-    number."""
-    count = 0
-
-    def counted(operation: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*arguments: Any, **named: Any) -> Any:
-            nonlocal count
-            fail(count)
-            count += 1
-            return operation(*arguments, **named)
-
-        return run
-
-    with monkeypatch.context() as patch:
-        for name in names.split():
-            patch.setattr(os, name, counted(getattr(os, name)))
-        start(tiny(), folder, host=ToyHost())
-    return count
-
-
-def test_a_crash_at_any_file_operation_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    total = operations(tmp_path / "whole", monkeypatch, "replace fsync unlink", lambda _: None)
-    expected = trace(tmp_path / "whole")
-    assert total > 30
-    for number in range(total):
-
-        def fail(at: int, number: int = number) -> None:
-            if at == number:
-                raise Crash
-
-        folder = tmp_path / f"crash-{number}"
-        with pytest.raises(Crash):
-            operations(folder, monkeypatch, "replace fsync unlink", fail)
-        if not (folder / "config.yaml").exists():  # no run has begun
-            assert number < 5
-            continue
-        assert finish(folder) == expected, number
-
-
-def test_a_disk_that_fails_is_one_clear_line_and_loses_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    total = operations(tmp_path / "whole", monkeypatch, "replace fsync", lambda _: None)
-    expected = trace(tmp_path / "whole")
-    for number in range(1, total, 3):
-
-        def fail(at: int, number: int = number) -> None:
-            if at >= number:
-                raise OSError(errno.ENOSPC, "No space left on device")
-
-        folder = tmp_path / f"full-{number}"
-        with pytest.raises(RunError, match=r"[Nn]o space left") as refused:
-            operations(folder, monkeypatch, "replace fsync", fail)
-        assert "\n" not in str(refused.value)
-        # Before the first checkpoint there is nothing to lose, and nothing is left.
-        assert not folder.exists() or finish(folder) == expected, number
-    assert folder.exists()
-
-
-@pytest.mark.parametrize("limit", [600, 1500, 2500, 3000])
-def test_a_write_that_does_not_fit_is_one_clear_line_and_loses_nothing(
-    limit: int, tmp_path: Path
-) -> None:
-    start(tiny(), tmp_path / "whole", host=ToyHost())
-    expected = trace(tmp_path / "whole")
-    assert max(map(len, expected.values())) > limit
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/config.yaml").write_bytes(expected["config.yaml"])
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))  # no file may grow beyond it
-    try:
-        with pytest.raises(RunError, match="File too large") as refused:
-            resume(tmp_path / "run", host=ToyHost())
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    assert "\n" not in str(refused.value)
-    assert finish(tmp_path / "run") == expected
-
-
-def stopped(folder: Path) -> Path:
-    start(config(), folder, host=ToyHost(), should_stop=stop_after(5))
-    return folder
 
 
 @pytest.mark.parametrize(
@@ -418,46 +285,6 @@ def test_another_host_is_refused_by_its_fingerprint(
         resume(tmp_path / "run", host=ToyHost(seed=1))
     assert trace(tmp_path / "run") == before
     assert finish(tmp_path / "run") == whole
-
-
-# Damage is said in one line.
-
-
-def damage(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
-
-
-def damaged() -> Iterator[tuple[str, Callable[[Path], None]]]:
-    """A file to damage, and how."""
-    yield "state", lambda run: damage(run / "state.json", b'{"seed": ')
-    yield "state of another shape", lambda run: damage(run / "state.json", b'{"seed": "x"}')
-    yield "log too short", lambda run: damage(run / "events.jsonl", b'{"schema":1}\n')
-    yield "log of another schema", lambda run: damage(run / "events.jsonl", b'{"schema":99}\n')
-    yield (
-        "config",
-        lambda run: damage(run / "config.yaml", b"tasks: {families: [math.add], famlies: 3}\n"),
-    )
-    yield "blob gone", lambda run: sorted((run / "blobs").iterdir())[0].unlink()
-    yield "provenance", lambda run: damage(run / "provenance.json", b"{")
-    yield "provenance of another shape", lambda run: damage(run / "provenance.json", b"[]")
-
-
-@pytest.mark.parametrize(("name", "harm"), damaged(), ids=[name for name, _ in damaged()])
-def test_a_damaged_run_is_refused_in_one_line(
-    name: str, harm: Callable[[Path], None], tmp_path: Path
-) -> None:
-    folder = stopped(tmp_path / "run")
-    if name == "blob gone":  # the weights of someone alive
-        state = checkpoint.load_state(folder)
-        (
-            folder / "blobs" / f"{next(iter(state.population.values())).genome.weights}.safetensors"
-        ).unlink()
-    else:
-        harm(folder)
-    with pytest.raises((RunError, ConfigError)) as refused:
-        resume(folder, host=ToyHost())
-    assert "\n" not in str(refused.value)
-    assert str(folder) in str(refused.value)
 
 
 def test_the_checkpoint_is_json_that_a_person_can_read(whole: dict[str, bytes]) -> None:

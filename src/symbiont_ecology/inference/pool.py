@@ -97,9 +97,8 @@ class AdapterPool:
     @property
     def organelles(self) -> frozenset[OrganelleId]:
         """Whose adapters the candidates are: an elite is one of them at some moment."""
-        return frozenset(
-            {name.partition("@")[0] for name in self.elites} | {*self.state.population}
-        )
+        held = {elite.organelle_id for elite in self.state.archive.elites.values()}
+        return frozenset(held | set(self.state.population))
 
     @cached_property
     def expectation(self) -> Expectation:

@@ -181,7 +181,7 @@ def attend(
     Args:
         heads: queries, keys and values as the host made them,
             ``(rows, heads + 2 · kv_heads, head_dim)``.
-        spec: how this layer looks at its cache.
+        spec: of this layer's attention.
         cache: keys and values of one layer, ``(2, entries, kv_heads, room, head_dim)``.
         entries: where in the cache each row is, int64.
         lengths: tokens that each row has there already, int64.
@@ -273,7 +273,7 @@ def _turns(spec: AttentionSpec, size: int) -> tuple[int, int, int]:
     """The addresses of cosines and sines, and of how many positions they are."""
     _check(spec.table)
     if spec.table.shape[2] != size:
-        raise IndexError(f"expected turns of heads of size {size}, got {spec.table.shape}")
+        raise IndexError(f"expected a rotary table of heads of size {size}, got {spec.table.shape}")
     return *_pair(spec.table), spec.table.shape[1]
 
 

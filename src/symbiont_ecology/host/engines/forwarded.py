@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import TYPE_CHECKING
 from weakref import finalize
 
 from symbiont_ecology.errors import EcologyError, HostError
@@ -21,12 +20,9 @@ from symbiont_ecology.host.engines.shelf import Shelf
 from symbiont_ecology.host.engines.witness import Testimony, Witness
 from symbiont_ecology.host.rows import find_slot
 from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
-from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.types import HOST_SLOT, BlobRef
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import weights_ref
-
-if TYPE_CHECKING:
-    from symbiont_ecology.types import BlobRef
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +94,10 @@ class ForwardedBatch:
         returns their rows' ids. The others have to ask again."""
         joined = list[RowId]()
         for request in requests:
+            if len(self._rows) >= self._client.server.connections:
+                break
             slot = self._slot_for(request)
-            if slot is None or len(self._rows) >= self._client.server.connections:
+            if slot is None:
                 break
             row = self._row(request, slot)
             self._rows[row.id] = row

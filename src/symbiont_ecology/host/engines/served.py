@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 from weakref import finalize
 
 import numpy as np
@@ -32,9 +31,6 @@ from symbiont_ecology.types import (
 )
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import weights_ref
-
-if TYPE_CHECKING:
-    pass
 
 
 class ServedHost:
@@ -59,6 +55,7 @@ class ServedHost:
         self._trusted = set[str]()
         """Names of adapters that were probed, and are right."""
         self._witness = Witness(client.kernel, client.server)
+        self._probes = client.probes()
         self._witness.meet(self._probe([HOST_SLOT], {}))
 
     @property
@@ -211,7 +208,7 @@ class ServedHost:
 
     def _probe(self, slots: Sequence[int], first: Mapping[int, Asked]) -> list[Testimony]:
         """Greedy answers of these slots to what is always asked, and to their first questions."""
-        always = [(slot, probe) for slot in slots for probe in self._client.probes()]
+        always = [(slot, probe) for slot in slots for probe in self._probes]
         return self._ask(
             always + [(slot, as_probe(first[slot])) for slot in slots if slot in first]
         )

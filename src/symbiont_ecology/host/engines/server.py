@@ -153,22 +153,23 @@ class AnsweringServer(ABC):
         """The kernel, once the server is known to serve something."""
         from symbiont_ecology.host.engines.served import ServedHost
 
-        self.reach()
-        return ServedHost(self.client(load()))
+        return ServedHost(self.client(load))
 
     def batch(self, kernel: HostKernel, slots: int) -> ForwardedBatch:
         """Rows that the server writes."""
         from symbiont_ecology.host.engines.forwarded import ForwardedBatch
 
         slots = min(slots, self.loaded)
-        return ForwardedBatch(self.client(kernel.beside(slots)), slots)
+        return ForwardedBatch(self.client(lambda: kernel.beside(slots)), slots)
 
-    def client(self, kernel: HostKernel) -> ServerClient:
-        """Asks the server what the kernel would be asked."""
+    def client(self, load: Callable[[], HostKernel]) -> ServerClient:
+        """Asks the server what the kernel would be asked, which is loaded once the server is
+        found."""
         from symbiont_ecology.host.engines.client import ServerClient
 
         endpoint = self.endpoint()
-        return ServerClient(kernel, self, endpoint, self.find_model(endpoint))
+        model = self.find_model(endpoint)
+        return ServerClient(load(), self, endpoint, model)
 
     def endpoint(self) -> Endpoint:
         """How the server is called.
