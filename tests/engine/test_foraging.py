@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, worlds
-from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Settle
+from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Serve
 from symbiont_ecology.ecology.diets import Diet
 from symbiont_ecology.ecology.habitats import SHARED, Habitat
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Room
-from symbiont_ecology.strategies.mechanisms.foraging import NOBODY, SWEEPS, Foraging, Settlement
+from symbiont_ecology.strategies.mechanisms.foraging import NOBODY, SWEEPS, Foraging, Partition
 from symbiont_ecology.types import Item
 
 TRAITS = {"learning_rate": 0.1}
@@ -180,25 +180,25 @@ def decided(state: EcologyState, asked: Sequence[str], places: int = 9) -> list[
 
 def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list[Decision]:
     """What follows where these habitats look around."""
-    settlement = Settlement.of(state, FAMILIES, 2.0)
+    partition = Partition.of(state, FAMILIES, 2.0)
     generator = Draw(3, state.generation)("forage")
     for _ in range(SWEEPS):
         for place in generator.permutation(len(names)):
-            settlement.move(names[place])
-    settlement.merge()
+            partition.move(names[place])
+    partition.merge()
     moved: dict[str, str] = {}
     born = list[Decision]()
-    for server, homes in settlement.by_server().items():
+    for server, homes in partition.by_server().items():
         if server in state.population:
             moved |= {home: server for home in homes if state.habitats[home].chosen != server}
-        elif server in state.dormant or settlement.may_found(*homes):
+        elif server in state.dormant or partition.may_found(*homes):
             if len(born) < places:
                 is_dormant = server in state.dormant
                 one = Awaken(tuple(homes), server) if is_dormant else None
                 born.append(one or Colonise(tuple(homes), TRAITS, 4, 3))
         else:
             moved |= {home: NOBODY for home in homes if state.habitats[home].chosen != NOBODY}
-    return [*([Settle(moved)] if moved else []), *born]
+    return [*([Serve(moved)] if moved else []), *born]
 
 
 @settings(max_examples=60)
@@ -221,7 +221,7 @@ def test_two_that_serve_one_kind_become_one() -> None:
         for who, count in (("o1", 4), ("o2", 6))
     )
     state = state_of([organelle("o1"), organelle("o2")], small=small, large=large)
-    assert decided(state, []) == [Settle({"small": "o2"})]
+    assert decided(state, []) == [Serve({"small": "o2"})]
 
 
 def test_who_has_no_news_looks_around_in_every_fifth_generation() -> None:
@@ -236,7 +236,7 @@ def test_who_has_no_news_looks_around_in_every_fifth_generation() -> None:
     for generation in range(12):
         state.generation = generation
         if decided(state, []):
-            assert decided(state, []) == [Settle({"lost": "o2"})]
+            assert decided(state, []) == [Serve({"lost": "o2"})]
             moving.append(generation)
     assert moving == [4, 9]
 
@@ -264,12 +264,12 @@ def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_ro
     state.dormant = {"o4": dreamer}
     assert decided(state, []) == [Awaken(("hungry",), "o4")]
     state.population["o4"] = dreamer
-    assert decided(state, []) == [Settle({"hungry": "o4"})]
+    assert decided(state, []) == [Serve({"hungry": "o4"})]
 
 
 def test_a_habitat_without_food_is_let_go() -> None:
     state = state_of([organelle("o1")], home=fed(8), sad=Habitat("gone", answers=fed(0, 3).answers))
-    assert decided(state, []) == [Settle({"sad": NOBODY})]
+    assert decided(state, []) == [Serve({"sad": NOBODY})]
     state.habitats["sad"] = replace(state.habitats["sad"], chosen=NOBODY)
     assert decided(state, []) == []
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from symbiont_ecology.ecology.changes import Settle
+from symbiont_ecology.ecology.changes import Serve
 from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
 from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Inheritance, Materials
@@ -104,7 +104,7 @@ class Colonise(Decision):
         founding = Found(self.traits, self.rank, self.weights, operator="coloniser")
         (born, *_) = founding.carried_out(materials)
         assert isinstance(born, Born)
-        served = Settle(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
+        served = Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
         return [born, *served, *materials.feed(born.id, self.meals)]
 
 
@@ -127,7 +127,7 @@ class Awaken(Decision):
         )
         awake = replace(state.population[organelle_id], memories=seed.memories)
         state.population[organelle_id] = awake
-        return [born, *Settle(dict.fromkeys(self.habitats, organelle_id)).carried_out(materials)]
+        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).carried_out(materials)]
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,8 @@ class Resize(Decision):
 
 
 @dataclass(frozen=True)
-class Settle(Decision):
-    """Habitats settle with other organelles, who get their next questions and learn what they
+class Serve(Decision):
+    """Habitats are served by other organelles, who get their next questions and learn what they
     accepted."""
 
     servers: Mapping[str, OrganelleId]

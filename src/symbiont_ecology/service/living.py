@@ -127,7 +127,7 @@ class LivingService:
         self._drained = drained
         while not (self._is_stopped and not self.scheduler.open_jobs):
             self._tell_drained()
-            is_busy = self.scheduler.turn(self.snapshot)
+            is_busy = self.scheduler.step(self.snapshot)
             if self._is_due():
                 self._learn()
             elif not is_busy:
@@ -201,7 +201,7 @@ class LivingService:
             UnfinishedError: the grace is over.
         """
         until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
-        while self.scheduler.turn(self.snapshot):
+        while self.scheduler.step(self.snapshot):
             if time.monotonic() >= (self._drain_until or until):
                 break
         self._tell_drained()

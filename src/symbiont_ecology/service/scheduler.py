@@ -118,7 +118,7 @@ class Scheduler:
         with self._changed:
             self._changed.notify()
 
-    def turn(self, snapshot: ServingSnapshot) -> bool:
+    def step(self, snapshot: ServingSnapshot) -> bool:
         """Lets newcomers in, and tells what was written; False if nothing was."""
         self._take_in(snapshot)
         self._drop()

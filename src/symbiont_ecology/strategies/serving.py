@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Habitat, Settle
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Habitat, Serve
 from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments
 from symbiont_ecology.types import OrganelleId
 
@@ -71,11 +71,11 @@ def asked(context: StrategyContext) -> list[str]:
     )
 
 
-def moves(servers: Iterable[tuple[str, OrganelleId]], state: EcologyState) -> list[Settle]:
+def moves(servers: Iterable[tuple[str, OrganelleId]], state: EcologyState) -> list[Serve]:
     """The decision that makes them the servers, as far as they are new; none without a change."""
     new = {
         name: server
         for name, server in servers
         if state.habitats.get(name, Habitat()).chosen != server
     }
-    return [Settle(new)] if new else []
+    return [Serve(new)] if new else []

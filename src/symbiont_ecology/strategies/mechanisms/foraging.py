@@ -1,4 +1,4 @@
-"""Foraging: habitats settle with the organelle whose diet is like theirs; others are colonised.
+"""Foraging: habitats go to the organelle whose diet is like theirs; others are colonised.
 
 What a habitat accepted, and refused, says what it wants. The sketches of these answers say which
 habitats want the same (``ecology.diets``), whatever organelles have learned by then. So a habitat
@@ -19,15 +19,7 @@ from typing import ClassVar
 
 from pydantic import NonNegativeFloat, NonNegativeInt
 
-from symbiont_ecology.ecology import (
-    Awaken,
-    Colonise,
-    Decision,
-    EcologyState,
-    Found,
-    Habitat,
-    Settle,
-)
+from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Found, Habitat, Serve
 from symbiont_ecology.ecology.diets import (
     Diet,
     Likeness,
@@ -98,9 +90,9 @@ class Foraging(Mechanism):
             if habitat.chosen in state.population and habitat.accepted
         )
         known = state.habitats.get(item.habitat, Habitat())
-        is_settled = known.chosen in state.population
+        is_served = known.chosen in state.population
         tries_others = earlier and context.tasks.families[item.family].is_open
-        if is_settled and (known.accepted or not tries_others):
+        if is_served and (known.accepted or not tries_others):
             return known.chosen
         if not pleased:
             return None
@@ -113,13 +105,13 @@ class Foraging(Mechanism):
 
         others = [name for name in state.population if name != known.chosen]
         order = sorted(others, key=promise, reverse=True)
-        order = [known.chosen, *order] if is_settled else order
+        order = [known.chosen, *order] if is_served else order
         return order[earlier % len(order) if tries_others else 0]
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
-        settlement = Settlement.of(context.state, context.tasks.names, self.loyalty)
-        everyone = list(settlement.tastes)
+        partition = Partition.of(context.state, context.tasks.names, self.loyalty)
+        everyone = list(partition.tastes)
         asked = {
             outcome.assignment.items[0].habitat: None
             for outcome in context.outcomes
@@ -127,24 +119,24 @@ class Foraging(Mechanism):
         }
         is_due = context.state.generation % FULL_SWEEP == FULL_SWEEP - 1
         news = [
-            name for name in everyone if is_due or name in asked or name not in settlement.servers
+            name for name in everyone if is_due or name in asked or name not in partition.servers
         ]
         generator = context.draw("forage")
         for _ in range(SWEEPS):
             for place in generator.permutation(len(news)):
-                settlement.move(news[place])
-        settlement.merge()
-        return self._decisions(settlement, context, room)
+                partition.move(news[place])
+        partition.merge()
+        return self._decisions(partition, context, room)
 
     def _decisions(
-        self, settlement: Settlement, context: StrategyContext, room: Room
+        self, partition: Partition, context: StrategyContext, room: Room
     ) -> list[Decision]:
         state, places = context.state, room.places
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
-        for server, habitats in settlement.by_server().items():
+        for server, habitats in partition.by_server().items():
             if server in state.population:
                 moved |= {h: server for h in habitats if state.habitats[h].chosen != server}
-            elif server not in state.dormant and not settlement.may_found(
+            elif server not in state.dormant and not partition.may_found(
                 *habitats
             ):  # nobody for now: others are tried in turn
                 moved |= {h: NOBODY for h in habitats if state.habitats[h].chosen != NOBODY}
@@ -155,12 +147,12 @@ class Foraging(Mechanism):
                     if server in state.dormant
                     else Colonise(tuple(habitats), dict(room.traits), context.rank, self.meals)
                 )
-        return [Settle(moved), *decisions] if moved else decisions
+        return [Serve(moved), *decisions] if moved else decisions
 
 
 @dataclass(eq=False)
-class Settlement:
-    """Who lives where, as it is being thought over.
+class Partition:
+    """Which server each habitat has, as it is being thought over.
 
     ``shared`` is how often two kinds agree about a family. ``servers`` are organelles by habitat,
     or names of colonies that nobody has founded yet. ``tastes`` and ``diets`` are those of
@@ -187,7 +179,7 @@ class Settlement:
     )
 
     @classmethod
-    def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Settlement:
+    def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Partition:
         """As it is now. A habitat of which nothing is known stays out of it."""
         tastes = {
             name: taste_of(habitat.answers, families)
@@ -201,14 +193,14 @@ class Settlement:
             if one.memories
         }
         how = likeness_in(state), shared_among(len(families)), loyalty
-        settlement = cls(state, *how, tastes, diets, past, {}, dict(past))
+        partition = cls(state, *how, tastes, diets, past, {}, dict(past))
         for name in tastes:
             if (server := state.habitats[name].chosen) in state.population:
-                settlement._settle(name, server)
-        return settlement
+                partition._place(name, server)
+        return partition
 
     def move(self, name: str) -> None:
-        """A habitat settles where it is explained best, or in a colony of its own.
+        """A habitat goes where it is explained best, or in a colony of its own.
 
         Who pleases nobody is no choice, unless it serves the habitat already. A habitat that
         accepted nothing yet has no reason to stay.
@@ -233,7 +225,7 @@ class Settlement:
         # trying.
         scores[NOBODY] = log(record(NOBODY))
         best = max(scores, key=scores.__getitem__)
-        self._settle(name, best or self._colony())
+        self._place(name, best or self._colony())
 
     def may_found(self, *names: str) -> bool:
         """Whether habitats have food for a colony, or all others have failed."""
@@ -318,7 +310,7 @@ class Settlement:
                 del self.eaten[before]
         return before
 
-    def _settle(self, name: str, server: str) -> None:
+    def _place(self, name: str, server: str) -> None:
         self.servers[name] = server
         diet = self.diets[name]
         self.tenants[server] += 1

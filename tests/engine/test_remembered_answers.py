@@ -1,4 +1,4 @@
-"""What a habitat remembers, and where it settles."""
+"""What a habitat remembers, and where it goes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology.diets import LIKENESS_OF_WIDE_HOSTS, Diet, diet_of, kinds_among
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.strategies.mechanisms.foraging import Settlement
+from symbiont_ecology.strategies.mechanisms.foraging import Partition
 
 
 def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> RememberedAnswer:
@@ -101,25 +101,25 @@ def organelle(name: str) -> Organelle:
     return Organelle(name, Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
 
 
-def settled(families: tuple[str, ...], **habitats: Habitat) -> Settlement:
+def partition_of(families: tuple[str, ...], **habitats: Habitat) -> Partition:
     """Habitats where their servers are alive."""
     state = EcologyState(seed=0, habitats=dict(habitats))
     for habitat in habitats.values():
         state.population[habitat.chosen] = organelle(habitat.chosen)
-    return Settlement.of(state, families, loyalty=2.0)
+    return Partition.of(state, families, loyalty=2.0)
 
 
 def test_habitats_that_refuse_the_same_need_not_be_alike() -> None:
     one, other, third = (np.eye(256)[place] for place in range(3))
     refused = tuple(sketched(third, "o3", accepted=False) for _ in range(8))
-    settlement = settled(
+    partition = partition_of(
         ("math.add", "string.sort"),
         first=Habitat("o1", answers=(*refused, *[sketched(one, "o1")] * 8)),
         second=Habitat("o2", answers=(*refused, *[sketched(other, "o2")] * 8)),
     )
-    settlement.move("first")
-    settlement.merge()
-    assert settlement.servers == {"first": "o1", "second": "o2"}
+    partition.move("first")
+    partition.merge()
+    assert partition.servers == {"first": "o1", "second": "o2"}
 
 
 def test_who_pleases_nobody_attracts_nobody() -> None:
@@ -127,14 +127,14 @@ def test_who_pleases_nobody_attracts_nobody() -> None:
     although that is refused now and then."""
     wanted, wrong = np.eye(256)[0], np.eye(256)[1]
     refused = tuple(sketched(wrong, "o1", accepted=False) for _ in range(4))
-    settlement = settled(
+    partition = partition_of(
         ("math.add", "string.sort"),
         **{f"sad{number}": Habitat("o1", answers=refused) for number in range(3)},
         pleased=Habitat("o2", answers=(sketched(wanted, "o2"),) * 8),
         new=Habitat("o1", answers=refused[:1]),
     )
-    settlement.move("new")
-    assert settlement.servers["new"] == "o2"
+    partition.move("new")
+    assert partition.servers["new"] == "o2"
 
 
 def test_kinds_cannot_agree_by_chance_about_the_only_family() -> None:
@@ -144,11 +144,11 @@ def test_kinds_cannot_agree_by_chance_about_the_only_family() -> None:
         for number in range(2)
     }
     alone, among = (
-        settled(("math.add",), **habitats),
-        settled(("math.add", "logic.bool"), **habitats),
+        partition_of(("math.add",), **habitats),
+        partition_of(("math.add", "logic.bool"), **habitats),
     )
-    for settlement in (alone, among):
-        settlement.merge()
+    for partition in (alone, among):
+        partition.merge()
     assert len(set(alone.servers.values())) == 1
     assert len(set(among.servers.values())) == 2
 
@@ -164,9 +164,9 @@ def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
     state = EcologyState(seed=0, habitats={"back": back, "other": other})
     state.population["o2"] = organelle("o2")
     (state.dormant if is_dormant else state.population)["o1"] = knows_old
-    settlement = Settlement.of(state, ("math.add",), loyalty=2.0)
-    settlement.move("back")
-    assert settlement.servers == {"back": "o1", "other": "o2"}
+    partition = Partition.of(state, ("math.add",), loyalty=2.0)
+    partition.move("back")
+    assert partition.servers == {"back": "o1", "other": "o2"}
 
 
 def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:

@@ -1,4 +1,4 @@
-"""Settlements: where habitats are explained best, who may be born, and which servers become one."""
+"""Partitions: where habitats are explained best, who may be born, and which servers become one."""
 
 from __future__ import annotations
 
@@ -17,92 +17,92 @@ from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, sta
 from symbiont_ecology.ecology.diets import LIKENESS, LIKENESS_OF_WIDE_HOSTS, Diet, diet_of, taste_of
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.strategies.mechanisms.foraging import Settlement
+from symbiont_ecology.strategies.mechanisms.foraging import Partition
 
 # Any history of moves and unions.
 
 
-def books_are_right(settlement: Settlement) -> None:
-    """All that a settlement keeps count of is what follows from who lives where."""
-    servers, state = settlement.servers, settlement.state
+def books_are_right(partition: Partition) -> None:
+    """All that a partition keeps count of is what follows from who lives where."""
+    servers, state = partition.servers, partition.state
     fed = {name for name in servers if state.habitats[name].accepted}
-    assert +settlement.tenants == Counter(servers.values())
-    assert +settlement.sizes == Counter(servers[name] for name in fed)
-    assert set(settlement.eaten) == {*servers.values(), *settlement.past}
-    for server, eaten in settlement.eaten.items():
-        parts = [settlement.diets[name] for name in servers if servers[name] == server]
-        parts += [settlement.past[server]] if server in settlement.past else []
+    assert +partition.tenants == Counter(servers.values())
+    assert +partition.sizes == Counter(servers[name] for name in fed)
+    assert set(partition.eaten) == {*servers.values(), *partition.past}
+    for server, eaten in partition.eaten.items():
+        parts = [partition.diets[name] for name in servers if servers[name] == server]
+        parts += [partition.past[server]] if server in partition.past else []
         expected = reduce(add, parts)
         assert eaten.sums == pytest.approx(expected.sums, abs=1e-9)
         assert eaten.counts == pytest.approx(expected.counts, abs=1e-9)
-    by_server = settlement.by_server()
+    by_server = partition.by_server()
     assert {name: server for server, names in by_server.items() for name in names} == servers
     assert all(by_server.values())
 
 
 @settings(max_examples=60)
 @given(worlds, st.lists(st.integers(0, 6), max_size=8))
-def test_a_settlement_keeps_its_books_through_any_history(
+def test_a_partition_keeps_its_books_through_any_history(
     state: EcologyState, history: list[int]
 ) -> None:
-    settlement = Settlement.of(state, FAMILIES, loyalty=2.0)
+    partition = Partition.of(state, FAMILIES, loyalty=2.0)
     known = {name for name, habitat in state.habitats.items() if habitat.answers}
-    assert set(settlement.tastes) == set(settlement.diets) == known
-    assert settlement.servers == {
+    assert set(partition.tastes) == set(partition.diets) == known
+    assert partition.servers == {
         name: state.habitats[name].chosen
-        for name in settlement.tastes
+        for name in partition.tastes
         if state.habitats[name].chosen in state.population
     }
-    books_are_right(settlement)
+    books_are_right(partition)
     for step in history:
         if step == 6 or f"h{step}" not in known:
-            settlement.merge()
+            partition.merge()
         else:
-            expected = best_for(f"h{step}", settlement)
-            settlement.move(f"h{step}")
-            assert settlement.servers[f"h{step}"] == expected
-        books_are_right(settlement)
+            expected = best_for(f"h{step}", partition)
+            partition.move(f"h{step}")
+            assert partition.servers[f"h{step}"] == expected
+        books_are_right(partition)
 
 
-def best_for(name: str, settlement: Settlement) -> str:
+def best_for(name: str, partition: Partition) -> str:
     """Where a habitat is explained best, straight from what is said of it."""
-    state, habitat = settlement.state, settlement.state.habitats[name]
-    before = settlement.servers.get(name)
-    rest = {other: server for other, server in settlement.servers.items() if other != name}
+    state, habitat = partition.state, partition.state.habitats[name]
+    before = partition.servers.get(name)
+    rest = {other: server for other, server in partition.servers.items() if other != name}
     sizes = Counter(server for other, server in rest.items() if state.habitats[other].accepted)
     scores: dict[str, float] = {}
-    for server in settlement.eaten:
-        if sizes[server] or server in settlement.past:
-            eaten = [settlement.diets[other] for other in rest if rest[other] == server]
-            eaten += [settlement.past[server]] if server in settlement.past else []
-            agreement = LIKENESS.agreement(reduce(add, eaten), settlement.tastes[name])
+    for server in partition.eaten:
+        if sizes[server] or server in partition.past:
+            eaten = [partition.diets[other] for other in rest if rest[other] == server]
+            eaten += [partition.past[server]] if server in partition.past else []
+            agreement = LIKENESS.agreement(reduce(add, eaten), partition.tastes[name])
             size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
-            scores[server] = agreement + habitat.trust(server, settlement.shared) + size
+            scores[server] = agreement + habitat.trust(server, partition.shared) + size
     if before is not None:
-        alone = min(habitat.trust(before, settlement.shared) + SURE, 0.0)
+        alone = min(habitat.trust(before, partition.shared) + SURE, 0.0)
         alone += math.log(state.record(before, but_for=name))
-        loyalty = settlement.loyalty if habitat.accepted else 0.0
+        loyalty = partition.loyalty if habitat.accepted else 0.0
         scores[before] = scores.get(before, alone) + loyalty
     nobody = math.log(0.5)
     best = max(scores, key=scores.__getitem__, default="")
     is_colony = not best or scores[best] < nobody
-    return f"colony {settlement.colonies + 1}" if is_colony else best
+    return f"colony {partition.colonies + 1}" if is_colony else best
 
 
-def united(settlement: Settlement) -> dict[str, str]:
+def united(partition: Partition) -> dict[str, str]:
     """Who lives where after all unions that explain more, straight from what is said of them."""
-    state, servers = settlement.state, dict(settlement.servers)
+    state, servers = partition.state, dict(partition.servers)
 
     def eaten(server: str) -> Diet:
         """What its habitats accepted, and what it remembers."""
-        parts = [settlement.diets[name] for name in servers if servers[name] == server]
-        parts += [settlement.past[server]] if server in settlement.past else []
+        parts = [partition.diets[name] for name in servers if servers[name] == server]
+        parts += [partition.past[server]] if server in partition.past else []
         return reduce(add, parts)
 
     def liking(server: str, names: Sequence[str]) -> float:
         """What habitats of another one say for it."""
-        taste = reduce(add, (settlement.tastes[name] for name in names))
-        trust = sum(state.habitats[name].trust(server, settlement.shared) for name in names)
+        taste = reduce(add, (partition.tastes[name] for name in names))
+        trust = sum(state.habitats[name].trust(server, partition.shared) for name in names)
         return LIKENESS.agreement(eaten(server), taste) + trust
 
     while True:
@@ -119,7 +119,7 @@ def united(settlement: Settlement) -> dict[str, str]:
             for one, other in combinations([who for who in homes if fed[who]], 2)
         }
         best = max(gains, key=gains.__getitem__, default=None)
-        if best is None or gains[best] <= settlement.loyalty:
+        if best is None or gains[best] <= partition.loyalty:
             return servers
         left, kept = sorted(
             best, key=lambda who: (who in state.population, eaten(who).counts.sum())
@@ -127,38 +127,38 @@ def united(settlement: Settlement) -> dict[str, str]:
         servers |= dict.fromkeys(homes[left], kept)
 
 
-def test_in_three_hundred_drawn_worlds_all_settle_where_they_are_explained_best() -> None:
+def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() -> None:
     unions = 0
     for number in range(300):
         families = FAMILIES[: 1 + number % 2]
-        settlement = Settlement.of(drawn_world(number, families), families, loyalty=2.0)
+        partition = Partition.of(drawn_world(number, families), families, loyalty=2.0)
         for _ in range(2):
-            servers = united(settlement)
-            unions += servers != settlement.servers
-            settlement.merge()
-            assert settlement.servers == servers
-            for name in list(settlement.tastes):
-                best = best_for(name, settlement)
-                settlement.move(name)
-                assert settlement.servers[name] == best
+            servers = united(partition)
+            unions += servers != partition.servers
+            partition.merge()
+            assert partition.servers == servers
+            for name in list(partition.tastes):
+                best = best_for(name, partition)
+                partition.move(name)
+                assert partition.servers[name] == best
     assert unions > 60  # or little would have been tried
 
 
-def test_a_settlement_knows_how_alike_answers_are_and_how_often_kinds_agree() -> None:
+def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> None:
     state = state_of([])
-    known = Settlement.of(state, FAMILIES, 3.0)
+    known = Partition.of(state, FAMILIES, 3.0)
     assert (known.likeness, known.shared, known.loyalty) == (LIKENESS, SHARED, 3.0)
     state.common = {"math.add": "x"}
-    alone = Settlement.of(state, FAMILIES[:1], 3.0)
+    alone = Partition.of(state, FAMILIES[:1], 3.0)
     assert (alone.likeness, alone.shared) == (LIKENESS_OF_WIDE_HOSTS, 0.0)
 
 
 def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:
     memory = answered("o9", 1)
     state = state_of([organelle("o1"), organelle("o2", memory)], [organelle("o3", memory)])
-    settlement = Settlement.of(state, FAMILIES, 2.0)
-    assert list(settlement.past) == list(settlement.eaten) == ["o2", "o3"]
-    assert (settlement.past["o2"].counts == diet_of([memory], FAMILIES).counts).all()
+    partition = Partition.of(state, FAMILIES, 2.0)
+    assert list(partition.past) == list(partition.eaten) == ["o2", "o3"]
+    assert (partition.past["o2"].counts == diet_of([memory], FAMILIES).counts).all()
 
 
 # May a colony be founded?
@@ -166,10 +166,10 @@ def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> No
 
 def test_a_colony_needs_two_accepted_answers_among_its_habitats() -> None:
     state = state_of([organelle("o1")], one=fed(1), other=fed(1, 3), none=fed(0, 3))
-    settlement = Settlement.of(state, FAMILIES, 2.0)
-    assert settlement.may_found("one", "other")
-    assert not settlement.may_found("one", "none")
-    assert not settlement.may_found("none")
+    partition = Partition.of(state, FAMILIES, 2.0)
+    assert partition.may_found("one", "other")
+    assert not partition.may_found("one", "none")
+    assert not partition.may_found("none")
 
 
 @pytest.mark.parametrize(("tried", "may"), [(("o1", "o2"), True), (("o1",), False)])
@@ -184,9 +184,9 @@ def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_other
     others = {"first": fed(3, server="o1"), "second": fed(3, server="o2"), "sad": fed(0, 2, "o4")}
     for count in (9, 10):
         state = state_of(living, **others, hungry=hungry(count), fresh=fed(0, 1))
-        settlement = Settlement.of(state, FAMILIES, 2.0)
-        assert settlement.may_found("hungry") == (may and count == 10)
-        assert settlement.may_found("fresh", "hungry") == (may and count == 10)
+        partition = Partition.of(state, FAMILIES, 2.0)
+        assert partition.may_found("hungry") == (may and count == 10)
+        assert partition.may_found("fresh", "hungry") == (may and count == 10)
 
 
 # Unions.
@@ -196,19 +196,19 @@ def test_of_two_that_eat_the_same_the_living_one_is_kept_then_who_ate_more() -> 
     state = state_of(
         [organelle("o1"), organelle("o2")], small=fed(6, server="o1"), large=fed(8, server="o2")
     )
-    settlement = Settlement.of(state, FAMILIES[:1], 2.0)
-    settlement.merge()
-    assert settlement.servers == {"small": "o2", "large": "o2"}
-    books_are_right(settlement)
+    partition = Partition.of(state, FAMILIES[:1], 2.0)
+    partition.merge()
+    assert partition.servers == {"small": "o2", "large": "o2"}
+    books_are_right(partition)
     dormant = organelle("o4", *[answered("o9", 0)] * 12)
     large = Habitat("gone", answers=fed(8, server="o9").answers)
     state = state_of([organelle("o1")], [dormant], small=fed(3, server="o1"), large=large)
-    settlement = Settlement.of(state, FAMILIES[:1], 2.0)
-    settlement.move("large")
-    assert settlement.servers["large"] == "o4"
-    settlement.merge()
-    assert settlement.servers == {"small": "o1", "large": "o1"}
-    books_are_right(settlement)
+    partition = Partition.of(state, FAMILIES[:1], 2.0)
+    partition.move("large")
+    assert partition.servers["large"] == "o4"
+    partition.merge()
+    assert partition.servers == {"small": "o1", "large": "o1"}
+    books_are_right(partition)
 
 
 def test_who_left_its_habitats_to_another_still_remembers() -> None:
@@ -216,11 +216,11 @@ def test_who_left_its_habitats_to_another_still_remembers() -> None:
     state = state_of(
         [organelle("o1", memory), organelle("o2")], one=fed(6, server="o1"), two=fed(9, server="o2")
     )
-    settlement = Settlement.of(state, FAMILIES[:1], 2.0)
-    settlement.merge()
-    assert settlement.servers == {"one": "o2", "two": "o2"}
-    assert set(settlement.eaten) == {"o1", "o2"}
-    books_are_right(settlement)
+    partition = Partition.of(state, FAMILIES[:1], 2.0)
+    partition.merge()
+    assert partition.servers == {"one": "o2", "two": "o2"}
+    assert set(partition.eaten) == {"o1", "o2"}
+    books_are_right(partition)
 
 
 def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
@@ -230,6 +230,6 @@ def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
     tastes = [taste_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
     gain = LIKENESS.agreement(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
     for loyalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
-        settlement = Settlement.of(state, FAMILIES[:1], loyalty)
-        settlement.merge()
-        assert len(set(settlement.servers.values())) == servers
+        partition = Partition.of(state, FAMILIES[:1], loyalty)
+        partition.merge()
+        assert len(set(partition.servers.values())) == servers
