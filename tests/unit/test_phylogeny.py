@@ -8,9 +8,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from phylotrackpy.systematics import Systematics
 
 from symbiont_ecology.ecology import Birth, Decision, EcologyState
 from symbiont_ecology.engine.generation import found_population, run_generation
@@ -150,11 +150,17 @@ def test_a_merge_has_all_its_ancestors_in_the_file(taxa: dict[str, Taxon], tmp_p
         assert [f"o{number}" for number in listed(line)] == list(taxa[f"o{line['id']}"].ancestors)
 
 
+@pytest.fixture
+def systematics() -> Any:
+    """Phylotrackpy's class; it has no wheel for Python 3.14."""
+    return pytest.importorskip("phylotrackpy.systematics").Systematics
+
+
 def test_phylotrackpy_reads_the_tree_of_first_parents(
-    taxa: dict[str, Taxon], tmp_path: Path
+    systematics: Any, taxa: dict[str, Taxon], tmp_path: Path
 ) -> None:
     write_phylogeny(taxa, tmp_path / "tree.csv", is_tree=True)
-    tree = Systematics(lambda one: one, True, True, True, False)
+    tree = systematics(lambda one: one, True, True, True, False)
     tree.load_from_file(str(tmp_path / "tree.csv"), "operator", False)
     read = {*tree.get_active_taxa(), *tree.get_ancestor_taxa(), *tree.get_outside_taxa()}
     assert len(read) == tree.get_num_taxa() == len(taxa)
@@ -169,12 +175,12 @@ def test_phylotrackpy_reads_the_tree_of_first_parents(
 
 
 def test_phylotrackpy_has_no_reader_for_several_ancestors(
-    taxa: dict[str, Taxon], tmp_path: Path
+    systematics: Any, taxa: dict[str, Taxon], tmp_path: Path
 ) -> None:
     """Should this fail one day, ``--tree`` has become needless."""
     write_phylogeny(taxa, tmp_path / "phylogeny.csv")
     with pytest.raises(RuntimeError, match="only have one parent"):
-        Systematics(lambda one: one).load_from_file(
+        systematics(lambda one: one).load_from_file(
             str(tmp_path / "phylogeny.csv"), "operator", False
         )
 
