@@ -71,8 +71,8 @@ class Rope:
         if not self.context:
             return speeds / self.factor
         turns = self.context * speeds / (2 * math.pi)
-        kept = ((turns - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
-        return speeds * (kept + (1.0 - kept) / self.factor)
+        share = ((turns - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        return speeds * (share + (1.0 - share) / self.factor)
 
 
 @dataclass(frozen=True)
@@ -242,7 +242,7 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
     windows = {_FULL: None, _SLIDING: config.get("sliding_window")}
     views = tuple(View(windows[kind], ropes[kind]) for kind in kinds)
     biases = tuple(
-        bool(config.get(has)) if isinstance(has, str) else has for has in architecture.biases
+        bool(config.get(bias)) if isinstance(bias, str) else bias for bias in architecture.biases
     )
     return Blueprint(architecture, config, shape, views, biases, activation)
 
@@ -275,26 +275,26 @@ def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] |
     scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
     ropes = {}
     for kind, (name, default) in architecture.angles.items():
-        said: ModelConfig = scaling or parameters
+        values: ModelConfig = scaling or parameters
         if architecture.has_angles_by_kind:
-            said = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
-        ropes[kind] = _rope(said, float(said.get("rope_theta", config.get(name, default))))
-    known = {kind: rope for kind, rope in ropes.items() if rope is not None}
-    return known if len(known) == len(ropes) else None
+            values = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
+        ropes[kind] = _rope(values, float(values.get("rope_theta", config.get(name, default))))
+    readable = {kind: rope for kind, rope in ropes.items() if rope is not None}
+    return readable if len(readable) == len(ropes) else None
 
 
-def _rope(said: ModelConfig, theta: float) -> Rope | None:
+def _rope(values: ModelConfig, theta: float) -> Rope | None:
     """What one set of rope parameters says."""
-    kind = said.get("rope_type", said.get("type", "default"))
-    is_odd = said.get("partial_rotary_factor", 1.0) != 1.0 or any(
-        isinstance(v, dict) for v in said.values()
+    kind = values.get("rope_type", values.get("type", "default"))
+    is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
+        isinstance(v, dict) for v in values.values()
     )
     fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind)
     if is_odd or fields is None:
         return None
-    numbers = [said[name] for name in fields if isinstance(said.get(name), int | float)]
+    numbers = [values[name] for name in fields if isinstance(values.get(name), int | float)]
     if len(numbers) < len(fields):
         return None
-    if kind == "llama3" and not said["high_freq_factor"] > said["low_freq_factor"]:
+    if kind == "llama3" and not values["high_freq_factor"] > values["low_freq_factor"]:
         return None
     return Rope(theta, *numbers)

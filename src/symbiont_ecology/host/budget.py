@@ -52,15 +52,15 @@ class MemoryBudget:
 
         Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
         """
-        each = longest * (self.cached + self._activations) + self._choosing
-        fits = self._fitting(each)
-        return min(fits, max(1, LARGEST_CACHE // longest)) if self.is_cpu else fits
+        bytes_each = longest * (self.cached + self._activations) + self._choosing
+        count = self._fitting(bytes_each)
+        return min(count, max(1, LARGEST_CACHE // longest)) if self.is_cpu else count
 
     def batch_bytes(self, rows: int, longest: int) -> int:
         """What so many rows of at most ``longest`` tokens take while they are written; their
         prompts are read in pieces."""
-        read = min(rows * longest, self.forward_tokens)
-        return rows * (longest * self.cached + self._choosing) + read * self._activations
+        tokens = min(rows * longest, self.forward_tokens)
+        return rows * (longest * self.cached + self._choosing) + tokens * self._activations
 
     def lesson_bytes(self, tokens: int, *, is_checkpointing: bool = False) -> int:
         """What a forward and backward pass over so many tokens takes. With checkpointing every
@@ -72,8 +72,8 @@ class MemoryBudget:
 
     def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
         """Tokens of a row that there is room and memory to learn from: a row is never cut."""
-        fitting = self._fitting(self.lesson_bytes(1, is_checkpointing=is_checkpointing))
-        return min(fitting, self.shape.max_positions)
+        tokens = self._fitting(self.lesson_bytes(1, is_checkpointing=is_checkpointing))
+        return min(tokens, self.shape.max_positions)
 
     @property
     def cached(self) -> int:
@@ -122,8 +122,8 @@ class MemoryBudget:
         return (4 * shape.hidden + attention + 4 * shape.feed_forward) * self.itemsize
 
     def _forward(self, bytes_each: int) -> int:
-        fits = self._fitting(bytes_each)
-        return min(fits, LARGEST_FORWARD) if self.is_cpu else fits
+        tokens = self._fitting(bytes_each)
+        return min(tokens, LARGEST_FORWARD) if self.is_cpu else tokens
 
     def _fitting(self, bytes_each: int) -> int:
         return max(1, int(self.megabytes * 1e6 / bytes_each))

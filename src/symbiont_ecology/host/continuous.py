@@ -108,11 +108,11 @@ class ContinuousBatch:
 
     def step(self) -> list[NewToken | LostRow]:
         """One more token for every row. Rows that end leave. If memory runs out, all are lost."""
-        told = list[NewToken | LostRow]()
+        messages = list[NewToken | LostRow]()
         with self._all_or_none():
-            told += self._written()
-        lost, self._lost = self._lost, []
-        return told + lost
+            messages += self._written()
+        losses, self._lost = self._lost, []
+        return messages + losses
 
     def leave(self, rows: Sequence[RowId]) -> None:
         """Rows that nobody waits for any more leave."""
@@ -129,11 +129,11 @@ class ContinuousBatch:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            why = HostError(
+            reason = HostError(
                 f"expected memory to go on with {len(self._rows)} answers, got none: ask for fewer "
                 "tokens, or later"
             )
-            self._lost += [LostRow(row.id, why) for row in self._rows]
+            self._lost += [LostRow(row.id, reason) for row in self._rows]
             self._empty()
 
     def _slot_for(self, weights: AdapterWeights | None, newcomers: Sequence[_Row]) -> int | None:
@@ -178,9 +178,9 @@ class ContinuousBatch:
         if self._session is None:
             self._rows, self._session, self._logits = newcomers, session, logits
             return
-        everyone, logits = [*self._rows, *newcomers], torch.cat([self._logits, logits])
-        self._session.join(session, self._places(everyone))
-        self._rows, self._logits = everyone, logits
+        rows, logits = [*self._rows, *newcomers], torch.cat([self._logits, logits])
+        self._session.join(session, self._places(rows))
+        self._rows, self._logits = rows, logits
 
     def _sort(self) -> None:
         """Rows stand by slot."""
@@ -191,31 +191,31 @@ class ContinuousBatch:
     def _places(self, rows: Sequence[_Row]) -> int:
         """Room that every row has in the cache: all of them write side by side with torch, behind
         the longest."""
-        written = max(len(row.request.prompt) + len(row.ids) for row in rows)
-        left = max(row.request.max_new_tokens - len(row.ids) for row in rows)
-        return written + left
+        length = max(len(row.request.prompt) + len(row.ids) for row in rows)
+        rest = max(row.request.max_new_tokens - len(row.ids) for row in rows)
+        return length + rest
 
     def _written(self) -> list[NewToken]:
         """The next token of every row."""
         if not self._rows:
             return []
-        chosen, scores, alternatives = self._choose()
-        for row, token in zip(self._rows, chosen.tolist(), strict=True):
+        tokens, scores, alternatives = self._choose()
+        for row, token in zip(self._rows, tokens.tolist(), strict=True):
             row.ids.append(token)
         texts = self._codec.decode([row.ids for row in self._rows])
-        news = zip(self._rows, texts, scores, alternatives, strict=True)
-        told = [self._told(*one) for one in news]
-        self._go_on(chosen, [not one.end for one in told])
-        return told
+        facts = zip(self._rows, texts, scores, alternatives, strict=True)
+        new_tokens = [self._told(*new_token) for new_token in facts]
+        self._go_on(tokens, [not fact.end for fact in new_tokens])
+        return new_tokens
 
     def _choose(self) -> tuple[Tensor, list[float], list[dict[int, float]]]:
         """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
         logits = self._logits.float()
         scores, tokens = logits.log_softmax(-1), logits.argmax(-1)
-        drawn = [place for place, row in enumerate(self._rows) if row.request.generator]
-        if drawn:
-            tokens[drawn] = self._drawn(logits[drawn], [self._rows[place] for place in drawn])
-        chosen = scores.gather(1, tokens[:, None])[:, 0].tolist()
+        places = [place for place, row in enumerate(self._rows) if row.request.generator]
+        if places:
+            tokens[places] = self._drawn(logits[places], [self._rows[place] for place in places])
+        token_scores = scores.gather(1, tokens[:, None])[:, 0].tolist()
         alternatives = list[dict[int, float]]()
         for place, row in enumerate(self._rows):
             if not row.request.alternatives:
@@ -224,17 +224,17 @@ class ContinuousBatch:
             best = scores[place].topk(row.request.alternatives)
             pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
             alternatives.append(dict(pairs))
-        return tokens, chosen, alternatives
+        return tokens, token_scores, alternatives
 
     def _drawn(self, logits: Tensor, rows: Sequence[_Row]) -> Tensor:
         """Tokens of rows that draw theirs."""
         uniforms = [row.request.generator.random() for row in rows if row.request.generator]
-        ways = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
+        knobs = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
         numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
-        columns = torch.tensor(ways, dtype=torch.float64, device=logits.device).T
+        columns = torch.tensor(knobs, dtype=torch.float64, device=logits.device).T
         temperature, top_p = columns[..., None]
-        within = top_p if bool((top_p < 1.0).any()) else 1.0
-        return inverse_cdf(logits, numbers, temperature, within)
+        mass = top_p if bool((top_p < 1.0).any()) else 1.0
+        return inverse_cdf(logits, numbers, temperature, mass)
 
     def _told(
         self, row: _Row, text: str, score: float, alternatives: Mapping[int, float]
@@ -247,24 +247,24 @@ class ContinuousBatch:
         elif len(row.ids) == row.request.max_new_tokens:
             end = "length"
         ready = len(cut) if end else _ready(cut, decoding.stop)
-        new = cut[row.shown : ready]
+        new_text = cut[row.shown : ready]
         row.shown = max(row.shown, ready)
-        return NewToken(row.id, token, score, new, end, alternatives)
+        return NewToken(row.id, token, score, new_text, end, alternatives)
 
     def _go_on(self, tokens: Tensor, stays: Sequence[bool]) -> None:
         """Those who stay see their newest token."""
-        kept = tokens[torch.tensor(stays, device=tokens.device)]
+        newest = tokens[torch.tensor(stays, device=tokens.device)]
         self._keep(stays)
         if self._session is not None:
             adapters, shares = self._bank.for_step([row.slot for row in self._rows])
-            self._logits = self._session.step(kept, adapters, shares)
+            self._logits = self._session.step(newest, adapters, shares)
 
     def _keep(self, stays: Sequence[bool]) -> None:
         """Goes on with these rows only."""
         if all(stays):
             return
         self._is_full = False
-        self._arrange([place for place, one in enumerate(stays) if one])
+        self._arrange([place for place, stay in enumerate(stays) if stay])
 
     def _arrange(self, places: Sequence[int]) -> None:
         """Goes on with the rows at these places, in this order."""
@@ -283,10 +283,10 @@ class ContinuousBatch:
 
 def _ready(text: str, stops: Sequence[str]) -> int:
     """Letters that can be shown: what may become a stop text, or another letter, waits."""
-    text, waiting = text.rstrip(UNSURE), 0
+    text, count = text.rstrip(UNSURE), 0
     for stop in stops:
         for size in range(min(len(stop) - 1, len(text)), 0, -1):
             if text.endswith(stop[:size]):
-                waiting = max(waiting, size)
+                count = max(count, size)
                 break
-    return len(text) - waiting
+    return len(text) - count

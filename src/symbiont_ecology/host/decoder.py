@@ -114,8 +114,8 @@ def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> Adapter
     }
     unknown = set(targets) - {end for ends in ends_of.values() for end in ends}
     if unknown or not targets:
-        known = sorted({name.rsplit(".", 1)[-1] for name in ends_of})
-        raise HostError(f"expected targets among {known}, got {sorted(unknown) or 'none'}")
+        endings = sorted({name.rsplit(".", 1)[-1] for name in ends_of})
+        raise HostError(f"expected targets among {endings}, got {sorted(unknown) or 'none'}")
     return AdapterLayout(tuple(module for module in modules if ends_of[module[0]]))
 
 

@@ -60,11 +60,11 @@ def write(
 
 def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
     """Row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
-    wanted = [number for number, row in enumerate(batch.rows) if row.max_new_tokens > 0]
-    if not wanted:
+    numbers = [number for number, row in enumerate(batch.rows) if row.max_new_tokens > 0]
+    if not numbers:
         return
     order = sorted(
-        wanted,
+        numbers,
         key=lambda row: (
             batch.rows[row].slot,
             batch.read(row).tobytes(),
@@ -104,8 +104,8 @@ class _Writer:
         """All that was written."""
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
-        written = self._codec.decode([ids[:length] for ids, length in answers])
-        texts = tuple(map(batch.decoding.cut, written))
+        full_texts = self._codec.decode([ids[:length] for ids, length in answers])
+        texts = tuple(map(batch.decoding.cut, full_texts))
         return Completions(
             texts,
             self._ids,
@@ -115,7 +115,7 @@ class _Writer:
             traces=None if batch.tracer is None else batch.tracer.traces(),
             read=self._read,
             fed=self._fed,
-            stopped=np.array([text != cut for text, cut in zip(written, texts, strict=True)]),
+            stopped=np.array([text != cut for text, cut in zip(full_texts, texts, strict=True)]),
         )
 
     def write(self, rows: np.ndarray) -> None:
@@ -124,34 +124,34 @@ class _Writer:
         ends, room = np.array(self._codec.end_tokens), int(self._limits[rows].max())
         is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
-        scored = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
+        scores = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
         for time in range(room):
             tokens, log_probabilities = self._choose(logits, time, rows)
-            chosen, live = tokens.cpu().numpy(), rows[is_live]
-            self._ids[live, time] = chosen[is_live]
-            scored.append((np.where(is_live, rows, -1), log_probabilities))
+            token_ids, live = tokens.cpu().numpy(), rows[is_live]
+            self._ids[live, time] = token_ids[is_live]
+            scores.append((np.where(is_live, rows, -1), log_probabilities))
             self._lengths[live] = time + 1
-            is_live &= ~(chosen[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
+            is_live &= ~(token_ids[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
             if batch.decoding.stop:
                 is_live[is_live] = [not self._has_stopped(row, time + 1) for row in rows[is_live]]
             if not is_live.any():
                 break
             if is_live.sum() <= WORTH_SHRINKING * len(rows):
-                kept = torch.from_numpy(np.flatnonzero(is_live)).to(device)
+                indices = torch.from_numpy(np.flatnonzero(is_live)).to(device)
                 rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
-                session.keep(kept)
-                tokens, (adapters, shares) = tokens[kept], self._adapters(rows)
+                session.keep(indices)
+                tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
             if batch.tracer is not None:
                 batch.tracer.move(rows, time + 1, shares)
             self._fed[rows] += 1
             logits = session.step(tokens, adapters, shares)
-        self._keep_scores(scored)
+        self._keep_scores(scores)
 
-    def _keep_scores(self, scored: Sequence[tuple[np.ndarray, Tensor]]) -> None:
+    def _keep_scores(self, parts: Sequence[tuple[np.ndarray, Tensor]]) -> None:
         """Brings the log-probabilities of all times from the device, in one copy."""
-        owners = np.concatenate([rows for rows, _ in scored])
-        times = np.repeat(np.arange(len(scored)), [len(rows) for rows, _ in scored])
-        scores, is_kept = torch.cat([found for _, found in scored]).cpu().numpy(), owners >= 0
+        owners = np.concatenate([rows for rows, _ in parts])
+        times = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
+        scores, is_kept = torch.cat([part for _, part in parts]).cpu().numpy(), owners >= 0
         self._scores[owners[is_kept], times[is_kept]] = scores[is_kept]
 
     def _start(
@@ -162,8 +162,8 @@ class _Writer:
         slots = [batch.rows[row].slot for row in rows]
         if batch.tracer is not None:
             room += 1
-        read = [batch.read(row) for row in rows]
-        logits, session = self._decoder.start(read, slots, self._bank, room, self._budget)
+        prefixes = [batch.read(row) for row in rows]
+        logits, session = self._decoder.start(prefixes, slots, self._bank, room, self._budget)
         self._read[rows] = session.tokens_read
         if batch.tracer is not None:
             self._read[rows] += session.tokens_read > 0
@@ -195,6 +195,6 @@ class _Writer:
         tokens = allowed.argmax(-1)
         if self._uniforms is not None:
             uniforms = torch.from_numpy(self._uniforms[rows, time]).to(logits.device)
-            at = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
-            tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *at))
+            draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
+            tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")

@@ -58,13 +58,13 @@ class Dropout:
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
             rates[prompt : prompt + read] = rates[answer : answer + written] = shares[row]
         device = packing.ids.device
-        drawn = torch.from_numpy(marks.view(np.int64)).to(device)
-        return cls(torch.from_numpy(rates).to(device), drawn, packing.ends)
+        mark_tensor = torch.from_numpy(marks.view(np.int64)).to(device)
+        return cls(torch.from_numpy(rates).to(device), mark_tensor, packing.ends)
 
     def laid(self, places: Tensor) -> Dropout:
         """For tokens laid out otherwise: ``places`` says which packed token each one is."""
-        chosen = places.flatten()
-        return replace(self, rates=self.rates[chosen], marks=self.marks[chosen], ends=None)
+        indices = places.flatten()
+        return replace(self, rates=self.rates[indices], marks=self.marks[indices], ends=None)
 
     def __call__(self, site: int, x: Tensor) -> Tensor:
         """``x (tokens or ends, width)`` as one site of the host sees it."""
@@ -73,11 +73,11 @@ class Dropout:
             marks, rates = marks[self.ends], rates[self.ends]
         (dropping,) = rates.nonzero(as_tuple=True)
         marks, rates = marks[dropping, None], rates[dropping, None]
-        drawn = _mixed_tensor(marks ^ _names(site, x.shape[1]).to(x.device)).view(torch.int16)
+        numbers = _mixed_tensor(marks ^ _names(site, x.shape[1]).to(x.device)).view(torch.int16)
         limits = (rates * (1 << 16) - (1 << 15)).to(torch.int16)
         scales = torch.ones_like(x)
         scales[dropping] = torch.where(
-            drawn[:, : x.shape[1]] >= limits, (1.0 / (1.0 - rates)).to(x.dtype), 0.0
+            numbers[:, : x.shape[1]] >= limits, (1.0 / (1.0 - rates)).to(x.dtype), 0.0
         )
         return x * scales
 

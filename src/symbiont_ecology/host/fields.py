@@ -130,9 +130,9 @@ def check_fields(fields: type[Fields], values: Mapping[str, object], file: str) 
     Raises:
         HostError: one of them holds what it cannot.
     """
-    read = {name: values[name] for name in fields.model_fields if name in values}
+    facts = {name: values[name] for name in fields.model_fields if name in values}
     try:
-        return validate(fields, read, f"expected a sound {file}")
+        return validate(fields, facts, f"expected a sound {file}")
     except ConfigError as error:
         raise HostError(str(error)) from error
 

@@ -25,11 +25,11 @@ def check_adapter_fits(adapter: Path, host: str) -> None:
     check_is_here(host)
     folder = local_folder(host)
     shapes = {} if folder is None else _shapes(folder)
-    known = {module: _find(module, shapes) for module in modules}
-    if not any(known.values()):
+    host_shapes = {module: _find(module, shapes) for module in modules}
+    if not any(host_shapes.values()):
         return
     for module, (d_in, d_out) in modules.items():
-        shape = known[module]
+        shape = host_shapes[module]
         if shape is None:
             raise AdapterError(
                 f"expected modules of the host {host}, got {module!r} in {adapter}: name the host "

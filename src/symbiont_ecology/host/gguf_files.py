@@ -37,15 +37,15 @@ def converted(file: Path, tell: Tell) -> Path:
         HostError: the file is damaged, or of an architecture that transformers does not read.
     """
     digest = hashlib.sha256()
-    with file.open("rb") as opened:
-        while block := opened.read(1 << 22):
+    with file.open("rb") as stream:
+        while block := stream.read(1 << 22):
             digest.update(block)
-    found = digest.hexdigest()
-    target = hosts_folder() / f"{file.stem}-{found[:12]}"
+    sha256 = digest.hexdigest()
+    target = hosts_folder() / f"{file.stem}-{sha256[:12]}"
     if not (target / FACTS_FILE).is_file():
         with building(target) as place:
             if place is not None:
-                facts = {"name": target.name, "about": file.name, "sha256": found}
+                facts = {"name": target.name, "about": file.name, "sha256": sha256}
                 convert(file, place, tell, facts)
     return target
 
@@ -65,7 +65,7 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
     tensors = {name: weight.contiguous() for name, weight in model.state_dict().items()}
     if model.config.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
-    config = {name: said for name, said in model.config.to_diff_dict().items() if name not in _LEFT}
+    config = {name: fact for name, fact in model.config.to_diff_dict().items() if name not in _LEFT}
     config |= {"architectures": [type(model).__name__], "dtype": "float32"}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     _write_json(folder / "config.json", config)
@@ -79,11 +79,11 @@ def _read(file: Path) -> tuple[Any, Any]:
     import torch
     import transformers
 
-    with file.open("rb") as opened:
-        magic = opened.read(4)
+    with file.open("rb") as stream:
+        magic = stream.read(4)
     if magic != b"GGUF":
         raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
-    where: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
+    source: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     try:
         _check_header(file)
         fields = gguf.GGUFReader(file).fields
@@ -92,9 +92,9 @@ def _read(file: Path) -> tuple[Any, Any]:
                 raise ValueError(f"a number of layers from 1 to {MOST_LAYERS}")
         with redirect_stderr(io.StringIO()):  # their bars
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                str(file.parent), dtype=torch.float32, **where
+                str(file.parent), dtype=torch.float32, **source
             )
-            tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **where)
+            tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **source)
         kind = fields.get("tokenizer.ggml.pre")
     except Exception as error:
         line = (str(error).strip().splitlines() or [type(error).__name__])[0]
@@ -114,28 +114,28 @@ def _check_header(file: Path) -> None:
     Raises:
         ValueError, struct.error: the file ends before its header does.
     """
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        at = _FIRST
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        place = _FIRST
 
         def number(form: str) -> int:
             """The next number."""
-            nonlocal at
-            (found,) = struct.unpack_from(form, data, at)
-            at += struct.calcsize(form)
-            return int(found)
+            nonlocal place
+            (value,) = struct.unpack_from(form, data, place)
+            place += struct.calcsize(form)
+            return int(value)
 
         def skip(kind: int, count: int) -> None:
             """Leaves out so many values of a kind."""
-            nonlocal at
+            nonlocal place
             if kind in _BYTES:
-                at += count * _BYTES[kind]
+                place += count * _BYTES[kind]
             elif kind == _TEXT:
                 for _ in range(count):
                     length = number("<Q")
-                    at += length
+                    place += length
             else:
                 raise ValueError(f"no values of kind {kind}")
-            if at > len(data):
+            if place > len(data):
                 raise ValueError("a header that ends within the file")
 
         _, tensors, fields = number("<I"), number("<Q"), number("<Q")
@@ -147,7 +147,7 @@ def _check_header(file: Path) -> None:
         for _ in range(tensors):
             skip(_TEXT, 1)
             skip(_AXIS, number("<I"))
-            at += 12  # of what kind its numbers are, and where
+            place += 12  # of what kind its numbers are, and where
 
 
 def _write_json(path: Path, values: Mapping[str, object]) -> None:

@@ -45,14 +45,14 @@ def adds_exactly() -> bool:
 
 
 def _product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
-    found = x.new_empty(len(x), weights.shape[1])
+    out = x.new_empty(len(x), weights.shape[1])
     for part, target in zip(
-        torch.split(x, ROWS_PER_PRODUCT), torch.split(found, ROWS_PER_PRODUCT), strict=True
+        torch.split(x, ROWS_PER_PRODUCT), torch.split(out, ROWS_PER_PRODUCT), strict=True
     ):
         units = part.abs().amax(1, keepdim=True).clamp_(min=1e-12).div_(127)
-        whole = torch._int_mm(torch.round(part / units).to(torch.int8), weights)
-        torch.mul(whole, units, out=target).mul_(scales)
-    return found
+        sums = torch._int_mm(torch.round(part / units).to(torch.int8), weights)
+        torch.mul(sums, units, out=target).mul_(scales)
+    return out
 
 
 class _Product(torch.autograd.Function):

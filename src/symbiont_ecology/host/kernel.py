@@ -342,10 +342,10 @@ class HostKernel:
 
     def beside(self, slots: int) -> HostKernel:
         """The same host with so many slots of its own. It may be used where ``share_time`` says."""
-        other = copy(self)
-        other.slots, other._bank = slots, self._new_bank(slots=slots)
-        other.share_time(lambda: None)
-        return other
+        kernel = copy(self)
+        kernel.slots, kernel._bank = slots, self._new_bank(slots=slots)
+        kernel.share_time(lambda: None)
+        return kernel
 
     def generate(
         self,
@@ -386,19 +386,19 @@ class HostKernel:
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        asked = self._reader.ids(prompts, is_prompt=True)
-        given = self._reader.ids(completions, is_prompt=False)
-        check_lengths(self.shape, map(len, asked), (len(ids) - 1 for ids in given))
-        return list(map(Example, asked, given, owners))
+        prompt_ids = self._reader.ids(prompts, is_prompt=True)
+        completion_ids = self._reader.ids(completions, is_prompt=False)
+        check_lengths(self.shape, map(len, prompt_ids), (len(ids) - 1 for ids in completion_ids))
+        return list(map(Example, prompt_ids, completion_ids, owners))
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
 
         Their cosine says whether two answers teach the same (``host.sketches``). Slots stay out.
         """
-        asked = self.encode(prompts)
-        check_lengths(self.shape, map(len, asked), map(len, completions))
-        answers = list(zip(asked, completions, strict=True))
+        prompt_ids = self.encode(prompts)
+        check_lengths(self.shape, map(len, prompt_ids), map(len, completions))
+        answers = list(zip(prompt_ids, completions, strict=True))
         sketcher = sketcher_of(self.layout, self.rank, self.shape)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
@@ -426,8 +426,8 @@ class HostKernel:
             self._bank.check(adapter)
         texts = list(dict.fromkeys(lesson.prompt for lesson in batch.lessons))
         prompts = dict(zip(texts, self.encode(texts), strict=True))
-        asked = (len(prompts[lesson.prompt]) for lesson in batch.lessons)
-        check_lengths(self.shape, asked, (len(lesson.completion) for lesson in batch.lessons))
+        lengths = (len(prompts[lesson.prompt]) for lesson in batch.lessons)
+        check_lengths(self.shape, lengths, (len(lesson.completion) for lesson in batch.lessons))
         step = partial(learning_step, self._decoder, self.layout, batch, prompts=prompts)
         return self._within_memory(partial(step, weights=weights, optimizer_state=optimizer_state))
 

@@ -231,21 +231,21 @@ class LlamaWeights:
     def _linear(self, names: Sequence[str], has_bias: bool) -> FrozenLinear:
         """Fuses the members of a site."""
         weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
-        whole = torch.cat(weights).t().contiguous()
+        matrix = torch.cat(weights).t().contiguous()
         sizes, scales = [weight.shape[0] for weight in weights], None
         if self._is_int8:
-            whole, scales = quantized(whole)
+            matrix, scales = quantized(matrix)
             for name, part in zip(names, torch.split(scales, sizes), strict=True):
                 self.named[f"{name}.scale"] = part
-        for name, part in zip(names, torch.split(whole.t(), sizes), strict=True):
+        for name, part in zip(names, torch.split(matrix.t(), sizes), strict=True):
             self.named[f"{name}.weight"] = part
         if not has_bias:
-            return FrozenLinear(whole, None, scales=scales)
+            return FrozenLinear(matrix, None, scales=scales)
         biases = [self._source[f"{name}.bias"] for name in names]
         bias = torch.cat(biases).to(self.device, self.dtype)
         for name, part in zip(names, torch.split(bias, sizes), strict=True):
             self.named[f"{name}.bias"] = part
-        return FrozenLinear(whole, bias, scales=scales)
+        return FrozenLinear(matrix, bias, scales=scales)
 
     def _norm(self, name: str) -> RMSNorm:
         return RMSNorm(

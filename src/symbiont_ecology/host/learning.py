@@ -76,17 +76,17 @@ def read(
 ) -> list[Reading]:
     """What each example's completion is to its owner."""
 
-    def both(logits: Tensor, targets: Tensor) -> Tensor:
+    def reading(logits: Tensor, targets: Tensor) -> Tensor:
         """Log-probabilities, and 1 for the likeliest: ``(tokens, 2)``."""
         is_likeliest = (logits.argmax(1) == targets).to(logits.dtype)
         return torch.stack([_log_probabilities(logits, targets), is_likeliest], dim=1)
 
-    found = _of_each(both, decoder, bank, examples, budget)
-    return [Reading(one[:, 0], one[:, 1].bool()) for one in found]
+    parts = _of_each(reading, decoder, bank, examples, budget)
+    return [Reading(part[:, 0], part[:, 1].bool()) for part in parts]
 
 
 def _of_each(
-    what: Callable[[Tensor, Tensor], Tensor],
+    measure: Callable[[Tensor, Tensor], Tensor],
     decoder: Decoder,
     bank: SlotBank,
     examples: Sequence[Example],
@@ -94,20 +94,20 @@ def _of_each(
 ) -> list[Tensor]:
     """What logits and completion tokens, as ``_logits`` has them, say of each example."""
     place = decoder.device
-    nothing = torch.zeros(0, decoder.shape.vocab, device=place), torch.zeros(0, device=place).long()
-    found = [what(*nothing) for _ in examples]
-    wanted = [row for row, example in enumerate(examples) if len(example.completion)]
+    empty = torch.zeros(0, decoder.shape.vocab, device=place), torch.zeros(0, device=place).long()
+    parts = [measure(*empty) for _ in examples]
+    numbers = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
         least = _least(decoder, examples)
-        pieces = _pieces([examples[row] for row in wanted], budget.forward_tokens, least)
+        pieces = _pieces([examples[row] for row in numbers], budget.forward_tokens, least)
         for piece in budget.paced(pieces):
-            rows = [wanted[index] for index in piece]
+            rows = [numbers[index] for index in piece]
             batch = [examples[row] for row in rows]
-            values = what(*_logits(decoder, batch, bank.gather, least))
+            values = measure(*_logits(decoder, batch, bank.gather, least))
             counts = [len(example.completion) for example in batch]
             for row, part in zip(rows, torch.split(values, counts), strict=True):
-                found[row] = part
-    return found
+                parts[row] = part
+    return parts
 
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
@@ -182,7 +182,7 @@ def sketches(
     """Of the gradient of each answer's loss, ``(answers, dimensions)``; prompts are token ids."""
     adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
     arrangement = arrangement_of(decoder.sites, adapter.layout, adapter.rank)
-    laid, rows = arrangement.laid(adapter), list[np.ndarray]()
+    factors, rows = arrangement.laid(adapter), list[np.ndarray]()
     for start in budget.paced(range(0, len(answers), MOST_OWNERS)):
         examples = [
             Example(
@@ -193,7 +193,7 @@ def sketches(
             )
             for owner, (prompt, ids) in enumerate(answers[start : start + MOST_OWNERS])
         ]
-        arena = torch.from_numpy(np.repeat(laid[None], len(examples), axis=0)).to(decoder.device)
+        arena = torch.from_numpy(np.repeat(factors[None], len(examples), axis=0)).to(decoder.device)
         gradients, _ = _gradients(
             decoder,
             arrangement,
@@ -213,7 +213,7 @@ def _examples(
     batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
 ) -> list[Example]:
     """Each lesson with tokens, its owner numbered among the slots that learn."""
-    owners, seen = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
+    owners, counts = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
     examples = []
     for lesson in batch.lessons:
         if not lesson.completion:
@@ -227,12 +227,12 @@ def _examples(
                 completion,
                 owners[slot],
                 weights,
-                name=seen[slot],
+                name=counts[slot],
                 dropout=batch.dropout.get(slot, 0.0),
                 seed=batch.dropout_seeds.get(slot, 0),
             )
         )
-        seen[slot] += 1
+        counts[slot] += 1
     return examples
 
 
@@ -254,7 +254,7 @@ def _gradients(
     losses = torch.zeros(len(arena), device=decoder.device)
     factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
 
-    def present(owners: Sequence[int]) -> Adapters:
+    def adapters_of(owners: Sequence[int]) -> Adapters:
         """The factors of some owners, with their share of the gradient buffer.
 
         Owners of a piece are consecutive: each one has examples, and these come in their order.
@@ -270,7 +270,7 @@ def _gradients(
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
-            values = _log_probabilities(*_logits(decoder, piece, present, least, learns_from))
+            values = _log_probabilities(*_logits(decoder, piece, adapters_of, least, learns_from))
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners).to(decoder.device), terms.detach())
@@ -290,8 +290,8 @@ def _logits(
     texts = [example.text for example in examples]
     packing = pack_texts(texts, owners, decoder.device, least=least)
     targets = np.concatenate([example.completion for example in examples])
-    adapters, dropped = adapters_of(packing.owners), _dropout(packing, examples)
-    logits = decoder.logits(packing, adapters, dropped, learns_from=learns_from).float()
+    adapters, dropout = adapters_of(packing.owners), _dropout(packing, examples)
+    logits = decoder.logits(packing, adapters, dropout, learns_from=learns_from).float()
     return logits, torch.from_numpy(targets).to(decoder.device)
 
 
@@ -315,7 +315,7 @@ def _pieces(
     examples: Sequence[Example], max_tokens: int, least: int | None
 ) -> Iterator[np.ndarray]:
     """Row numbers of examples in pieces that one forward pass takes."""
-    texts, owners = [one.text for one in examples], [one.owner for one in examples]
+    texts, owners = [example.text for example in examples], [example.owner for example in examples]
     return chunks(texts, owners, max_tokens, least=least)
 
 
@@ -332,16 +332,16 @@ def _adam(
     """One step of one slot, where the gradient is: all of it fits a processor's cache."""
     device, step = gradient.device, optimizer_state.step + 1
     first, second = (
-        torch.zeros_like(gradient) if past is None else torch.from_numpy(past.copy()).to(device)
-        for past in (optimizer_state.first, optimizer_state.second)
+        torch.zeros_like(gradient) if moment is None else torch.from_numpy(moment.copy()).to(device)
+        for moment in (optimizer_state.first, optimizer_state.second)
     )
     first.lerp_(gradient, 1 - BETA_FIRST)
     second.mul_(BETA_SECOND).addcmul_(gradient, gradient, value=1 - BETA_SECOND)
     spread = second.sqrt().div_((1 - BETA_SECOND**step) ** 0.5).add_(EPSILON)
     vector = torch.from_numpy(weights.vector.copy()).to(device)
     vector.addcdiv_(first, spread, value=-rate / (1 - BETA_FIRST**step))
-    then = OptimizerState(step, first.cpu().numpy(), second.cpu().numpy(), optimizer_state.notes)
-    return replace(weights, vector=vector.cpu().numpy()), then
+    after = OptimizerState(step, first.cpu().numpy(), second.cpu().numpy(), optimizer_state.notes)
+    return replace(weights, vector=vector.cpu().numpy()), after
 
 
 @lru_cache(maxsize=16)

@@ -89,19 +89,19 @@ class LlamaDecoder:
         size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         cache = self._backend.cache(self.specs(end), states, lengths)
-        last, read = list[Tensor](), list[np.ndarray]()
+        last, counts = list[Tensor](), list[np.ndarray]()
         texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
         preambles = preambles_of(prompts, slots, least)
         for piece in chunks(texts, slots, budget.forward_tokens, least=least, preambles=preambles):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            some, known = texts[rows], preambles[rows]
-            packing = pack_texts(some, slots[rows], self.device, least=least, preambles=known)
+            part, sizes = texts[rows], preambles[rows]
+            packing = pack_texts(part, slots[rows], self.device, least=least, preambles=sizes)
             kept = self._kept(packing, bank, budget.kept_bytes)
             adapters = bank.gather(packing.owners)
             x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
             last.append(x[packing.predicts])
-            read.append(packing.read)
-        tokens_read = np.concatenate(read) + _first_of(preambles, prompts, slots)
+            counts.append(packing.read)
+        tokens_read = np.concatenate(counts) + _first_of(preambles, prompts, slots)
         return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
 
     def logits(
@@ -130,12 +130,12 @@ class LlamaDecoder:
         head_dim)``."""
         if not packing.kept:
             return None
-        found = []
+        states = []
         for ids, owner in packing.preambles:
             weights = None if owner == HOST_SLOT else bank.held(owner)
-            read = partial(self._alone, ids, owner, bank)
-            found.append(self._preambles.get(weights, ids.tobytes(), read, most_bytes))
-        return torch.cat(found, dim=2)
+            reader = partial(self._alone, ids, owner, bank)
+            states.append(self._preambles.get(weights, ids.tobytes(), reader, most_bytes))
+        return torch.cat(states, dim=2)
 
     def _alone(self, ids: np.ndarray, owner: int, bank: SlotBank) -> Tensor:
         """Keys and values of a preamble, ``(layers, 2, tokens, kv_heads, head_dim)``."""
@@ -181,13 +181,13 @@ class LlamaDecoder:
         layer, backend, shares = self._host.layers[index], forward.backend, forward.shares
         qkv, out, gate_up, down = forward.adapters.sites[4 * index : 4 * index + 4]
         heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
-        seen = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
+        attention = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
         if forward.ends is not None and index == len(self._host.layers) - 1:
             x, shares = taken(x, forward.ends.ends), forward.ends.end_counts
-        x = layer.out.onto(x, seen, out, shares, backend.normalize)
+        x = layer.out.onto(x, attention, out, shares, backend.normalize)
         normed, activation = backend.normalize(x, layer.feed_norm), self._host.plan.activation
-        fed = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
-        return layer.down.onto(x, fed, down, shares, backend.normalize)
+        gated = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
+        return layer.down.onto(x, gated, down, shares, backend.normalize)
 
     def specs(self, end: int) -> list[AttentionSpec]:
         """How each layer looks at up to ``end`` tokens."""
@@ -247,9 +247,9 @@ def _first_of(
 ) -> np.ndarray:
     """The tokens of each preamble where it is met first, ``(rows,)``. One that was kept counts as
     read: a run that was killed and goes on, with nothing kept, must count alike."""
-    first, seen = np.zeros(len(prompts), dtype=np.int64), set[tuple[int, bytes]]()
+    first, keys = np.zeros(len(prompts), dtype=np.int64), set[tuple[int, bytes]]()
     for row, (length, prompt, slot) in enumerate(zip(preambles, prompts, slots, strict=True)):
         key = slot, prompt[:length].tobytes()
-        first[row] = length if key not in seen else 0
-        seen.add(key)
+        first[row] = length if key not in keys else 0
+        keys.add(key)
     return first

@@ -76,9 +76,9 @@ def find_device(name: str) -> torch.device:
     """
     what = f"a device that torch can use here, got {name!r:.100}: try cpu"
     with expected(what, Exception):  # every kind of device has its own way to be missing
-        tried = torch.zeros(1, device=name)
-        tried.item()
-        return tried.device
+        probe = torch.zeros(1, device=name)
+        probe.item()
+        return probe.device
 
 
 def read_model_config(folder: Path) -> ModelConfig:
@@ -194,8 +194,8 @@ def _load_wrapped(
         decoder = WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
         ids = torch.zeros(1, 8, dtype=torch.int64, device=device)
         with torch.no_grad():  # a prompt, and a token behind it
-            read = model(input_ids=ids, use_cache=True)
-            model(input_ids=ids[:, :1], past_key_values=read.past_key_values, use_cache=True)
+            output = model(input_ids=ids, use_cache=True)
+            model(input_ids=ids[:, :1], past_key_values=output.past_key_values, use_cache=True)
     return decoder
 
 
@@ -255,17 +255,17 @@ class TextCodec:
 
         What was encoded lately is remembered: a prompt is priced, answered and learned from.
         """
-        known = self._known[special]
-        new = [text for text in dict.fromkeys(texts) if text not in known]
-        if len(known) + len(new) > _MOST_KNOWN:
-            known.clear()
-            new = list(dict.fromkeys(texts))
-        encodings, found = self._backend.encode_batch_fast(new, add_special_tokens=special), {}
-        for text, encoding in zip(new, encodings, strict=True):
-            found[text] = np.array(encoding.ids, dtype=np.int64)
-            found[text].setflags(write=False)
-        known.update((text, ids) for text, ids in found.items() if len(text) <= _LONGEST_KNOWN)
-        return [found[text] if text in found else known[text] for text in texts]
+        cache = self._known[special]
+        missing = [text for text in dict.fromkeys(texts) if text not in cache]
+        if len(cache) + len(missing) > _MOST_KNOWN:
+            cache.clear()
+            missing = list(dict.fromkeys(texts))
+        encodings, ids_of = self._backend.encode_batch_fast(missing, add_special_tokens=special), {}
+        for text, encoding in zip(missing, encodings, strict=True):
+            ids_of[text] = np.array(encoding.ids, dtype=np.int64)
+            ids_of[text].setflags(write=False)
+        cache.update((text, ids) for text, ids in ids_of.items() if len(text) <= _LONGEST_KNOWN)
+        return [ids_of[text] if text in ids_of else cache[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
         """The turns of a prompt in the host's chat template, up to where the answer begins.
@@ -277,14 +277,14 @@ class TextCodec:
             self.tokenizer.chat_template,
             f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
         )
-        said = messages(prompt)
-        roles = dict.fromkeys(turn["role"] for turn in said)
+        turns = messages(prompt)
+        roles = dict.fromkeys(turn["role"] for turn in turns)
         what = f"a chat template in {self._folder} for turns of {', '.join(roles)}"
         # A template is a stranger's program.
         with expected(f"{what}: leave tasks.style.system out", Exception):
             # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
             text = self.tokenizer.apply_chat_template(
-                said, tokenize=False, add_generation_prompt=True, enable_thinking=False
+                turns, tokenize=False, add_generation_prompt=True, enable_thinking=False
             )
         return str(text)
 
@@ -295,9 +295,9 @@ class TextCodec:
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Text of each row of token ids, special tokens and the end of the answer left out."""
-        shown = (list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows)
+        answers = (list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows)
         # One by one: a batch would wake a pool of threads, which takes longer than short rows do.
-        return [self._backend.decode(row, skip_special_tokens=True) for row in shown]
+        return [self._backend.decode(row, skip_special_tokens=True) for row in answers]
 
     def _plain_backend(self) -> Tokenizer:
         from tokenizers import Tokenizer
@@ -310,14 +310,14 @@ class TextCodec:
     def _find_ends(self, settings: TokenizerFields, config: HostFields) -> tuple[int, ...]:
         token = settings.eos_token
         text = token.content if isinstance(token, TokenFields) else token
-        named = [] if text is None else [self._backend.token_to_id(text)]
+        ids = [] if text is None else [self._backend.token_to_id(text)]
         path = self._folder / "generation_config.json"
         generation = check_fields(GenerationFields, read_json(path), str(path))
         for value in (generation.eos_token_id, config.eos_token_id):
-            named += value if isinstance(value, list) else [value]
+            ids += value if isinstance(value, list) else [value]
         # A config may carry another vocabulary's default, which no logit stands for.
         vocab = range(config.vocab_size or LARGEST_SIZE)
-        ends = tuple(dict.fromkeys(one for one in named if one is not None and one in vocab))
+        ends = tuple(dict.fromkeys(value for value in ids if value is not None and value in vocab))
         path = self._folder / "tokenizer_config.json"
         expect(ends, f"an end token (eos_token) in {path}, found none")
         return ends

@@ -87,8 +87,8 @@ class MemoryForecast:
         population = self.program + self.adapters + self.optimizer
         if not self.is_cpu:
             return population + self.updates
-        held = population + self.weights + self.slots + self.kept
-        return held + max(self.batch, self.activations + self.gradients + self.updates)
+        total = population + self.weights + self.slots + self.kept
+        return total + max(self.batch, self.activations + self.gradients + self.updates)
 
 
 def forecast_memory(

@@ -52,9 +52,9 @@ def _wrapped(config: ModelConfig, dtype: torch.dtype) -> Decoder:
 
     from symbiont_ecology.host.wrapped import WrappedDecoder
 
-    known = AutoConfig.for_model(**config)
+    settings = AutoConfig.for_model(**config)
     with _META:
-        model = AutoModelForCausalLM.from_config(known, dtype=dtype, trust_remote_code=False)
+        model = AutoModelForCausalLM.from_config(settings, dtype=dtype, trust_remote_code=False)
     return WrappedDecoder(model, _META)
 
 

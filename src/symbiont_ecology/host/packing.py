@@ -108,43 +108,43 @@ class Packing:
         for row, place, start, _ in self.pieces:
             if not place and start < self.kept:
                 first.setdefault(int(start), int(row))
-        found = [
+        segments = [
             (first[start], size)
             for start, size in zip(self.starts, self.lengths, strict=True)
             if start in first
         ]
-        return [(self.texts[row].prompt[:size], self.row_owners[row]) for row, size in found]
+        return [(self.texts[row].prompt[:size], self.row_owners[row]) for row, size in segments]
 
     @cached_property
     def pieces(self) -> np.ndarray:
         """Of what segments the rows' prompts are made, ``(pieces, 4)``: row, where in its prompt,
         where on the line, how many tokens."""
-        segment, rows, found = self.prompt_of, np.arange(len(self.texts)), []
+        segment, rows, pieces = self.prompt_of, np.arange(len(self.texts)), []
         while len(rows):
             parts = rows, self.before[segment], self.starts[segment], self.lengths[segment]
-            found.append(np.stack(parts, axis=1))
+            pieces.append(np.stack(parts, axis=1))
             segment = self.parents[segment]
             rows, segment = rows[segment >= 0], segment[segment >= 0]
-        return np.ascontiguousarray(np.concatenate(found))
+        return np.ascontiguousarray(np.concatenate(pieces))
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
         """Segments and answers as ``passes.look`` takes them, ``(stretches, 6)``; all tokens look,
         or ends."""
-        has = np.flatnonzero(self.answer_lengths)
+        rows = np.flatnonzero(self.answer_lengths)
         segments = self.starts, self.lengths, self.parents, self.before
-        past = self.prompt_of[has], self.prompt_lengths[has]
-        answers = self.answer_starts[has], self.answer_lengths[has], *past
+        prompts = self.prompt_of[rows], self.prompt_lengths[rows]
+        answers = self.answer_starts[rows], self.answer_lengths[rows], *prompts
         start, count, *rest = (np.concatenate(pair) for pair in zip(segments, answers, strict=True))
         if is_ends:  # a segment with which no prompt ends is only looked at
-            looking = self.lengths.copy()
-            looking[self.prompt_of] = self.lengths[self.prompt_of] - 1
+            offsets = self.lengths.copy()
+            offsets[self.prompt_of] = self.lengths[self.prompt_of] - 1
         else:
-            looking = np.where(self.starts < self.kept, self.lengths, 0)
-        first = np.concatenate([looking, np.zeros_like(has)])
-        to = np.maximum(start + first - self.kept, 0)
+            offsets = np.where(self.starts < self.kept, self.lengths, 0)
+        first = np.concatenate([offsets, np.zeros_like(rows)])
+        targets = np.maximum(start + first - self.kept, 0)
         if is_ends:
-            to = np.searchsorted(self.ends.numpy(), to)
-        return np.ascontiguousarray(np.stack([start, count, *rest, first, to], axis=1))
+            targets = np.searchsorted(self.ends.numpy(), targets)
+        return np.ascontiguousarray(np.stack([start, count, *rest, first, targets], axis=1))
 
     def places_of_prompts(self) -> np.ndarray:
         """Where each row's prompt stands in the line: ``(rows, longest prompt)``, the last place
@@ -154,8 +154,8 @@ class Packing:
     def places_of_rows(self) -> np.ndarray:
         """Where each row's tokens stand in the line: ``(rows, longest)``, the last place
         repeated."""
-        has = np.flatnonzero(self.answer_lengths)
-        answers = has, self.prompt_lengths[has], self.answer_starts[has], self.answer_lengths[has]
+        row = np.flatnonzero(self.answer_lengths)
+        answers = row, self.prompt_lengths[row], self.answer_starts[row], self.answer_lengths[row]
         pieces = np.concatenate([self.pieces, np.stack(answers, axis=1)])
         return places_of(pieces, self.prompt_lengths + self.answer_lengths)
 
@@ -249,16 +249,16 @@ def chunks(
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
         known = preambles[row] if preambles else 0
-        more = prompt + answer - known
+        growth = prompt + answer - known
         if key == last:
-            more = answer
+            growth = answer
         elif least is not None and key[0] == last[0]:
-            more = min(more, prompt + answer - shared(key[1], last[1], least))
-        if piece and size + more > max_tokens:
+            growth = min(growth, prompt + answer - shared(key[1], last[1], least))
+        if piece and size + growth > max_tokens:
             yield np.array(piece)
-            piece, size, more = [], 0, prompt + answer - known
+            piece, size, growth = [], 0, prompt + answer - known
         piece.append(row)
-        size, last = size + more, key
+        size, last = size + growth, key
     if piece:
         yield np.array(piece)
 
@@ -269,13 +269,13 @@ def preambles_of(
     """How many tokens of each prompt are worth reading alone, since other prompts of its owner
     begin with them too: a chat template, or examples. 0: none. It depends on these rows only."""
     keys = [(owner, ids.tobytes()) for owner, ids in zip(owners, prompts, strict=True)]
-    whole, cuts = set(keys), _cuts_of(keys, {}, least)
+    key_set, cuts = set(keys), _cuts_of(keys, {}, least)
     lengths = dict[tuple[int, bytes], int]()
     for (owner, key), ends in cuts.items():
         lengths[owner, key] = 0
         for start, end in pairwise([0, *ends[:-1]]):
             # After a prompt that is all preamble something is predicted, which nobody keeps.
-            if end - start >= LEAST_PREAMBLE and (owner, key[: end * _ID]) not in whole:
+            if end - start >= LEAST_PREAMBLE and (owner, key[: end * _ID]) not in key_set:
                 lengths[owner, key] = end
     return [lengths.get(key, 0) for key in keys]
 
@@ -347,8 +347,8 @@ def _cuts_of(
     """Where prompts in pieces end and their pieces do, in tokens; whole prompts are left out."""
     order = sorted(set(keys))
     alike = [0]
-    for one, two in pairwise(order):
-        alike.append(shared(one[1], two[1], least) if one[0] == two[0] else 0)
+    for first, second in pairwise(order):
+        alike.append(shared(first[1], second[1], least) if first[0] == second[0] else 0)
     cuts = {key: [length] for key, length in known.items()}
     if any(alike):
         _branch(order, alike, (0, len(order)), 0, least, cuts)
@@ -370,7 +370,7 @@ def _branch(
     that go on together for ``least`` tokens or more; ``alike`` says how many tokens each one shares
     with the one before it."""
     low, high = span
-    starts = [low, *(at for at in range(low + 1, high) if alike[at] < depth + least), high]
+    starts = [low, *(place for place in range(low + 1, high) if alike[place] < depth + least), high]
     for start, stop in pairwise(starts):
         if stop - start > 1:
             cut = min(alike[start + 1 : stop])

@@ -60,13 +60,13 @@ class CodecReader:
         """
         words = [text for text in texts if isinstance(text, str)]
         encoded = iter(self.encode(words) if is_prompt else self.codec.encode(words, special=False))
-        found = [
+        rows = [
             next(encoded) if isinstance(text, str) else np.array(text, dtype=np.int64)
             for text in texts
         ]
-        if is_prompt and not all(map(len, found)):
+        if is_prompt and not all(map(len, rows)):
             raise HostError("expected a prompt of at least one token, got no token ids")
-        return list(map(self.known, found))
+        return list(map(self.known, rows))
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Token ids of each text as a completion that ends.

@@ -63,8 +63,8 @@ def find_slot(
 ) -> int | None:
     """Where an adapter stands, or else where it may stand: an empty slot first, then one that
     nobody uses. None if all are in use."""
-    for slot, one in enumerate(held):
-        if one is weights:
+    for slot, adapter in enumerate(held):
+        if adapter is weights:
             return slot
     free = [slot for slot in range(len(held)) if slot not in used]
     empty = [slot for slot in free if held[slot] is None]

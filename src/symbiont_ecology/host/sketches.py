@@ -48,8 +48,8 @@ class Sketcher:
         parts = np.sign(parts) * np.sqrt(np.abs(parts))
         lengths = np.sqrt(np.add.reduceat(parts * parts, self._starts))
         parts *= self._sign / np.maximum(lengths, 1e-12)[self._module]
-        short = np.bincount(self._bucket, parts, self.dimensions)
-        return short / max(float(np.linalg.norm(short)), 1e-12)
+        vector = np.bincount(self._bucket, parts, self.dimensions)
+        return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 
 @lru_cache(maxsize=4)

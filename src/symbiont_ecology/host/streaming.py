@@ -38,13 +38,13 @@ class StreamedRequest:
         Raises:
             HostError: they have none, or no token is asked for.
         """
-        wanted = self.max_new_tokens
-        if wanted < 1:
-            raise HostError(f"expected max_new_tokens >= 1, got {wanted}")
-        if len(self.prompt) + wanted > most:
+        new_tokens = self.max_new_tokens
+        if new_tokens < 1:
+            raise HostError(f"expected max_new_tokens >= 1, got {new_tokens}")
+        if len(self.prompt) + new_tokens > most:
             raise HostError(
                 f"expected at most {most} tokens for prompt and answer, got {len(self.prompt)} "
-                f"and {wanted}: shorten the prompt, or ask for fewer"
+                f"and {new_tokens}: shorten the prompt, or ask for fewer"
             )
 
 

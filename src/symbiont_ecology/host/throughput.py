@@ -76,23 +76,23 @@ class ThroughputMeter:
 
     def pace(self, organelles: int, turns: int) -> Iterator[Throughput | None]:
         """Times one size: None after each turn, and the medians at last."""
-        everyone = list(range(organelles))
+        slots = list(range(organelles))
         sides: dict[str, Callable[[], object]] = {
-            "together": lambda: self._answer(everyone),
-            "one_by_one": lambda: _each(self._answer, everyone),
-            "bare": lambda: self._answer(everyone, is_bare=True),
-            "learning": lambda: self._learn(everyone),
-            "learning_one_by_one": lambda: _each(self._learn, everyone),
+            "together": lambda: self._answer(slots),
+            "one_by_one": lambda: _each(self._answer, slots),
+            "bare": lambda: self._answer(slots, is_bare=True),
+            "learning": lambda: self._learn(slots),
+            "learning_one_by_one": lambda: _each(self._learn, slots),
         }
         seconds: dict[str, list[float]] = {name: [] for name in sides}
         for turn in range(turns + 1):  # the first one warms up
             for name, run in sides.items():
-                spent = _timed(run)
+                duration = _timed(run)
                 if turn:
-                    seconds[name].append(spent)
+                    seconds[name].append(duration)
             yield None
         yield Throughput(
-            organelles, **{name: statistics.median(all_) for name, all_ in seconds.items()}
+            organelles, **{name: statistics.median(values) for name, values in seconds.items()}
         )
 
     def requests(self, organelles: int) -> list[Request]:
@@ -104,11 +104,11 @@ class ThroughputMeter:
         return [request for group in zip(*rows, strict=True) for request in group]
 
     def _prompt(self, generator: np.random.Generator) -> str:
-        wanted = self._load.prompt_tokens
-        text = "".join(generator.choice(PROMPT_LETTERS, size=8 * wanted))
+        limit = self._load.prompt_tokens
+        text = "".join(generator.choice(PROMPT_LETTERS, size=8 * limit))
         for _ in range(4):  # each cut comes closer to as many tokens as are wanted
             (ids,) = self._kernel.encode([text])
-            text = text[: max(1, int(len(text) * wanted / len(ids)))] if len(ids) > wanted else text
+            text = text[: max(1, int(len(text) * limit / len(ids)))] if len(ids) > limit else text
         return text
 
     def _answer(self, slots: Sequence[int], *, is_bare: bool = False) -> None:

@@ -95,9 +95,9 @@ class WrappedDecoder:
             mask[place[key], longest - len(prompt) :] = 1
         counts = Counter(slot for slot, _ in place)
         adapters = _Hooked.of(bank.gather(tuple(counts)), counts.values(), longest)
-        is_new = [True, *(one != other for one, other in pairwise(keys))]
-        read = np.where(is_new, [len(prompt) for prompt in prompts], 0)
-        session = WrappedSession(self, torch.from_numpy(mask).to(self.device), read)
+        is_new = [True, *(first != second for first, second in pairwise(keys))]
+        tokens_read = np.where(is_new, [len(prompt) for prompt in prompts], 0)
+        session = WrappedSession(self, torch.from_numpy(mask).to(self.device), tokens_read)
         logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
         session.keep(rows)
@@ -234,23 +234,23 @@ class WrappedSession:
         layers = list(zip(self._cache.layers, other._cache.layers, strict=True))
         states = [  # all of them before any is put in place: memory may run out
             (
-                _on_the_right([mine.keys, theirs.keys], dim=2),
-                _on_the_right([mine.values, theirs.values], dim=2),
+                _on_the_right([layer.keys, joiner.keys], dim=2),
+                _on_the_right([layer.values, joiner.values], dim=2),
             )
-            for mine, theirs in layers
+            for layer, joiner in layers
         ]
         self._mask = _on_the_right([self._mask, other._mask], dim=1)
-        for (mine, theirs), (keys, values) in zip(layers, states, strict=True):
-            mine.keys, mine.values = keys, values
-            if hasattr(mine, "cumulative_length"):  # of a layer that sees a window
-                mine.cumulative_length = max(mine.cumulative_length, theirs.cumulative_length)
+        for (layer, joiner), (keys, values) in zip(layers, states, strict=True):
+            layer.keys, layer.values = keys, values
+            if hasattr(layer, "cumulative_length"):  # of a layer that sees a window
+                layer.cumulative_length = max(layer.cumulative_length, joiner.cumulative_length)
 
 
 def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:
     """Rows of all parts, filled with zeros on the left of a dimension up to one size."""
     longest = max(part.shape[dim] for part in parts)
     behind = 2 * (parts[0].dim() - 1 - dim)
-    padded = [F.pad(one, (*(0,) * behind, longest - one.shape[dim], 0)) for one in parts]
+    padded = [F.pad(part, (*(0,) * behind, longest - part.shape[dim], 0)) for part in parts]
     return torch.cat(padded)
 
 

@@ -100,16 +100,16 @@ class ServiceApp:
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
         """Answers a conversation."""
         access = self._access(request, wanted.user)
-        said = _said(wanted)
-        job = self._job(wanted, said, access)
+        turns = _said(wanted)
+        job = self._job(wanted, turns, access)
         head = partial(chat_chunk, job, wanted.model)
 
-        def delta(choice: int, news: NewToken | None) -> dict[str, object]:
+        def delta(choice: int, token: NewToken | None) -> dict[str, object]:
             """A part of a reply; None begins it."""
             content = (
-                {"role": "assistant", "content": ""} if news is None else {"content": news.text}
+                {"role": "assistant", "content": ""} if token is None else {"content": token.text}
             )
-            logprobs = chat_logprobs([news], self._text_of) if news and job.has_scores else None
+            logprobs = chat_logprobs([token], self._text_of) if token and job.has_scores else None
             return {"index": choice, "delta": content, "logprobs": logprobs, "finish_reason": None}
 
         def end(choice: int) -> dict[str, object]:
@@ -128,10 +128,10 @@ class ServiceApp:
         job = self._job(wanted, [wanted.text], access)
         head = partial(text_chunk, job, wanted.model)
 
-        def delta(choice: int, news: NewToken | None) -> dict[str, object]:
+        def delta(choice: int, token: NewToken | None) -> dict[str, object]:
             """A part of a text."""
-            logprobs = text_logprobs([news], self._text_of) if news and job.has_scores else None
-            text = news.text if news else ""
+            logprobs = text_logprobs([token], self._text_of) if token and job.has_scores else None
+            text = token.text if token else ""
             return {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
 
         def end(choice: int) -> dict[str, object]:
@@ -158,13 +158,13 @@ class ServiceApp:
         if (said.accepted is None) == (said.score is None):
             raise HTTPException(400, "expected one of accepted and score")
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
-        given = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
+        verdict = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
         if journal.verdict(said.id, said.choice) is None:
-            await self._on_disk(partial(journal.append, [given]))
-        kept = journal.verdict(said.id, said.choice)
-        if kept is not None and kept.is_accepted != given.is_accepted:
+            await self._on_disk(partial(journal.append, [verdict]))
+        first = journal.verdict(said.id, said.choice)
+        if first is not None and first.is_accepted != verdict.is_accepted:
             raise HTTPException(409, "this reply was judged before, and otherwise")
-        return JSONResponse({"id": said.id, "choice": said.choice, "accepted": given.is_accepted})
+        return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})
 
     async def models(self, request: Request) -> Response:
         """Who can be asked: the ecology, the bare host, and for applications each organelle."""
@@ -219,8 +219,8 @@ class ServiceApp:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
         if self._service.is_stopping:
             raise HTTPException(503, "the service is stopping")
-        who = access.user or user or (request.client.host if request.client else "")
-        if (wait := self._rate.seconds_to_wait(who)) > 0:
+        caller = access.user or user or (request.client.host if request.client else "")
+        if (wait := self._rate.seconds_to_wait(caller)) > 0:
             headers = {"Retry-After": str(int(wait) + 1)}
             raise HTTPException(429, "too many requests: wait a little", headers)
         return access
@@ -237,23 +237,23 @@ class ServiceApp:
         return guarded
 
     def _job(
-        self, wanted: ChatRequest | CompletionRequest, said: list[str], access: Access
+        self, wanted: ChatRequest | CompletionRequest, turns: list[str], access: Access
     ) -> AnswerJob:
         """What the scheduler has to do for a request."""
-        if any(TURN_END in text for text in said):
+        if any(TURN_END in text for text in turns):
             raise HTTPException(400, "expected text without control characters")
         tasks, service = self._service.run.runtime.tasks, self._service
-        family = family_of(said, (wanted.metadata or {}).get("family", ""), tasks)
-        most = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
-        prompt = prompt_of(said, family, tasks)
-        item = typed_item(_user(wanted.user, access), family, prompt, tasks, most)
-        usual, kind = service.run.runtime.practice, "cmpl"
+        family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
+        limit = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
+        prompt = prompt_of(turns, family, tasks)
+        item = typed_item(_user(wanted.user, access), family, prompt, tasks, limit)
+        practice, kind = service.run.runtime.practice, "cmpl"
         if isinstance(wanted, ChatRequest):
             kind = "chatcmpl"
         decoding = Decoding(
-            usual.temperature if wanted.temperature is None else wanted.temperature,
+            practice.temperature if wanted.temperature is None else wanted.temperature,
             wanted.top_p or 1.0,
-            stop=(*usual.stop, *wanted.stops),
+            stop=(*practice.stop, *wanted.stops),
         )
         return AnswerJob(
             id=f"{kind}-{secrets.token_hex(12)}",
@@ -271,8 +271,8 @@ class ServiceApp:
         """Who is asked by name; None for the user's own."""
         if wanted.model == OWN_ADAPTER:
             return None
-        known = self._service.snapshot.weights if access.is_application else ()
-        if wanted.model == HOST or wanted.model in known:
+        names = self._service.snapshot.weights if access.is_application else ()
+        if wanted.model == HOST or wanted.model in names:
             return wanted.model
         raise HTTPException(404, f"no model {wanted.model[:80]!r}: GET /v1/models names them")
 
@@ -305,7 +305,7 @@ class ServiceApp:
             created(),
             bool(wanted.stream_options and wanted.stream_options.include_usage),
         )
-        job.told = lambda choice, news: _soon(loop, queue.put_nowait, (choice, news))
+        job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
         job.done = lambda error: _soon(loop, queue.put_nowait, error or _DONE)
         self._submit(job)
 
@@ -314,11 +314,11 @@ class ServiceApp:
             try:
                 for choice in range(job.choices):
                     yield _event(head(moment, [delta(choice, None)]))
-                while isinstance(news := await queue.get(), tuple):
-                    if news[1].text or job.has_scores:
-                        yield _event(head(moment, [delta(*news)]))
-                if isinstance(news, EcologyError):
-                    yield f"data: {error_body(_status_of(news), str(news)).decode()}\n\n"
+                while isinstance(message := await queue.get(), tuple):
+                    if message[1].text or job.has_scores:
+                        yield _event(head(moment, [delta(*message)]))
+                if isinstance(message, EcologyError):
+                    yield f"data: {error_body(_status_of(message), str(message)).decode()}\n\n"
                     return
                 yield _event(head(moment, [end(choice) for choice in range(job.choices)]))
                 if has_usage:
@@ -342,15 +342,15 @@ class ServiceApp:
         Raises:
             EcologyError: it could not be.
         """
-        loop, waiting = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
 
         def finish(error: EcologyError | None) -> None:
             """In the event loop."""
-            if not waiting.done():
-                waiting.set_result(error)
+            if not future.done():
+                future.set_result(error)
 
         begin(lambda error: _soon(loop, finish, error))
-        if (error := await waiting) is not None:
+        if (error := await future) is not None:
             raise error
 
     def _told(self, job: AnswerJob) -> None:
@@ -377,19 +377,19 @@ def _said(wanted: ChatRequest) -> list[str]:
     return texts
 
 
-def _user(named: str | None, access: Access) -> str:
+def _user(name: str | None, access: Access) -> str:
     """Whose habitat it is."""
     if access.user is None:
-        return named or ANYBODY
-    if named not in (None, access.user):
+        return name or ANYBODY
+    if name not in (None, access.user):
         raise HTTPException(403, "user: this key is of another user")
     return access.user
 
 
-def _soon(loop: asyncio.AbstractEventLoop, hear: Callable[..., None], news: object) -> None:
+def _soon(loop: asyncio.AbstractEventLoop, listener: Callable[..., None], message: object) -> None:
     """Tells something in the event loop, from another thread. The loop may have ended."""
     with suppress(RuntimeError):
-        loop.call_soon_threadsafe(hear, news)
+        loop.call_soon_threadsafe(listener, message)
 
 
 def _event(body: Mapping[str, object]) -> str:
@@ -400,8 +400,8 @@ async def _invalid(request: Request, error: Exception) -> Response:
     """A request that does not fit the schema. What it held is not said again."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body")
-    message = f"{where[:80]}: {first['msg']}" if where else str(first["msg"])
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = f"{place[:80]}: {first['msg']}" if place else str(first["msg"])
     return Response(error_body(400, message), 400, media_type="application/json")
 
 

@@ -190,10 +190,10 @@ class Journal:
             batch = [self._waiting.get()]
             while not self._waiting.empty():
                 batch.append(self._waiting.get())
-            wanted = [one for one in batch if one is not None]
-            is_open = len(wanted) == len(batch)
-            error = self._put([entry for entries, _ in wanted for entry in entries])
-            for _, done in wanted:
+            requests = [request for request in batch if request is not None]
+            is_open = len(requests) == len(batch)
+            error = self._put([entry for entries, _ in requests for entry in entries])
+            for _, done in requests:
                 done(error)
 
     def _put(self, entries: Sequence[JournalEntry]) -> RunError | None:
@@ -207,9 +207,9 @@ class Journal:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            failed = self._failed(f"cannot write {self.path}: {error.strerror}")
-            failed.__cause__ = error  # it is raised in another thread
-            return failed
+            run_error = self._failed(f"cannot write {self.path}: {error.strerror}")
+            run_error.__cause__ = error  # it is raised in another thread
+            return run_error
         self._size += len(lines)
         with self._lock:
             for entry in entries:
@@ -218,14 +218,14 @@ class Journal:
                     self._forget_before(entry.number)
         return None
 
-    def _failed(self, why: str) -> RunError:
+    def _failed(self, reason: str) -> RunError:
         """What is told of a failed write. The disk may fail again while the file is mended."""
         try:
             self._take_back()
         except (OSError, RunError):
-            self._broken = RunError(f"{why}; mend the disk, then start the service again")
+            self._broken = RunError(f"{reason}; mend the disk, then start the service again")
             return self._broken
-        return RunError(f"{why}; free some space")
+        return RunError(f"{reason}; free some space")
 
     def _take_back(self) -> None:
         """Half of what could not be written goes. A file that is closed unwritten raises again."""
@@ -266,8 +266,8 @@ class Journal:
             case GivenAnswer():
                 self._answers[entry.id] = entry
                 if len(self._answers) > MOST_JUDGEABLE:
-                    name, old = self._answers.popitem(last=False)
-                    for choice in range(len(old.replies)):
+                    name, oldest = self._answers.popitem(last=False)
+                    for choice in range(len(oldest.replies)):
                         self._said.pop((name, choice), None)
             case GivenVerdict():
                 key, answer = (entry.id, entry.choice), self._answers.get(entry.id)
@@ -283,14 +283,14 @@ class Journal:
 
     def _before(self, generation: int) -> int:
         """How many verdicts earlier generations have."""
-        earlier = (until for number, until in self._until.items() if number < generation)
-        return max(earlier, default=0)
+        counts = (count for number, count in self._until.items() if number < generation)
+        return max(counts, default=0)
 
     def _forget_before(self, generation: int) -> None:
         """Who begins a generation has lived all earlier ones: what they learned from may go."""
-        going = self._judged[: max(self._before(generation) - self._forgotten, 0)]
-        del self._judged[: len(going)]
-        self._forgotten += len(going)
+        past = self._judged[: max(self._before(generation) - self._forgotten, 0)]
+        del self._judged[: len(past)]
+        self._forgotten += len(past)
 
 
 def _line(entry: JournalEntry) -> bytes:

@@ -49,7 +49,7 @@ class ApiKeys:
             lines = path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"cannot read the keys in {path}: {error}") from error
-        known = dict[str, Access]()
+        keys = dict[str, Access]()
         for number, line in enumerate(lines, 1):
             try:
                 key = json.loads(line)
@@ -58,10 +58,10 @@ class ApiKeys:
                 raise DataError(f"{path} line {number}: {_EXPECTED}") from error
             if not (user is None or (isinstance(user, str) and user)) or not _is_digest(digest):
                 raise DataError(f"{path} line {number}: {_EXPECTED}")
-            known[digest] = Access(user)
-        if not known:
+            keys[digest] = Access(user)
+        if not keys:
             raise DataError(f"{path} holds no key: symbiont key {path} makes one")
-        return cls(known)
+        return cls(keys)
 
     def access(self, key: str) -> Access | None:
         """What a key lets its owner do; None for one that is not known."""

@@ -30,14 +30,14 @@ class RateLimit:
 
     def seconds_to_wait(self, user: str) -> float:
         """0 if a request may be made now, and counts it; else after how many seconds."""
-        now, rate, most = time.monotonic(), self.per_minute / 60, max(self.per_minute, 1.0)
-        left, since = self._buckets.pop(user, (most, now))
-        left = min(left + (now - since) * rate, most)
-        is_allowed = left >= 1
-        self._buckets[user] = (left - 1 if is_allowed else left), now
+        now, rate, burst = time.monotonic(), self.per_minute / 60, max(self.per_minute, 1.0)
+        tokens, moment = self._buckets.pop(user, (burst, now))
+        tokens = min(tokens + (now - moment) * rate, burst)
+        is_allowed = tokens >= 1
+        self._buckets[user] = (tokens - 1 if is_allowed else tokens), now
         if len(self._buckets) > MOST_BUCKETS:
             self._buckets.popitem(last=False)
-        return 0.0 if is_allowed else (1 - left) / rate
+        return 0.0 if is_allowed else (1 - tokens) / rate
 
 
 class BodyLimit:
@@ -67,7 +67,7 @@ class BodyLimit:
             return
         is_told = False
 
-        async def whole() -> AsgiMessage:
+        async def replay() -> AsgiMessage:
             """The body at once, and then whatever comes."""
             nonlocal is_told
             if is_told:
@@ -75,7 +75,7 @@ class BodyLimit:
             is_told = True
             return {"type": "http.request", "body": body, "more_body": False}
 
-        await self._app(scope, whole, send)
+        await self._app(scope, replay, send)
 
     async def _whole(self, receive: Receive) -> bytes | None:
         """The body, or a little more than may come; None if the client goes away."""

@@ -145,13 +145,13 @@ class LivingService:
 
     def _is_due(self) -> bool:
         """Whether verdicts wait to be learned from, and the time for it has come."""
-        waiting = self.journal.verdicts - self.journal.learned
-        if not waiting or self.learning_error or self.is_stopping or not self.limits.learn_share:
+        count = self.journal.verdicts - self.journal.learned
+        if not count or self.learning_error or self.is_stopping or not self.limits.learn_share:
             self._first_waiting = None
             return False
         now = time.monotonic()
         self._first_waiting = self._first_waiting or now
-        is_enough = waiting >= self._batch_size()
+        is_enough = count >= self._batch_size()
         is_old = now - self._first_waiting >= self.limits.patience
         return (is_enough or is_old) and now >= self._resting_until
 
@@ -163,29 +163,29 @@ class LivingService:
         """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
         on."""
         self._first_waiting = None
-        began = self._since = time.monotonic()
-        most = MOST_BATCHES * self._batch_size()
-        count = min(self.journal.verdicts, self.journal.learned + most)
+        start = self._since = time.monotonic()
+        limit = MOST_BATCHES * self._batch_size()
+        count = min(self.journal.verdicts, self.journal.learned + limit)
         try:
             self.journal.write(GenerationBegun(self.generation, count))
             self._live_generation()
         except EcologyError as error:
             self._give_up(error)
             return
-        took = time.monotonic() - began
-        self.seconds_learning += took
+        seconds = time.monotonic() - start
+        self.seconds_learning += seconds
         self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
-        _log.info("generation", extra={"number": self.generation - 1, "seconds": round(took, 3)})
+        _log.info("generation", extra={"number": self.generation - 1, "seconds": round(seconds, 3)})
 
     def _live_generation(self) -> None:
         """The next generation, on what the journal says; then its organelles answer."""
         with blamed(RunError):
-            judged = self.journal.judged_in(self.generation)
-            items = self._judged_items.of(judged)
+            replies = self.journal.judged_in(self.generation)
+            items = self._judged_items.of(replies)
             self._pose(items)
             self.run.live()
             self.snapshot = self._snapshot()
-        self.left_out += len(judged) - len(items)
+        self.left_out += len(replies) - len(items)
 
     def _pose(self, items: tuple[Item, ...]) -> None:
         """The next generation has these questions."""
@@ -200,9 +200,9 @@ class LivingService:
         Raises:
             UnfinishedError: the grace is over.
         """
-        until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        end = time.monotonic() + self._rest_after(time.monotonic() - self._since)
         while self.scheduler.step(self.snapshot):
-            if time.monotonic() >= (self._drain_until or until):
+            if time.monotonic() >= (self._drain_until or end):
                 break
         self._tell_drained()
         if self._is_late:
@@ -220,14 +220,14 @@ class LivingService:
     def _catch_up(self) -> None:
         """Lives the generations again that were begun after the last checkpoint. If one fails, the
         service answers all the same."""
-        wanted = [number for number in self.journal.generations if number >= self.generation]
-        if wanted and wanted[0] != self.generation:
+        numbers = [number for number in self.journal.generations if number >= self.generation]
+        if numbers and numbers[0] != self.generation:
             raise RunError(
-                f"{self.journal.path} begins with generation {wanted[0]}, and the run stands at "
+                f"{self.journal.path} begins with generation {numbers[0]}, and the run stands at "
                 f"{self.generation}: bring back the checkpoint that belongs to it"
             )
         try:
-            for _ in wanted:
+            for _ in numbers:
                 self._live_generation()
         except EcologyError as error:
             self._give_up(error)
@@ -257,7 +257,7 @@ def _is_ours(error: EcologyError) -> bool:
     """Whether an error is about memory, disk or time. Any other may come from a part that others
     wrote, and say what a user wrote."""
     cause = error.__cause__
-    if any(foreign_place(one.__traceback__) for one in (error, cause) if one):
+    if any(foreign_place(fault.__traceback__) for fault in (error, cause) if fault):
         return False
     return isinstance(cause, OSError) or isinstance(error, HostError | UnfinishedError)
 

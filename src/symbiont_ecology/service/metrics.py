@@ -55,7 +55,7 @@ class TimedRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), 500
+        start, status = time.perf_counter(), 500
 
         async def noted(message: AsgiMessage) -> None:
             """Keeps the status."""
@@ -69,7 +69,7 @@ class TimedRequests:
             await self._app(scope, receive, noted)
         finally:
             path = getattr(scope.get("route"), "path", "other")
-            self._metrics.observe(path, status, time.perf_counter() - began)
+            self._metrics.observe(path, status, time.perf_counter() - start)
 
 
 class _Tallies(Collector):
@@ -92,8 +92,8 @@ class _Tallies(Collector):
             "verdicts_left_out": ("Verdicts on texts too long to learn from.", service.left_out),
             "learning_seconds": ("Time that generations took.", service.seconds_learning),
         }
-        for name, (about, value) in counters.items():
-            yield CounterMetricFamily(f"symbiont_{name}", about, value=value)
+        for name, (description, value) in counters.items():
+            yield CounterMetricFamily(f"symbiont_{name}", description, value=value)
         gauges = {
             "open_requests": (
                 "Requests that wait or are being answered.",
@@ -109,5 +109,5 @@ class _Tallies(Collector):
             ),
             "is_learning": ("1, or 0 once learning has stopped.", not service.learning_error),
         }
-        for name, (about, value) in gauges.items():
-            yield GaugeMetricFamily(f"symbiont_{name}", about, value=float(value))
+        for name, (description, value) in gauges.items():
+            yield GaugeMetricFamily(f"symbiont_{name}", description, value=float(value))

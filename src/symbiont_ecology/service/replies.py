@@ -76,29 +76,29 @@ def text_chunk(
 def chat_logprobs(tokens: Sequence[NewToken], text_of: TokenText) -> dict[str, object]:
     """Log-probabilities of a chat reply."""
 
-    def told(token_id: int, score: float) -> dict[str, object]:
+    def entry(token_id: int, score: float) -> dict[str, object]:
         """One token."""
         text = text_of(token_id)
         return {"token": text, "logprob": score, "bytes": list(text.encode())}
 
     content = [
-        told(news.token_id, news.log_probability)
-        | {"top_logprobs": [told(*one) for one in news.alternatives.items()]}
-        for news in tokens
+        entry(token.token_id, token.log_probability)
+        | {"top_logprobs": [entry(*pair) for pair in token.alternatives.items()]}
+        for token in tokens
     ]
     return {"content": content, "refusal": None}
 
 
 def text_logprobs(tokens: Sequence[NewToken], text_of: TokenText) -> dict[str, object]:
     """Log-probabilities of a completion."""
-    texts, offsets = [text_of(news.token_id) for news in tokens], [0]
+    texts, offsets = [text_of(token.token_id) for token in tokens], [0]
     for text in texts:
         offsets.append(offsets[-1] + len(text))
     return {
         "tokens": texts,
-        "token_logprobs": [news.log_probability for news in tokens],
+        "token_logprobs": [token.log_probability for token in tokens],
         "top_logprobs": [
-            {text_of(name): score for name, score in news.alternatives.items()} for news in tokens
+            {text_of(name): score for name, score in token.alternatives.items()} for token in tokens
         ],
         "text_offset": offsets[:-1],
     }

@@ -56,7 +56,7 @@ class AnswerJob:
     @property
     def texts(self) -> list[str]:
         """The replies so far."""
-        return ["".join(news.text for news in reply) for reply in self.replies]
+        return ["".join(token.text for token in reply) for reply in self.replies]
 
 
 @dataclass
@@ -124,25 +124,25 @@ class Scheduler:
         self._drop()
         if self._pending:
             self._let_in()
-        told = self._batch.step()
-        for news in told:
-            if news.row not in self._rows:  # another reply to the same job was lost
+        messages = self._batch.step()
+        for message in messages:
+            if message.row not in self._rows:  # another reply to the same job was lost
                 continue
-            if isinstance(news, LostRow):
-                self._give_up([self._rows[news.row][0]], RunError(str(news.error)))
+            if isinstance(message, LostRow):
+                self._give_up([self._rows[message.row][0]], RunError(str(message.error)))
             else:
-                self._tell(news)
-        return bool(told)
+                self._tell(message)
+        return bool(messages)
 
     def _let_in(self) -> None:
         """As many rows as fit. A job for which memory runs out is given up, and the others go
         on."""
         try:
-            joined = self._batch.join([request for *_, request in self._pending])
+            rows = self._batch.join([request for *_, request in self._pending])
         except HostError as error:
             self._give_up([self._pending[0][0]], RunError(str(error)))
             return
-        for row in joined:
+        for row in rows:
             job, choice, _ = self._pending.popleft()
             self._rows[row] = job, choice
 
@@ -158,9 +158,9 @@ class Scheduler:
             for job in unnamed:
                 self._end(job, error)
             jobs, takers = [job for job in jobs if job.wanted is not None], []
-        chosen = iter(takers)
+        organelle_ids = iter(takers)
         for job in jobs:
-            job.organelle = next(chosen) if job.wanted is None else job.wanted
+            job.organelle = next(organelle_ids) if job.wanted is None else job.wanted
             try:
                 self._queue(job, snapshot)
             except EcologyError as error:
@@ -168,8 +168,8 @@ class Scheduler:
 
     def _queue(self, job: AnswerJob, snapshot: ServingSnapshot) -> None:
         weights, is_drawn = snapshot.adapter(job.organelle), job.decoding.temperature > 0
-        asked = job.item.prompt
-        (prompt,) = self._encode([behind(weights.phrase, asked) if weights else asked])
+        text = job.item.prompt
+        (prompt,) = self._encode([behind(weights.phrase, text) if weights else text])
         job.prompt_tokens = len(prompt)
         job.replies = [[] for _ in range(job.choices)]
         requests = [
@@ -185,26 +185,26 @@ class Scheduler:
             for choice in range(job.choices)
         ]
         self._batch.check(requests[0])
-        self._pending.extend((job, choice, one) for choice, one in enumerate(requests))
+        self._pending.extend((job, choice, request) for choice, request in enumerate(requests))
         self.tally.prompt_tokens += len(prompt)
 
     def _drop(self) -> None:
         """Jobs that nobody waits for, and those that are late, are given up."""
-        now, waiting = time.monotonic(), [job for job, *_ in self._pending]
-        gone = {
+        now, pending = time.monotonic(), [job for job, *_ in self._pending]
+        leavers = {
             id(job): job
-            for job in (*waiting, *(job for job, _ in self._rows.values()))
+            for job in (*pending, *(job for job, _ in self._rows.values()))
             if job.is_cancelled or job.deadline < now
         }
-        self.tally.late += sum(not job.is_cancelled for job in gone.values())
-        late = LateError("the answer took too long: ask for fewer tokens")
-        self._give_up(list(gone.values()), late)
+        self.tally.late += sum(not job.is_cancelled for job in leavers.values())
+        error = LateError("the answer took too long: ask for fewer tokens")
+        self._give_up(list(leavers.values()), error)
 
     def _give_up(self, jobs: Sequence[AnswerJob], error: EcologyError) -> None:
         """All rows of these jobs leave, and who asked is told why."""
-        gone = set(map(id, jobs))
-        self._pending = deque(one for one in self._pending if id(one[0]) not in gone)
-        rows = [row for row, (job, _) in self._rows.items() if id(job) in gone]
+        ids = set(map(id, jobs))
+        self._pending = deque(entry for entry in self._pending if id(entry[0]) not in ids)
+        rows = [row for row, (job, _) in self._rows.items() if id(job) in ids]
         if rows:
             self._batch.leave(rows)
         for row in rows:
@@ -212,15 +212,15 @@ class Scheduler:
         for job in jobs:
             self._end(job, error)
 
-    def _tell(self, news: NewToken) -> None:
-        job, choice = self._rows[news.row]
-        job.replies[choice].append(news)
+    def _tell(self, token: NewToken) -> None:
+        job, choice = self._rows[token.row]
+        job.replies[choice].append(token)
         self.tally.new_tokens += 1
         if job.told is not None:
-            job.told(choice, news)
-        if not news.end:
+            job.told(choice, token)
+        if not token.end:
             return
-        del self._rows[news.row]
+        del self._rows[token.row]
         if all(reply and reply[-1].end for reply in job.replies):
             self._finish(job)
 
@@ -239,9 +239,9 @@ class Scheduler:
 
 def usage(job: AnswerJob) -> Mapping[str, int]:
     """Tokens read and written for a job."""
-    written = sum(map(len, job.replies))
+    new_tokens = sum(map(len, job.replies))
     return {
         "prompt_tokens": job.prompt_tokens,
-        "completion_tokens": written,
-        "total_tokens": job.prompt_tokens + written,
+        "completion_tokens": new_tokens,
+        "total_tokens": job.prompt_tokens + new_tokens,
     }

@@ -68,9 +68,9 @@ class JudgedItems:
     def _item(self, judged: JudgedReply) -> Item:
         answer, verdict = judged.answer, judged.verdict
         text = answer.replies[verdict.choice]
-        logged = LoggedReply(text, verdict.is_accepted, answer.organelle)
+        reply = LoggedReply(text, verdict.is_accepted, answer.organelle)
         item = typed_item(answer.user, answer.family, answer.prompt, self.tasks)
-        return replace(item, logged=logged)
+        return replace(item, logged=reply)
 
 
 @dataclass(frozen=True)
@@ -89,17 +89,17 @@ class ServingSnapshot:
     def of(cls, turn: Turn, *, has_texts: bool) -> ServingSnapshot:
         """The living with their weights, and copies of all that says who is asked."""
         state = turn.state
-        copied = replace(
+        copy = replace(
             state,
             population=dict(state.population),
             dormant=dict(state.dormant),
             habitats=dict(state.habitats),
-            posteriors={name: dict(known) for name, known in state.posteriors.items()},
+            posteriors={name: dict(posterior) for name, posterior in state.posteriors.items()},
         )
         weights = {
-            name: turn.store.weights(one.genome.weights) for name, one in state.population.items()
+            name: turn.store.weights(o.genome.weights) for name, o in state.population.items()
         }
-        return cls(replace(turn, state=copied), weights, has_texts)
+        return cls(replace(turn, state=copy), weights, has_texts)
 
     def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
         """Who answers each item, as the strategy decides; the host where nobody does.
@@ -109,32 +109,32 @@ class ServingSnapshot:
         """
         turn, world = self.turn, self.turn.tasks.habitats
         assert world is not None
-        marked = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
-        asked = ServedHabitats(world.config, marked)
+        copies = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
+        habitats = ServedHabitats(world.config, copies)
         # Not the generation's own draw: newcomers that come one by one must not all meet the same.
         draw = Draw(secrets.randbits(63), turn.state.generation)
-        context = replace(turn.context, tasks=replace(turn.tasks, habitats=asked), draw=draw)
+        context = replace(turn.context, tasks=replace(turn.tasks, habitats=habitats), draw=draw)
         try:
             with Fence() as fence:
-                chosen = fence(self._chosen, context)
+                takers = fence(self._chosen, context)
         except FaultError as error:
             # What it says may be words of other users: they are not for who asked.
             part = strategies.called(turn.strategy)
             reason = f"{part} {error}" if self.has_texts else f"{part} failed"
             _log.error("nobody was chosen", extra={"reason": reason})
             raise RunError(f"{part} failed, so nobody could be chosen to answer") from error
-        return [chosen.get(item.id, HOST) for item in marked]
+        return [takers.get(item.id, HOST) for item in copies]
 
     def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:
         """Whom the strategy chooses for each item, by its id."""
-        chosen = {
+        takers = {
             item.id: assignment.organelle_id
             for assignment in self.turn.strategy.ask(context)
             for item in assignment.items
         }
-        for organelle_id in set(chosen.values()):
+        for organelle_id in set(takers.values()):
             self.adapter(organelle_id)
-        return chosen
+        return takers
 
     def adapter(self, organelle_id: OrganelleId) -> AdapterWeights | None:
         """The weights of an organelle; None for the bare host.
@@ -173,10 +173,10 @@ def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
     """
     if named:
         if named not in tasks.families:
-            known = ", ".join(tasks.names)
+            names = ", ".join(tasks.names)
             raise DataError(
                 f"metadata.family: no family {named!r};{did_you_mean(named, tasks.names)} this "
-                f"service has {known}"
+                f"service has {names}"
             )
         return named
     return tasks.family_like(said[-1]) or tasks.names[0]

@@ -90,8 +90,8 @@ class DataTask(Task):
     def depths(self) -> Sequence[str]:  # type: ignore[override]
         """The depths that occur: short, medium, long, and other words in the order of the lines."""
         words = dict.fromkeys(line.depth for line in self.lines)
-        known = [depth for depth in DEPTHS if depth in words]
-        return tuple(dict.fromkeys([*known, *words]))
+        ordered = [depth for depth in DEPTHS if depth in words]
+        return tuple(dict.fromkeys([*ordered, *words]))
 
     @property
     def group(self) -> str:
@@ -101,11 +101,11 @@ class DataTask(Task):
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all lines in their order."""
-        hashed = hashlib.sha256()
+        digest = hashlib.sha256()
         for line in self.lines:
             target = line.answers[0] if len(line.answers) == 1 else list(line.answers)
-            hashed.update(json.dumps([line.depth, line.question, target]).encode())
-        return hashed.hexdigest()
+            digest.update(json.dumps([line.depth, line.question, target]).encode())
+        return digest.hexdigest()
 
     @cached_property
     def habitats(self) -> Sequence[str]:
@@ -170,8 +170,8 @@ class DataTask(Task):
     ) -> tuple[Item, ...]:
         """So many lines, or all that there are, in random order."""
         lines = self.part(depth, split)
-        chosen = generator.permutation(len(lines))[:count]
-        return tuple(self.item(lines[index].question, depth) for index in chosen)
+        indices = generator.permutation(len(lines))[:count]
+        return tuple(self.item(lines[index].question, depth) for index in indices)
 
     def valid_question(
         self, depth: str, generator: np.random.Generator, split: Split = "train"
@@ -227,7 +227,7 @@ def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
             "want: choose another style"
         )
     for stop in style.stops:
-        cut = next((one for line in task.lines for one in line.answers if stop in one), None)
+        cut = next((text for line in task.lines for text in line.answers if stop in text), None)
         if cut is not None:
             raise ConfigError(
                 f"tasks.style: answers end at {stop!r}, and {task.source} has it in the answer "
@@ -316,10 +316,10 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
             EcologyWarning,
             stacklevel=2,
         )
-    kept = tuple(line for _, line in lines.values())
+    task_lines = tuple(line for _, line in lines.values())
     grader = graders.build(source.grade or keys.grade(str(source)))
     tokens = source.reply_tokens or keys.reply_limit
-    task = DataTask(source.name, kept, str(source), grader, tokens=tokens)
+    task = DataTask(source.name, task_lines, str(source), grader, tokens=tokens)
     check_gradable(
         (
             (f"{source} {where}", task.item(line.question, line.depth))
@@ -338,11 +338,11 @@ def add_line(
     Raises:
         DataError: the prompt is there with another target, or there are too many lines.
     """
-    before, known = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
-    if known.answers != line.answers:
+    place, earlier = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
+    if earlier.answers != line.answers:
         raise DataError(
-            f"{about} {where}: the prompt of {before} with another target, "
-            f"{line.answers[0]!r:.40} and not {known.answers[0]!r:.40}: keep one of them"
+            f"{about} {where}: the prompt of {place} with another target, "
+            f"{line.answers[0]!r:.40} and not {earlier.answers[0]!r:.40}: keep one of them"
         )
     if len(lines) > MOST_LINES:
         raise DataError(too_many(about))
@@ -432,8 +432,8 @@ def _no_text(source: FileTasks, where: str, row: Mapping[object, object], knob: 
         hint = "; write it as the reply should be" if isinstance(value, bool) else ""
         kinds = "text" if knob == "prompt" else "text, a number or a list of these"
         return f"{source} {where}: expected {kinds} under {column!r}, got {value!r:.40}{hint}"
-    hint, known = did_you_mean(column, [str(name) for name in row]), named_columns(row)
-    return f"{source} {where}: no column {column!r};{hint} set {knob} to one of: {known:.200}"
+    hint, columns = did_you_mean(column, [str(name) for name in row]), named_columns(row)
+    return f"{source} {where}: no column {column!r};{hint} set {knob} to one of: {columns:.200}"
 
 
 def _rows(source: FileTasks, path: Path | None) -> Iterable[Row]:

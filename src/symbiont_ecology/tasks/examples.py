@@ -23,10 +23,10 @@ def solved_examples(task: Task, count: int, seed: int, question: str) -> list[tu
 
     They never hold the question that is asked: then a spare one stands in its place.
     """
-    *chosen, spare = _drawn(task, count + 1, seed) or ((question, ""),)
-    if len(chosen) < count:  # all that there are, and none of them is to spare
-        return [pair for pair in (*chosen, spare) if pair[0] != question]
-    return [spare if pair[0] == question else pair for pair in chosen]
+    *examples, spare = _drawn(task, count + 1, seed) or ((question, ""),)
+    if len(examples) < count:  # all that there are, and none of them is to spare
+        return [pair for pair in (*examples, spare) if pair[0] != question]
+    return [spare if pair[0] == question else pair for pair in examples]
 
 
 @lru_cache(maxsize=256)
@@ -34,11 +34,11 @@ def _drawn(task: Task, count: int, seed: int) -> tuple[tuple[str, str], ...]:
     """So many different ones, depths by turns, the easiest first."""
     depths = task.trained_depths or task.depths
     generator = Draw(seed)("examples", task.name)
-    found: dict[str, str] = {}
+    examples: dict[str, str] = {}
     for turn in range(DRAWS_PER_EXAMPLE * count):
-        if len(found) == count:
+        if len(examples) == count:
             break
         with suppress(DataError):  # data may have no train question of some depth
             question = task.valid_question(depths[turn % len(depths)], generator)
-            found.setdefault(question, task.answer(question))
-    return tuple(found.items())
+            examples.setdefault(question, task.answer(question))
+    return tuple(examples.items())

@@ -82,8 +82,8 @@ class Exact:
 
     def __call__(self, reply: str, answer: str) -> bool:
         """Character for character, but for spaces around it."""
-        wanted = answer.strip()
-        return wanted != "" and wanted in (final_answer(reply), reply.strip())
+        reference = answer.strip()
+        return reference != "" and reference in (final_answer(reply), reply.strip())
 
 
 @graders.register("normalised")
@@ -96,8 +96,8 @@ class Normalised:
 
     def __call__(self, reply: str, answer: str) -> bool:
         """Normalised texts are equal and not empty."""
-        wanted = normalised(answer)
-        return wanted != "" and wanted in (normalised(final_answer(reply)), normalised(reply))
+        reference = normalised(answer)
+        return reference != "" and reference in (normalised(final_answer(reply)), normalised(reply))
 
 
 @graders.register("contains")
@@ -110,8 +110,8 @@ class Contains:
 
     def __call__(self, reply: str, answer: str) -> bool:
         """The words of the answer follow each other in the reply."""
-        wanted = normalised(answer)
-        return wanted != "" and f" {wanted} " in f" {normalised(reply)} "
+        reference = normalised(answer)
+        return reference != "" and f" {reference} " in f" {normalised(reply)} "
 
 
 @graders.register("stated")
@@ -125,10 +125,10 @@ class Stated:
 
     def __call__(self, reply: str, answer: str) -> bool:
         """The last statement is the answer, and no earlier one of its length says otherwise."""
-        wanted = normalised(answer)
-        said = [normalised(text) for text in statements(reply)]
-        others = {text for text in said if text and len(text.split()) <= len(wanted.split())}
-        return wanted != "" and bool(said) and said[-1] == wanted and others <= {wanted}
+        reference = normalised(answer)
+        texts = [normalised(text) for text in statements(reply)]
+        offers = {text for text in texts if text and len(text.split()) <= len(reference.split())}
+        return reference != "" and bool(texts) and texts[-1] == reference and offers <= {reference}
 
 
 @graders.register("number")
@@ -140,10 +140,10 @@ class NumericAnswer:
 
     def __call__(self, reply: str, answer: str) -> bool:
         """Commas between digits are ignored. A reply without a number is wrong."""
-        said = _NUMBER.findall(reply[:LONGEST_REPLY])
-        wanted = float(answer.replace(",", ""))
-        value = float(said[-1].replace(",", "")) if said else math.nan
-        return math.isclose(value, wanted, rel_tol=self.tolerance or 1e-9)
+        numbers = _NUMBER.findall(reply[:LONGEST_REPLY])
+        reference = float(answer.replace(",", ""))
+        value = float(numbers[-1].replace(",", "")) if numbers else math.nan
+        return math.isclose(value, reference, rel_tol=self.tolerance or 1e-9)
 
 
 @graders.register("regex")
@@ -173,20 +173,20 @@ class Choice:
 
 def normalised(text: str) -> str:
     """Lower case without punctuation, articles and extra spaces."""
-    bare = text[:LONGEST_REPLY].lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    words = text[:LONGEST_REPLY].lower().translate(_NO_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", words).split())
 
 
 def statements(reply: str) -> list[str]:
     """What each sentence of a reply states: what stands behind its last verb or colon, or all of
     it, without punctuation and quotation marks around it."""
-    stated: list[str] = []
+    texts: list[str] = []
     for line in answer_lines(reply):
         for sentence in _SENTENCE_END.split(line):
-            said = _STATED.split(sentence)[-1].strip(AROUND)
-            if said and said.lower() not in _SAYS_NOTHING:
-                stated.append(said)
-    return stated
+            text = _STATED.split(sentence)[-1].strip(AROUND)
+            if text and text.lower() not in _SAYS_NOTHING:
+                texts.append(text)
+    return texts
 
 
 def answer_lines(reply: str) -> list[str]:
@@ -196,8 +196,8 @@ def answer_lines(reply: str) -> list[str]:
         text = line.strip()
         if not text or text.startswith("```") or _LEAD_IN.fullmatch(f"{text} "):
             continue
-        ticked = [span.strip() for span in _TICKED.findall(text)]
-        offers += ticked or [_without_lead_in(text)]
+        spans = [span.strip() for span in _TICKED.findall(text)]
+        offers += spans or [_without_lead_in(text)]
     return offers
 
 

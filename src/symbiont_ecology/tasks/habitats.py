@@ -87,10 +87,10 @@ class SyntheticHabitats(Habitats):
             raise ConfigError(
                 "tasks.habitats.regimes: habitats change by regimes or by drift_at: leave one out"
             )
-        if strange := [kind for kind in regimes if not 0 <= kind < kinds]:
+        if unknown := [kind for kind in regimes if not 0 <= kind < kinds]:
             raise ConfigError(
                 f"tasks.habitats.regimes: expected numbers of kinds, below {kinds}, got "
-                f"{strange[0]}"
+                f"{unknown[0]}"
             )
         most = math.prod(self._groups.values())
         if self.config.kinds > most:
@@ -170,8 +170,8 @@ class SyntheticHabitats(Habitats):
         family, depth = self._cell(habitat, generator)
         task = self._by_name[family]
         kind = self._vectors[int(self.kinds(generation)[habitat])]
-        judged = task.in_variant(kind[list(self._groups).index(task.group)])
-        item = judged.sample(depth, generator, split=split)
+        variant = task.in_variant(kind[list(self._groups).index(task.group)])
+        item = variant.sample(depth, generator, split=split)
         prompt = shown_prompt(item.prompt, self.names[habitat], self.config)
         return replace(item, prompt=prompt, habitat=self.names[habitat])
 
@@ -197,27 +197,27 @@ class SyntheticHabitats(Habitats):
         """The variant of each group, by kind: first those that differ in as many groups as can
         be."""
         variants = self._groups.values()
-        shifted = [
-            tuple((first + step * group) % many for group, many in enumerate(variants))
+        shifts = [
+            tuple((first + step * group) % count for group, count in enumerate(variants))
             for step in range(max(variants))
             for first in range(max(variants))
         ]
-        return list(dict.fromkeys([*shifted, *product(*map(range, variants))]))
+        return list(dict.fromkeys([*shifts, *product(*map(range, variants))]))
 
     @cached_property
     def _kinds_before(self) -> np.ndarray:
         """As many habitats of each kind as can be, in random order."""
-        even = np.arange(self.config.count) % self.config.kinds
-        return self._draw("kinds").permutation(even)
+        kinds = np.arange(self.config.count) % self.config.kinds
+        return self._draw("kinds").permutation(kinds)
 
     @cached_property
     def _kinds_after(self) -> np.ndarray:
         """Some have changed to another kind."""
         generator, kinds = self._draw("drift"), self._kinds_before.copy()
-        moved = generator.permutation(len(kinds))[: round(DRIFTING * len(kinds))]
+        drifters = generator.permutation(len(kinds))[: round(DRIFTING * len(kinds))]
         if self.config.kinds > 1:
-            steps = generator.integers(1, self.config.kinds, len(moved))
-            kinds[moved] = (kinds[moved] + steps) % self.config.kinds
+            steps = generator.integers(1, self.config.kinds, len(drifters))
+            kinds[drifters] = (kinds[drifters] + steps) % self.config.kinds
         return kinds
 
     @cached_property

@@ -90,8 +90,8 @@ class HarnessTasks:
 
 def _beside(task_file: Path, name: str) -> Path:
     """A data file from where the command is typed, else beside the task file."""
-    beside = task_file.parent / name
-    return beside if not Path(name).exists() and beside.is_file() else Path(name)
+    neighbour = task_file.parent / name
+    return neighbour if not Path(name).exists() and neighbour.is_file() else Path(name)
 
 
 def _data_files(
@@ -99,29 +99,29 @@ def _data_files(
 ) -> list[tuple[Split | None, Sequence[str]]]:
     """The files to read, those that are held out first, each with the split of its lines; None is
     by hash."""
-    named = plan.dataset_kwargs.data_files
+    paths = plan.dataset_kwargs.data_files
     if source.data is not None:
         return [(None, [source.data])]
-    if named is None:
+    if paths is None:
         raise ConfigError(
             f"{source}: expected a local file, set data: questions.jsonl; nothing is downloaded"
         )
-    if not isinstance(named, dict):
-        return [(None, _listed(named))]
-    own = {
-        split: _listed(named[split])
+    if not isinstance(paths, dict):
+        return [(None, _listed(paths))]
+    files = {
+        split: _listed(paths[split])
         for split in (plan.test_split, plan.validation_split, plan.training_split)
-        if split in named
+        if split in paths
     }
-    if not own:
+    if not files:
         raise ConfigError(
-            f"{source}: data_files names {', '.join(named)}: set training_split and test_split to "
+            f"{source}: data_files names {', '.join(paths)}: set training_split and test_split to "
             "some of these"
         )
-    if plan.training_split not in own or len(own) == 1:
-        return [(None, names) for names in own.values()]
-    held: tuple[Split, ...] = ("holdout", "selection")
-    return list(zip((*held[: len(own) - 1], "train"), own.values(), strict=True))
+    if plan.training_split not in files or len(files) == 1:
+        return [(None, names) for names in files.values()]
+    unseen: tuple[Split, ...] = ("holdout", "selection")
+    return list(zip((*unseen[: len(files) - 1], "train"), files.values(), strict=True))
 
 
 def _listed(names: str | list[str]) -> list[str]:

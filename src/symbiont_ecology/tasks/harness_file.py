@@ -90,18 +90,18 @@ def read_task_file(path: Path, stamp: Stamp, about: str) -> HarnessFile:
     values = parse_yaml(text, about)
     if not isinstance(values, dict):
         raise DataError(f"{about}: expected keys with values, got {values!r:.60}")
-    used = {key: value for key, value in values.items() if key in HarnessFile.model_fields}
-    others = [key for key in values if key not in used and key not in SAYS_NOTHING]
-    if FILTERS_KEY in others:
-        others.remove(FILTERS_KEY)
+    settings = {key: value for key, value in values.items() if key in HarnessFile.model_fields}
+    other_keys = [key for key in values if key not in settings and key not in SAYS_NOTHING]
+    if FILTERS_KEY in other_keys:
+        other_keys.remove(FILTERS_KEY)
         warnings.warn(
             f"{about}: {FILTERS_KEY} is not used; the grader finds the answer in a reply",
             EcologyWarning,
             stacklevel=2,
         )
-    if others:
-        raise DataError(f"{about}: keys that are not supported: {', '.join(map(str, others))}")
-    plan = validate(HarnessFile, {k: v for k, v in used.items() if v is not None}, about)
+    if other_keys:
+        raise DataError(f"{about}: keys that are not supported: {', '.join(map(str, other_keys))}")
+    plan = validate(HarnessFile, {k: v for k, v in settings.items() if v is not None}, about)
     if plan.output_type == "multiple_choice" and plan.doc_to_choice is None:
         raise DataError(f"{about}: missing key 'doc_to_choice', which multiple_choice asks for")
     return plan

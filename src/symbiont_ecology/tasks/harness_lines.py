@@ -38,16 +38,16 @@ class HarnessMatch:
     def __call__(self, reply: str, answer: str) -> bool:
         """The whole reply or its final answer is the reference answer. The time limit of all
         verifiers stops a pattern that would run for ever."""
-        wanted = self._bare(answer)
-        said = (reply[:LONGEST_REPLY], final_answer(reply))
-        return wanted != "" and wanted in map(self._bare, said)
+        reference = self._bare(answer)
+        texts = (reply[:LONGEST_REPLY], final_answer(reply))
+        return reference != "" and reference in map(self._bare, texts)
 
     def _bare(self, text: str) -> str:
         for pattern in self.patterns:
             text = re.sub(pattern, "", text)
-        ignored = string.punctuation if self.ignores_punctuation else ""
-        ignored += string.digits if self.ignores_numbers else ""
-        text = text.translate(str.maketrans("", "", ignored))
+        characters = string.punctuation if self.ignores_punctuation else ""
+        characters += string.digits if self.ignores_numbers else ""
+        text = text.translate(str.maketrans("", "", characters))
         return (text.lower() if self.ignores_case else text).strip()
 
 
@@ -60,9 +60,9 @@ class Until:
 
     def __call__(self, reply: str, answer: str) -> object:
         """The verdict of the grader."""
-        said = reply.lstrip()[:LONGEST_REPLY]
-        ends = [place for stop in self.stops if (place := said.find(stop)) >= 0]
-        return self.grader(said[: min(ends, default=None)], answer)
+        text = reply.lstrip()[:LONGEST_REPLY]
+        ends = [place for stop in self.stops if (place := text.find(stop)) >= 0]
+        return self.grader(text[: min(ends, default=None)], answer)
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,8 @@ class HarnessReader:
     def words(self) -> tuple[str, ...]:
         """The choices, if they are fixed words; then the word is the answer."""
         plan = self.plan.doc_to_choice
-        fixed = list(plan.values()) if isinstance(plan, dict) else plan
-        return tuple(fixed) if isinstance(fixed, list) and all(map(_WORD.fullmatch, fixed)) else ()
+        words = list(plan.values()) if isinstance(plan, dict) else plan
+        return tuple(words) if isinstance(words, list) and all(map(_WORD.fullmatch, words)) else ()
 
     def line(self, row: object, where: str) -> tuple[DataLine, int]:
         """A row as a line, and how many choices it lists.
@@ -103,38 +103,38 @@ class HarnessReader:
         if isinstance(target, str):
             target = self._value(target, row, f"{where} doc_to_target")
         targets = list(target) if isinstance(target, list | tuple) else [target]
-        listed: list[str] = []
+        options: list[str] = []
         if self.plan.doc_to_choice is None:
-            answers = [reference_answer(one) for one in targets]
+            answers = [reference_answer(entry) for entry in targets]
         else:
             choices = list(self.words) or self._choices(row, f"{where} doc_to_choice")
-            rights = [_index(one, choices, f"{where} doc_to_target") for one in targets]
+            indices = [_index(entry, choices, f"{where} doc_to_target") for entry in targets]
             if not self.words and self.plan.output_type == "multiple_choice":
-                listed, choices = choices, list(CHOICE_LETTERS)
-            answers = [choices[index] for index in rights]
+                options, choices = choices, list(CHOICE_LETTERS)
+            answers = [choices[index] for index in indices]
         # An answer that a stop text cuts can never be given.
-        whole = [one for one in answers if one and not any(stop in one for stop in self.stops)]
-        if not whole:
+        golds = [gold for gold in answers if gold and not any(stop in gold for stop in self.stops)]
+        if not golds:
             cut = f" without any of {list(self.stops)}" if self.stops else ""
             raise DataError(f"{where} doc_to_target: expected an answer{cut}, got {target!r:.40}")
-        prompt = self.plan.description + (_with_choices(text, listed) if listed else text)
-        check_whole((prompt, *whole), where)
-        line = DataLine(depth_of(row), prompt, tuple(dict.fromkeys(whole)))
-        return line, len(listed)
+        prompt = self.plan.description + (_with_choices(text, options) if options else text)
+        check_whole((prompt, *golds), where)
+        line = DataLine(depth_of(row), prompt, tuple(dict.fromkeys(golds)))
+        return line, len(options)
 
     def grader(self, grade: Spec | None, most_choices: int) -> Grader:
         """How replies are judged: as ``grade`` says, else as the task file does."""
         if grade is not None:
-            chosen = graders.build(grade)
+            grader = graders.build(grade)
         elif self.plan.output_type == "multiple_choice":
-            chosen = Choice(self.words or tuple(CHOICE_LETTERS[:most_choices]))
+            grader = Choice(self.words or tuple(CHOICE_LETTERS[:most_choices]))
         else:
-            chosen = self._match()
-        return Until(chosen, self.stops) if self.stops else chosen
+            grader = self._match()
+        return Until(grader, self.stops) if self.stops else grader
 
     def _match(self) -> HarnessMatch:
         """As the metric of the task file says."""
-        metrics = {str(one.get("metric")): one for one in self.plan.metric_list}
+        metrics = {str(metric.get("metric")): metric for metric in self.plan.metric_list}
         if metrics and "exact_match" not in metrics:
             raise DataError(
                 f"{self.about}: metric_list: expected exact_match, got {', '.join(metrics)}: set "
@@ -159,24 +159,24 @@ class HarnessReader:
     def _choices(self, row: Mapping[str, Any], where: str) -> list[str]:
         plan = self.plan.doc_to_choice
         if isinstance(plan, str):
-            found = self._value(plan, row, where)
+            choices = self._value(plan, row, where)
         else:
             parts = list(plan.values()) if isinstance(plan, dict) else plan or []
-            found = [self._value(one, row, where) if "{" in one else one for one in parts]
-        if not isinstance(found, list | tuple) or not 2 <= len(found) <= len(CHOICE_LETTERS):
+            choices = [self._value(part, row, where) if "{" in part else part for part in parts]
+        if not isinstance(choices, list | tuple) or not 2 <= len(choices) <= len(CHOICE_LETTERS):
             raise DataError(
-                f"{where}: expected 2 to {len(CHOICE_LETTERS)} texts, got {found!r:.60}"
+                f"{where}: expected 2 to {len(CHOICE_LETTERS)} texts, got {choices!r:.60}"
             )
-        return [str(choice).strip() for choice in found]
+        return [str(choice).strip() for choice in choices]
 
-    def _value(self, said: str, row: Mapping[str, Any], where: str) -> object:
+    def _value(self, source: str, row: Mapping[str, Any], where: str) -> object:
         """What a column or a template says of a row."""
-        if said in row:
-            return row[said]
-        if "{" not in said:
-            hint, known = did_you_mean(said, [str(name) for name in row]), named_columns(row)
-            raise DataError(f"{where}: no column {said!r};{hint} it has {known:.200}")
-        return _template(said, f"{self.about} {where.rpartition(' ')[2]}")(row, where)
+        if source in row:
+            return row[source]
+        if "{" not in source:
+            hint, columns = did_you_mean(source, [str(name) for name in row]), named_columns(row)
+            raise DataError(f"{where}: no column {source!r};{hint} it has {columns:.200}")
+        return _template(source, f"{self.about} {where.rpartition(' ')[2]}")(row, where)
 
 
 @lru_cache(maxsize=64)
@@ -187,11 +187,11 @@ def _template(source: str, where: str) -> RowTemplate:
 
 def _with_choices(text: str, choices: Sequence[str]) -> str:
     """The choices stand between the question and the place of the answer."""
-    asked = text.rstrip().removesuffix("Answer:").removesuffix("Answer").rstrip()
-    listed = "\n".join(
-        f"{letter}. {one}" for letter, one in zip(CHOICE_LETTERS, choices, strict=False)
+    question = text.rstrip().removesuffix("Answer:").removesuffix("Answer").rstrip()
+    lines = "\n".join(
+        f"{letter}. {choice}" for letter, choice in zip(CHOICE_LETTERS, choices, strict=False)
     )
-    return f"{asked}\n{listed}\nAnswer:"
+    return f"{question}\n{lines}\nAnswer:"
 
 
 def _index(target: object, choices: Sequence[str], where: str) -> int:

@@ -111,8 +111,8 @@ class LogTask(DataTask):
 
     def row_item(self, row: LogRow) -> Item:
         """The item of a row, with its reply."""
-        logged = LoggedReply(row.reply, row.is_accepted)
-        return replace(self.item(row.question, DEPTH), logged=logged)
+        reply = LoggedReply(row.reply, row.is_accepted)
+        return replace(self.item(row.question, DEPTH), logged=reply)
 
     @cached_property
     def _answers(self) -> Mapping[str, tuple[str, ...]]:
@@ -185,8 +185,8 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
         for (habitat, prompt), replies in accepted.items()
     )
     if all(is_held_out(line.prompt) for line in lines):
-        why = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
-        raise DataError(f"{source}: expected replies that were accepted, got none to learn; {why}")
+        hint = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
+        raise DataError(f"{source}: expected replies that were accepted, got none to learn; {hint}")
     task = LogTask(source.name, lines, str(source), graders.build(source.grade), log=tuple(rows))
     check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
     return task
@@ -201,8 +201,8 @@ def _read(
     for place, (where, row) in enumerate(rows_of_file(path, about, columns), 1):
         if not isinstance(row, Mapping):
             raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
-        if (read := _row(row, columns, f"{about} {where}", place)) is not None:
-            rows.append(read)
+        if (log_row := _row(row, columns, f"{about} {where}", place)) is not None:
+            rows.append(log_row)
         if len(rows) > MOST_LINES:
             raise DataError(too_many(about))
     if not rows:
@@ -227,12 +227,12 @@ def _row(
     for column, text in zip((prompt, reply), texts, strict=True):
         if not isinstance(text, str) or not (text.strip() or column == reply):
             raise DataError(f"{where}: expected text under {column!r}, got {text!r:.40}")
-    asker, about = habitat_of(row, habitat, where), row.get(family)
-    asked, replied = str(texts[0]), str(texts[1]).strip()
-    word = "" if about is None else str(about)
-    check_whole((asker, asked, replied, word), where)
+    asker, topic = habitat_of(row, habitat, where), row.get(family)
+    prompt_text, reply_text = str(texts[0]), str(texts[1]).strip()
+    word = "" if topic is None else str(topic)
+    check_whole((asker, prompt_text, reply_text, word), where)
     is_accepted = _verdict(verdict, accepted, where)
-    return LogRow(place, asker, word, asked, replied, is_accepted) if replied else None
+    return LogRow(place, asker, word, prompt_text, reply_text, is_accepted) if reply_text else None
 
 
 def _verdict(value: object, column: str, where: str) -> bool:

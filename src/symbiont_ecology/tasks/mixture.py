@@ -55,14 +55,14 @@ class TaskMixture:
 
     def depths_of(self, task: Task) -> tuple[str, ...]:
         """The depths at which a task is asked."""
-        wanted = self.depths or task.trained_depths or task.depths
-        return tuple(depth for depth in wanted if depth in task.depths)
+        depths = self.depths or task.trained_depths or task.depths
+        return tuple(depth for depth in depths if depth in task.depths)
 
     @cached_property
     def cells(self) -> tuple[Cell, ...]:
         """All (family, depth) that are asked now, families outermost."""
-        asked = self.tasks if self.stage is None else self.tasks[self.stage : self.stage + 1]
-        return tuple((task.name, depth) for task in asked for depth in self.depths_of(task))
+        tasks = self.tasks if self.stage is None else self.tasks[self.stage : self.stage + 1]
+        return tuple((task.name, depth) for task in tasks for depth in self.depths_of(task))
 
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
@@ -104,9 +104,9 @@ class TaskMixture:
         is_ours = item.family == task.name and not isinstance(item.verifier, ReferenceVerifier)
         if not (is_ours and isinstance(task, SyntheticTask)):
             return asked
-        ours = task.item(item.question, item.depth, item.variant)
-        limit = max(item.reply_limit, ours.reply_limit)
-        return replace(asked, verifier=ours.verifier, reply_limit=limit)
+        twin = task.item(item.question, item.depth, item.variant)
+        limit = max(item.reply_limit, twin.reply_limit)
+        return replace(asked, verifier=twin.verifier, reply_limit=limit)
 
     @cached_property
     def _ends_lines(self) -> bool:
@@ -116,8 +116,8 @@ class TaskMixture:
     @cached_property
     def _before_everything(self) -> tuple[str, ...]:
         """What the system says, if anything."""
-        before = next(iter(self.families.values())).turns_before("")
-        return before[: len(before) % 2]
+        turns = next(iter(self.families.values())).turns_before("")
+        return turns[: len(turns) % 2]
 
     def family_like(self, words: str) -> str:
         """The name of the family whose questions some words resemble most; empty if that is none
@@ -127,13 +127,13 @@ class TaskMixture:
 
     def _most_alike(self, words: str) -> Task | None:
         """The task whose examples have most of the words' letters in common, if that are many."""
-        wanted = _trigrams(words)
-        alike = {
-            name: len(wanted & _trigrams("\n".join(task.turns_before("")))) / max(len(wanted), 1)
+        letters = _trigrams(words)
+        shares = {
+            name: len(letters & _trigrams("\n".join(task.turns_before("")))) / max(len(letters), 1)
             for name, task in self.families.items()
         }
-        best = max(alike, key=alike.__getitem__)
-        return self.families[best] if alike[best] >= LEAST_ALIKE else None
+        best = max(shares, key=shares.__getitem__)
+        return self.families[best] if shares[best] >= LEAST_ALIKE else None
 
     def at(self, flops: float) -> TaskMixture:
         """The mixture as it is when so many training FLOPs are spent."""

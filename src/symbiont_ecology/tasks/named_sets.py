@@ -126,8 +126,8 @@ FEWEST_COLUMNS = 3
 def set_with_columns(columns: Collection[str]) -> str | None:
     """The named set that a table with these columns is most likely to come from, or None."""
     fitting = {
-        name: len(one.form.columns)
-        for name, one in NAMED_SETS.items()
-        if len(one.form.columns) >= FEWEST_COLUMNS and set(one.form.columns) <= set(columns)
+        name: len(entry.form.columns)
+        for name, entry in NAMED_SETS.items()
+        if len(entry.form.columns) >= FEWEST_COLUMNS and set(entry.form.columns) <= set(columns)
     }
     return max(fitting, key=fitting.__getitem__, default=None)

@@ -45,13 +45,13 @@ class DataHabitats(Habitats):
     ) -> tuple[Item, ...]:
         """Different lines of every habitat, which are judged alike in every generation."""
         lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
-        seen, chosen = dict.fromkeys(self.names, 0), list[tuple[DataTask, DataLine]]()
+        counts, picks = dict.fromkeys(self.names, 0), list[tuple[DataTask, DataLine]]()
         for place in generator.permutation(len(lines)):
             name = lines[place][1].habitat
-            seen[name] += 1
-            if seen[name] <= per_habitat:
-                chosen.append(lines[place])
-        return tuple(_asked(*line) for line in chosen)
+            counts[name] += 1
+            if counts[name] <= per_habitat:
+                picks.append(lines[place])
+        return tuple(_asked(*line) for line in picks)
 
     @cached_property
     def _training(self) -> list[tuple[DataTask, DataLine]]:
@@ -111,21 +111,21 @@ def habitats_of(tasks: tuple[DataTask, ...], config: HabitatsConfig, seed: int) 
         ConfigError: some data bring none, logs are mixed with other data, or the config describes
             habitats that it does not make.
     """
-    if without := [task for task in tasks if not task.habitats]:
+    if anonymous := [task for task in tasks if not task.habitats]:
         raise ConfigError(
-            f"tasks.habitats: {without[0].source} does not say who asks: name the column, "
+            f"tasks.habitats: {anonymous[0].source} does not say who asks: name the column, "
             "habitat: user"
         )
-    logged = [isinstance(task, LogTask) for task in tasks]
-    if any(logged) and not all(logged):
+    are_logs = [isinstance(task, LogTask) for task in tasks]
+    if any(are_logs) and not all(are_logs):
         raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
-    usual = HabitatsConfig()
-    changed = [
-        name for name, value in config if name not in KNOBS and value != getattr(usual, name)
+    defaults = HabitatsConfig()
+    knobs = [
+        name for name, value in config if name not in KNOBS and value != getattr(defaults, name)
     ]
-    if changed:
-        raise ConfigError(f"tasks.habitats.{changed[0]}: the data say who asks what: leave it out")
-    return (LoggedHabitats if all(logged) else DataHabitats)(config, tasks, seed)
+    if knobs:
+        raise ConfigError(f"tasks.habitats.{knobs[0]}: the data say who asks what: leave it out")
+    return (LoggedHabitats if all(are_logs) else DataHabitats)(config, tasks, seed)
 
 
 def _asked(task: DataTask, line: DataLine) -> Item:

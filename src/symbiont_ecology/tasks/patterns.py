@@ -36,8 +36,8 @@ class Pattern:
 
     def find(self, text: str) -> str | None:
         """The first match in a text, None for none."""
-        found = self.compiled.search(text)
-        return None if found is None else str(found.group())
+        match = self.compiled.search(text)
+        return None if match is None else str(match.group())
 
 
 def read_pattern(text: str) -> Pattern:

@@ -74,18 +74,18 @@ def question_table(name: str, rows: Iterable[Row], form: QuestionForm, about: st
         except ValueError as error:
             left_out[str(error)] += 1
             continue
-        known = lines.setdefault(line.prompt.rstrip("\r\n"), (where, line))
-        left_out["the same prompt again"] += known[1] is not line
+        entry = lines.setdefault(line.prompt.rstrip("\r\n"), (where, line))
+        left_out["the same prompt again"] += entry[1] is not line
     left_out += Counter()  # without reasons that never came
     if not lines:
-        why = ", ".join(left_out) or "it has no rows"
-        raise DataError(f"{about}: expected questions, found none: {why}")
-    kept = tuple(line for _, line in lines.values())
-    task = DataTask(name, kept, about, graders.build(form.grade), tokens=form.reply_tokens)
-    places = (
-        (f"{about} {where}", task.item(one.question, one.depth)) for where, one in lines.values()
+        reasons = ", ".join(left_out) or "it has no rows"
+        raise DataError(f"{about}: expected questions, found none: {reasons}")
+    questions = tuple(line for _, line in lines.values())
+    task = DataTask(name, questions, about, graders.build(form.grade), tokens=form.reply_tokens)
+    items = (
+        (f"{about} {where}", task.item(line.question, line.depth)) for where, line in lines.values()
     )
-    check_gradable(places)
+    check_gradable(items)
     return QuestionTable(task, left_out)
 
 
@@ -99,11 +99,11 @@ def with_options(question: str, options: Sequence[object]) -> str:
         raise ValueError("no prompt")
     if not 2 <= len(options) <= len(OPTION_LETTERS):
         raise ValueError(f"no options, or more than {len(OPTION_LETTERS)}")
-    offered = (
+    lines = (
         f"{letter}. {str(text).strip()}"
         for letter, text in zip(OPTION_LETTERS, options, strict=False)
     )
-    return "\n".join([question, *offered, LETTER_WANTED])
+    return "\n".join([question, *lines, LETTER_WANTED])
 
 
 def chosen_letter(answer: object, options: Sequence[object]) -> str:
@@ -144,11 +144,11 @@ def own_form(
     def asked(row: TableRow) -> AskedRow:
         """The context, the question and its options."""
         words, answer = said(row[prompt]), row[target]
-        if words and context and (before := said(row[context])):
-            words = f"{before}\n\n{words}"
+        if words and context and (passage := said(row[context])):
+            words = f"{passage}\n\n{words}"
         if options:
-            listed = texts_of(row[options])
-            words, answer = with_options(words, listed), chosen_letter(answer, listed)
+            texts = texts_of(row[options])
+            words, answer = with_options(words, texts), chosen_letter(answer, texts)
         answers = answer if isinstance(answer, list) else [answer]
         return AskedRow(words, answers, str(row[category]) if category else "")
 
@@ -166,32 +166,32 @@ def said(value: object) -> str:
 
 def texts_of(cell: object) -> list[object]:
     """The texts of a cell: a list, or a mapping with a list under ``text``."""
-    found = cell.get("text") if isinstance(cell, Mapping) else cell
-    return list(found) if isinstance(found, list | tuple) else []
+    texts = cell.get("text") if isinstance(cell, Mapping) else cell
+    return list(texts) if isinstance(texts, list | tuple) else []
 
 
-def _line(asked: AskedRow) -> DataLine:
+def _line(row: AskedRow) -> DataLine:
     """A row as a line.
 
     Raises:
         ValueError: it has no prompt or no answer, or letters that cannot be written.
     """
-    answers = tuple(dict.fromkeys(filter(None, map(reference_answer, asked.answers))))
-    if not asked.prompt.strip():
+    answers = tuple(dict.fromkeys(filter(None, map(reference_answer, row.answers))))
+    if not row.prompt.strip():
         raise ValueError("no prompt")
     if not answers:
         raise ValueError("no answer")
     try:
-        check_whole((asked.prompt, *answers), "")
+        check_whole((row.prompt, *answers), "")
     except DataError as error:
         raise ValueError("letters that cannot be written") from error
-    category = re.sub(r"[^\w.-]+", "-", asked.category).strip("-")
-    return DataLine(category or "short", asked.prompt, answers)
+    category = re.sub(r"[^\w.-]+", "-", row.category).strip("-")
+    return DataLine(category or "short", row.prompt, answers)
 
 
 def _check_columns(row: object, form: QuestionForm, where: str) -> None:
     if not isinstance(row, Mapping):
         raise DataError(f"{where}: expected an object, got {row!r:.40}")
     if missing := [name for name in form.columns if name not in row]:
-        hint, known = did_you_mean(missing[0], [str(name) for name in row]), named_columns(row)
-        raise DataError(f"{where}: no column {missing[0]!r};{hint} its columns: {known:.200}")
+        hint, columns = did_you_mean(missing[0], [str(name) for name in row]), named_columns(row)
+        raise DataError(f"{where}: no column {missing[0]!r};{hint} its columns: {columns:.200}")

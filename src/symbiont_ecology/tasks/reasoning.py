@@ -90,9 +90,9 @@ class Entry:
     def is_right(self, reply: str) -> bool:
         """Whether the reply has full marks: what it says between answer tags, else all of it or its
         final answer. A scorer that fails has refused the reply."""
-        for said in offers(reply[:LONGEST_REPLY]):
+        for text in offers(reply[:LONGEST_REPLY]):
             try:
-                if said and self.dataset.score_answer(said, self.drawn) == 1:
+                if text and self.dataset.score_answer(text, self.drawn) == 1:
                     return True
             except FAULTS:  # of a scorer, on a reply of another form
                 continue
@@ -187,9 +187,9 @@ def offers(reply: str) -> tuple[str, ...]:
     """What of a reply may be its answer: the text between the last answer tags, else the whole
     reply and its final answer."""
     before, close, _ = reply.rpartition(_CLOSE)
-    _, opened, said = before.rpartition(_OPEN)
-    if close and opened:
-        return (said.strip(),)
+    _, opening, text = before.rpartition(_OPEN)
+    if close and opening:
+        return (text.strip(),)
     return tuple(dict.fromkeys((reply.strip(), final_answer(reply))))
 
 
@@ -205,9 +205,9 @@ def _factory() -> Any:
     except ImportError as error:
         extra = "reasoning-gym"
         raise MissingExtraError("a task of reasoning-gym", "reasoning-gym", extra) from error
-    if (installed := metadata.version("reasoning-gym")) != READ_VERSION:
+    if (version := metadata.version("reasoning-gym")) != READ_VERSION:
         raise ConfigError(
-            f"expected reasoning-gym {READ_VERSION}, whose scorers were read, got {installed}: "
+            f"expected reasoning-gym {READ_VERSION}, whose scorers were read, got {version}: "
             f"pip install reasoning-gym=={READ_VERSION}"
         )
     return factory
@@ -252,8 +252,8 @@ def _dataset(source: GymTasks, factory: Any, level: int | None) -> Any:
         config = replace(curriculum.generate_configuration(drawing), **source.config)
         return factory.DATASETS[source.dataset][0](config)
     except FAULTS as error:  # assertions about knobs, or the first use of a wrong type
-        said = " ".join(str(error).split()) or "knobs that do not fit each other"
-        raise ConfigError(f"{source}: config: {said:.200}") from error
+        reason = " ".join(str(error).split()) or "knobs that do not fit each other"
+        raise ConfigError(f"{source}: config: {reason:.200}") from error
 
 
 def _curriculum(source: GymTasks, factory: Any, level: int) -> Any:
@@ -261,7 +261,7 @@ def _curriculum(source: GymTasks, factory: Any, level: int) -> Any:
     if source.dataset not in factory.CURRICULA:
         raise ConfigError(f"{source}: levels: it has no curriculum: leave them out")
     curriculum = factory.create_curriculum(source.dataset)
-    last = {name: len(each.levels) - 1 for name, each in curriculum.attributes.items()}
+    last = {name: len(attribute.levels) - 1 for name, attribute in curriculum.attributes.items()}
     if level > (highest := max(last.values())):
         raise ConfigError(f"{source}: levels: expected numbers from 0 to {highest}, got {level}")
     for name in last:
@@ -274,9 +274,9 @@ def _entries(source: GymTasks, dataset: Any) -> Iterable[Entry]:
         try:
             yield Entry(dataset, dataset[index])
         except FAULTS as error:  # of a generator, on knobs that it has not checked
-            said = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(str(error).split()) or type(error).__name__
             raise DataError(
-                f"{source}: question {index} cannot be drawn ({said:.200}): change config"
+                f"{source}: question {index} cannot be drawn ({reason:.200}): change config"
             ) from error
 
 

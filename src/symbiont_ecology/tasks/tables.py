@@ -31,15 +31,15 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
     Raises:
         DataError: there is none; ``about`` begins the message.
     """
-    found = find_data(Path(path))
+    file = find_data(Path(path))
     try:
-        found.stat()
+        file.stat()
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         reason = error.strerror if isinstance(error, OSError) else error
         raise DataError(
             f"{about}: no such file ({reason}); a path begins where the command is typed"
         ) from error
-    return found, stamp_of(found)
+    return file, stamp_of(file)
 
 
 def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
@@ -196,5 +196,5 @@ def _bytes_of(head: Any, columns: Sequence[str] | None) -> int:
         for group in range(head.num_row_groups)
         for place in range(head.num_columns)
     )
-    wanted = (p for p in parts if columns is None or p.path_in_schema.split(".")[0] in columns)
-    return sum(part.total_uncompressed_size for part in wanted)
+    chunks = (p for p in parts if columns is None or p.path_in_schema.split(".")[0] in columns)
+    return sum(part.total_uncompressed_size for part in chunks)

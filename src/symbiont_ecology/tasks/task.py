@@ -109,7 +109,7 @@ class Task(ABC):
         Raises:
             ConfigError: the task says something else than texts, or allows no reply.
         """
-        said = Item(
+        item = Item(
             id=f"{self.name}/{depth}/{variant}/{question}",
             family=self.name,
             depth=depth,
@@ -120,11 +120,11 @@ class Task(ABC):
             answer=self.answer(question),
             variant=variant,
         )
-        if is_text(said.prompt) and is_text(said.answer) and said.reply_limit >= 1:
-            return said
+        if is_text(item.prompt) and is_text(item.answer) and item.reply_limit >= 1:
+            return item
         raise ConfigError(
             f"task {self.name!r}: expected texts and a reply limit from 1, got the prompt "
-            f"{said.prompt!r:.60}, the answer {said.answer!r:.60}, the limit {said.reply_limit!r}"
+            f"{item.prompt!r:.60}, the answer {item.answer!r:.60}, the limit {item.reply_limit!r}"
         )
 
     def sample(self, depth: str, generator: np.random.Generator, *, split: Split = "train") -> Item:

@@ -55,8 +55,8 @@ class RowTemplate:
         try:
             return self.fill(row)
         except (jinja2.TemplateError, *faults) as error:
-            said = " ".join(str(error).split()) or type(error).__name__
-            raise DataError(f"{where}: cannot be filled in: {said:.200}") from error
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise DataError(f"{where}: cannot be filled in: {reason:.200}") from error
 
 
 def template(source: str, where: str) -> RowTemplate:
@@ -72,16 +72,16 @@ def template(source: str, where: str) -> RowTemplate:
     try:
         tree = environment.parse(source)
         for node in (tree, *tree.find_all(nodes.Node)):
-            if said := _refusal(node):
-                raise DataError(f"{where}: {said} is not supported in {source!r:.60}")
-        alone = _ALONE.fullmatch(source)
-        if alone and isinstance(tree.body[0], nodes.Output) and len(tree.body[0].nodes) == 1:
-            value = environment.compile_expression(alone[1], undefined_to_none=False)
+            if refusal := _refusal(node):
+                raise DataError(f"{where}: {refusal} is not supported in {source!r:.60}")
+        match = _ALONE.fullmatch(source)
+        if match and isinstance(tree.body[0], nodes.Output) and len(tree.body[0].nodes) == 1:
+            value = environment.compile_expression(match[1], undefined_to_none=False)
             return RowTemplate(lambda row: _defined(value(dict(row))))
-        filled = environment.from_string(source)
+        filler = environment.from_string(source)
     except jinja2.TemplateError as error:
         raise DataError(f"{where}: no template that can be read: {error!s:.200}") from error
-    return RowTemplate(lambda row: _joined(filled.generate(dict(row))))
+    return RowTemplate(lambda row: _joined(filler.generate(dict(row))))
 
 
 def _refusal(node: Any) -> str:
@@ -92,12 +92,12 @@ def _refusal(node: Any) -> str:
     if not _PARTS.fullmatch(kind):
         return kind
     if isinstance(node, nodes.Call):
-        called = node.node
-        if not isinstance(called, nodes.Getattr) or not _METHODS.fullmatch(called.attr):
-            return f"calling {getattr(called, 'attr', getattr(called, 'name', 'this'))}"
+        function = node.node
+        if not isinstance(function, nodes.Getattr) or not _METHODS.fullmatch(function.attr):
+            return f"calling {getattr(function, 'attr', getattr(function, 'name', 'this'))}"
     if isinstance(node, nodes.Filter) and not _FILTERS.fullmatch(node.name):
         return f"the filter {node.name}"
-    if isinstance(node, nodes.For) and any(node is not each for each in node.find_all(nodes.For)):
+    if isinstance(node, nodes.For) and any(node is not loop for loop in node.find_all(nodes.For)):
         return "a loop in a loop"
     return ""
 
@@ -127,9 +127,9 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 def _replaced(text: object, old: str, new: str) -> str:
-    said = str(text)
-    _check(len(said) + said.count(old) * len(new))
-    return said.replace(old, new)
+    string = str(text)
+    _check(len(string) + string.count(old) * len(new))
+    return string.replace(old, new)
 
 
 def _join(values: Iterable[object], between: str = "") -> str:
@@ -139,12 +139,12 @@ def _join(values: Iterable[object], between: str = "") -> str:
 
 
 def _joined(pieces: Iterable[str]) -> str:
-    made, length = [], 0
+    texts, length = [], 0
     for piece in pieces:
         length += len(piece)
         _check(length)
-        made.append(piece)
-    return "".join(made)
+        texts.append(piece)
+    return "".join(texts)
 
 
 def _check(length: int) -> None:

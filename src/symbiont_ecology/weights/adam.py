@@ -16,7 +16,7 @@ def adam_direction(
     rate, and the state after it (Kingma & Ba 2014, arXiv:1412.6980)."""
     step = before.step + 1
     first, second = (
-        np.zeros_like(gradient) if past is None else past for past in (before.first, before.second)
+        np.zeros_like(gradient) if m is None else m for m in (before.first, before.second)
     )
     first = BETA_FIRST * first + (1 - BETA_FIRST) * gradient
     second = BETA_SECOND * second + (1 - BETA_SECOND) * gradient**2

@@ -48,10 +48,10 @@ class AdapterLayout:
         """The number of the layer that each module is in, from 0 in host order; a module in no
         layer is one of its own."""
         numbers: dict[str, int] = {}
-        found = {
+        layer_of = {
             name: match[1] if (match := _LAYER.search(name)) else name for name, *_ in self.modules
         }
-        return {name: numbers.setdefault(layer, len(numbers)) for name, layer in found.items()}
+        return {name: numbers.setdefault(layer, len(numbers)) for name, layer in layer_of.items()}
 
     def blocks(self, rank: int) -> Iterator[tuple[str, slice, slice, int, int]]:
         """``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""

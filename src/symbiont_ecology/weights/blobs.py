@@ -61,16 +61,16 @@ class _Blob:
 @lru_cache(maxsize=256)
 def _header(layout: AdapterLayout, rank: int, scaling: float, phrase: str) -> str:
     """Of an adapter's blob."""
-    said = {"phrase": phrase} if phrase else {}
-    return json.dumps({"layout": layout.modules, "rank": rank, "scaling": scaling, **said})
+    extra = {"phrase": phrase} if phrase else {}
+    return json.dumps({"layout": layout.modules, "rank": rank, "scaling": scaling, **extra})
 
 
 @lru_cache(maxsize=256)
 def _facts(header: str) -> tuple[AdapterLayout, int, float, str]:
     """What such a header says."""
-    found = json.loads(header)
-    layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in found["layout"]))
-    return layout, found["rank"], found["scaling"], found.get("phrase", "")
+    facts = json.loads(header)
+    layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in facts["layout"]))
+    return layout, facts["rank"], facts["scaling"], facts.get("phrase", "")
 
 
 def weights_ref(weights: AdapterWeights) -> BlobRef:
@@ -148,22 +148,22 @@ class BlobStore:
         Raises:
             RunError: the disk is full or the folder cannot be written.
         """
-        wanted = set(self._new) if reachable is None else self._new.keys() & set(reachable)
-        if not wanted:
+        refs = set(self._new) if reachable is None else self._new.keys() & set(reachable)
+        if not refs:
             return
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._check_own()
             self._latest = {}
-            for ref in sorted(wanted):
+            for ref in sorted(refs):
                 if not self._path(ref).is_file():
                     self._write(ref, self._new[ref])
                 self._latest[ref] = self._new.pop(ref)
             sync_folder(self.folder)
         except OSError as error:
-            what = "no space left" if error.errno == errno.ENOSPC else error.strerror
+            reason = "no space left" if error.errno == errno.ENOSPC else error.strerror
             raise RunError(
-                f"cannot write blobs to {self.folder}: {what}; nothing written is lost"
+                f"cannot write blobs to {self.folder}: {reason}; nothing written is lost"
             ) from error
 
     def forget(self, reachable: Iterable[BlobRef]) -> None:
@@ -171,8 +171,8 @@ class BlobStore:
         ones."""
         keep = set(reachable)
         self._new, self._latest = (
-            {ref: blob for ref, blob in held.items() if ref in keep}
-            for held in (self._new, self._latest)
+            {ref: blob for ref, blob in blobs.items() if ref in keep}
+            for blobs in (self._new, self._latest)
         )
 
     def collect(self, reachable: Iterable[BlobRef]) -> None:
@@ -209,9 +209,9 @@ class BlobStore:
         return ref
 
     def _get(self, ref: BlobRef) -> _Blob:
-        for held in (self._new, self._latest):
-            if ref in held:
-                return held[ref]
+        for blobs in (self._new, self._latest):
+            if ref in blobs:
+                return blobs[ref]
         return self._read(ref)
 
     def _read(self, ref: BlobRef) -> _Blob:

@@ -28,16 +28,16 @@ def modules(
     Raises:
         ValueError: the adapters were made for hosts of different layouts.
     """
-    if len({one.layout for one in adapters}) > 1:
+    if len({adapter.layout for adapter in adapters}) > 1:
         raise ValueError(
             "expected adapters of one host, got several layouts: export them and attach them"
         )
-    for parts in zip(*(one.factors() for one in adapters), strict=True):
+    for parts in zip(*(adapter.factors() for adapter in adapters), strict=True):
         yield (
             parts[0][0],
             [
-                (a.astype(np.float64), one.scaling * b.astype(np.float64))
-                for one, (_, a, b) in zip(adapters, parts, strict=True)
+                (a.astype(np.float64), adapter.scaling * b.astype(np.float64))
+                for adapter, (_, a, b) in zip(adapters, parts, strict=True)
             ],
         )
 
@@ -59,7 +59,7 @@ def combined(
             np.concatenate([share * b for share, (_, b) in zip(own, parts, strict=True)], axis=1),
         )
     return AdapterWeights.from_factors(
-        adapters[0].layout, sum(one.rank for one in adapters), 1.0, factors
+        adapters[0].layout, sum(adapter.rank for adapter in adapters), 1.0, factors
     )
 
 
@@ -80,24 +80,24 @@ def shares(adapter: AdapterWeights) -> np.ndarray:
 
     Modules in which ΔW is zero do not count; all zero where it is zero everywhere.
     """
-    found = []
+    parts = []
     for _, [(a, b)] in modules([adapter]):
         energy = np.square(spectrum(a, b)[1])
         if energy.any():
             idle = adapter.rank - len(energy)  # directions that a narrow module has no room for
-            found.append(np.pad(energy / energy.sum(), (0, idle)))
-    return np.mean(found, axis=0) if found else np.zeros(adapter.rank)
+            parts.append(np.pad(energy / energy.sum(), (0, idle)))
+    return np.mean(parts, axis=0) if parts else np.zeros(adapter.rank)
 
 
 def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) -> AdapterWeights:
     """The same ΔW at a larger rank: new rows of A are drawn, and their columns of B are zero."""
     factors = {}
     for name, a, b in adapter.factors():
-        drawn = generator.standard_normal((rank - adapter.rank, a.shape[1]), dtype=np.float32)
-        more = np.zeros((b.shape[0], rank - adapter.rank), dtype=np.float32)
+        rows = generator.standard_normal((rank - adapter.rank, a.shape[1]), dtype=np.float32)
+        zeros = np.zeros((b.shape[0], rank - adapter.rank), dtype=np.float32)
         factors[name] = (
-            np.concatenate([a, drawn / np.sqrt(a.shape[1])]),
-            np.concatenate([b, more], axis=1),
+            np.concatenate([a, rows / np.sqrt(a.shape[1])]),
+            np.concatenate([b, zeros], axis=1),
         )
     return AdapterWeights.from_factors(adapter.layout, rank, adapter.scaling, factors)
 
@@ -111,8 +111,8 @@ def grown_optimizer_state(
         """In the layout of the larger rank."""
         if moments is None:
             return None
-        held = AdapterWeights(adapter.layout, adapter.rank, 1.0, moments)
-        parts = {name: (a, b) for name, a, b in held.factors()}
+        as_weights = AdapterWeights(adapter.layout, adapter.rank, 1.0, moments)
+        parts = {name: (a, b) for name, a, b in as_weights.factors()}
         return AdapterWeights.from_factors(adapter.layout, rank, 1.0, parts).vector
 
     return replace(

@@ -76,14 +76,14 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             finite.
     """
     folder = Path(folder)
-    config, found = _read_whole(folder)
+    config, pairs = _read_whole(folder)
     sizes = {name: (d_in, d_out) for name, d_in, d_out in layout.modules}
     base_scaling = _scaling(config, "", int(config["r"]))
     scaling = (
         base_scaling or 1.0
     )  # alpha 0 scales by nothing; only alpha_pattern could bring it back
     factors = {name: _nothing(d_in, d_out) for name, d_in, d_out in layout.modules}
-    for module, (a, b) in found.items():
+    for module, (a, b) in pairs.items():
         if module not in sizes:
             raise AdapterError(
                 f"expected modules of this host, got {module!r} in {folder}: attach it to the "
@@ -107,8 +107,8 @@ def adapter_modules(folder: str | Path) -> dict[str, tuple[int, int]]:
     Raises:
         AdapterError: as ``read_peft``, but for modules and sizes of a host.
     """
-    _, found = _read_whole(Path(folder))
-    return {module: (a.shape[1], b.shape[0]) for module, (a, b) in found.items()}
+    _, pairs = _read_whole(Path(folder))
+    return {module: (a.shape[1], b.shape[0]) for module, (a, b) in pairs.items()}
 
 
 def check_module_size(
@@ -219,8 +219,8 @@ def write_peft(
 def _read_whole(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]]:
     """Config and ``{module: (A, B)}``: an adapter that is whole by itself."""
     config = _read_config(folder)
-    found = _pairs(_read_tensors(folder), folder)
-    for module, (a, b) in found.items():
+    pairs = _pairs(_read_tensors(folder), folder)
+    for module, (a, b) in pairs.items():
         if a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1] or not len(a):
             raise AdapterError(
                 f"expected A (r, d_in) and B (d_out, r) for {module}, got {a.shape} and "
@@ -235,7 +235,7 @@ def _read_whole(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[np.ndarra
                 f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in "
                 f"{folder}"
             )
-    return config, found
+    return config, pairs
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
@@ -346,16 +346,16 @@ def _pairs(
                 f"expected keys base_model.model.<module>.lora_A.weight, got {key!r} in {folder}"
             )
         sides.setdefault(match["module"], {})[match["side"]] = tensor
-    for module, both in sides.items():
-        if len(both) != 2:
+    for module, pair in sides.items():
+        if len(pair) != 2:
             raise AdapterError(
-                f"expected lora_A and lora_B for {module}, found only lora_{min(both)} in {folder}"
+                f"expected lora_A and lora_B for {module}, found only lora_{min(pair)} in {folder}"
             )
     if not sides:
         raise AdapterError(
             f"expected LoRA weights, found none in {folder}: was the adapter trained at all?"
         )
-    return {module: (both["A"], both["B"]) for module, both in sides.items()}
+    return {module: (pair["A"], pair["B"]) for module, pair in sides.items()}
 
 
 def _scaling(config: PeftConfig, module: str, rank: int) -> float:

@@ -89,9 +89,9 @@ def along_w(
     centre: AdapterWeights, shares: Iterable[tuple[int, float]], rank: int, norms: Norms
 ) -> AdapterWeights:
     """The centre plus Σ share · change of W of seeds, exactly: its rank grows with their number."""
-    chosen = list(shares)
-    changes = [_change_of_w(seed, rank, centre.layout, norms) for seed, _ in chosen]
-    return combined([centre, *changes], (1.0, *(share for _, share in chosen)))
+    terms = list(shares)
+    changes = [_change_of_w(seed, rank, centre.layout, norms) for seed, _ in terms]
+    return combined([centre, *changes], (1.0, *(share for _, share in terms)))
 
 
 def _scales_of_b(centre: AdapterWeights, norms: Norms) -> Iterable[tuple[str, slice, float]]:

@@ -48,8 +48,8 @@ def write_portable(
     layout = complete_layout(weights.layout, modules)
     factors = {name: (a, b) for name, a, b in weights.factors()}
     for name, d_in, d_out in layout.modules:
-        nothing = np.zeros((0, d_in), np.float32), np.zeros((d_out, 0), np.float32)
-        factors.setdefault(name, nothing)
+        zeros = np.zeros((0, d_in), np.float32), np.zeros((d_out, 0), np.float32)
+        factors.setdefault(name, zeros)
     completed = AdapterWeights.from_factors(layout, weights.rank, weights.scaling, factors)
     layers = {_layer(name) for name, _, _ in layout.modules}
     write_peft(folder, completed, base_model=base_model, layers=layers, model_card=model_card)
@@ -68,8 +68,8 @@ def complete_layout(
         if endings & set(group):
             endings |= set(group)
     layers = {_layer(name) for name, _, _ in layout.modules}
-    numbered = (one for one in modules if ending_of(one[0]) in endings)
-    return AdapterLayout(tuple(one for one in numbered if _layer(one[0]) in layers))
+    matches = (module for module in modules if ending_of(module[0]) in endings)
+    return AdapterLayout(tuple(module for module in matches if _layer(module[0]) in layers))
 
 
 def ending_of(module: str) -> str:

@@ -52,9 +52,9 @@ class Traces:
             of_row[: np.size(reward) if np.ndim(reward) else None, 0] = reward
         scale /= np.float32(self.std**2)
         for name, a, _, d_in, _ in self.layout.blocks(rank):
-            read, noise = (values[list(rows)] for values in self.modules[name])
-            pushed = (noise[..., :rank] * scale).reshape(-1, rank)
-            vector[a] = (pushed.T @ read.reshape(-1, d_in)).reshape(-1)
+            inputs, noise = (values[list(rows)] for values in self.modules[name])
+            scaled = (noise[..., :rank] * scale).reshape(-1, rank)
+            vector[a] = (scaled.T @ inputs.reshape(-1, d_in)).reshape(-1)
         return vector
 
 

@@ -74,11 +74,11 @@ class PackedAttention(ABC):
         kept; there, queries are anything."""
         if self.kept is None:
             return rotated, values
-        keys, before = self.kept[layer]
-        kept, kv_heads = keys.shape[:2]
-        whole = rotated.new_empty(kept + len(rotated), *rotated.shape[1:])
-        whole[:kept, -kv_heads:], whole[kept:] = keys, rotated
-        return whole, torch.cat([before, values])
+        keys, kept_values = self.kept[layer]
+        count, kv_heads = keys.shape[:2]
+        heads = rotated.new_empty(count + len(rotated), *rotated.shape[1:])
+        heads[:count, -kv_heads:], heads[count:] = keys, rotated
+        return heads, torch.cat([kept_values, values])
 
     @abstractmethod
     def attend(self, layer: int, heads: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def apply_rotary(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
     """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to
     ``(rows, time, heads · head_dim)``."""
-    seen = F.scaled_dot_product_attention(
+    output = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
     )
-    return seen.transpose(1, 2).flatten(2)
+    return output.transpose(1, 2).flatten(2)

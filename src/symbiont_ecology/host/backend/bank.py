@@ -79,8 +79,8 @@ class Arrangement:
             strides, origin = (block.stride(0), columns, 1), block.storage_offset() + start
             return block.as_strided((len(block), rows, columns), strides, origin)
 
-        adapted = sum(start is not None for start in place.b_starts)
-        a = strided(place.a_start, adapted * self.rank, place.d_in)
+        members = sum(start is not None for start in place.b_starts)
+        a = strided(place.a_start, members * self.rank, place.d_in)
         b = tuple(
             None if start is None else strided(start, self.rank, d_out)
             for start, d_out in zip(place.b_starts, place.d_outs, strict=True)
@@ -90,17 +90,17 @@ class Arrangement:
 
     def _arrange(self, site: Site, adapted: set[str]) -> _Place | None:
         """Gives one site its place behind what is there already; None without any adapter."""
-        has = [name in adapted for name, _, _ in site]
+        are_adapted = [name in adapted for name, _, _ in site]
         d_in, d_outs = site[0][1], tuple(d_out for _, _, d_out in site)
-        a_start, b_start = self.size, self.size + sum(has) * self.rank * d_in
+        a_start, b_start = self.size, self.size + sum(are_adapted) * self.rank * d_in
         a, b_starts = a_start, list[int | None]()
-        for present, (name, _, d_out) in zip(has, site, strict=True):
-            b_starts.append(b_start if present else None)
-            if present:
+        for is_adapted, (name, _, d_out) in zip(are_adapted, site, strict=True):
+            b_starts.append(b_start if is_adapted else None)
+            if is_adapted:
                 self._starts[name] = (a, b_start)
                 a, b_start = a + self.rank * d_in, b_start + self.rank * d_out
         self.size = b_start
-        return _Place(a_start, tuple(b_starts), d_in, d_outs) if any(has) else None
+        return _Place(a_start, tuple(b_starts), d_in, d_outs) if any(are_adapted) else None
 
     def _index(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
         """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is

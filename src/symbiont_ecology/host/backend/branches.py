@@ -58,28 +58,28 @@ class BranchAttention(PackedAttention):
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``PackedAttention``."""
         spec = self.specs[layer]
-        both = heads.shape[1] - spec.kv_heads
-        rotated = apply_rotary(heads[:, :both], spec, self.packing.positions)
-        rotated, values = self.behind_kept(layer, rotated, heads[:, both:])
+        border = heads.shape[1] - spec.kv_heads
+        rotated = apply_rotary(heads[:, :border], spec, self.packing.positions)
+        rotated, values = self.behind_kept(layer, rotated, heads[:, border:])
         if self.states is not None:
-            keys = rotated[:, both - spec.kv_heads :]
+            keys = rotated[:, border - spec.kv_heads :]
             for target, source in zip(self.states[layer], (keys, values), strict=True):
                 target[:, :, : self._prompts.shape[1]] = source[self._prompts].transpose(1, 2)
         is_narrow = self.is_narrow(layer)
         look = partial(self._look, spec, is_narrow)
         if torch.is_grad_enabled():
-            seen: Tensor = _Recomputed.apply(look, rotated, values)  # type: ignore[no-untyped-call]
-            return seen
+            out: Tensor = _Recomputed.apply(look, rotated, values)  # type: ignore[no-untyped-call]
+            return out
         return look(rotated, values)
 
     def _look(
         self, spec: AttentionSpec, is_narrow: bool, rotated: Tensor, values: Tensor
     ) -> Tensor:
-        rectangles, back = self._narrow if is_narrow else self._wide
+        rectangles, order = self._narrow if is_narrow else self._wide
         size, kv_heads = rotated.shape[2], spec.kv_heads
         queries, keys = rotated.tensor_split((rotated.shape[1] - kv_heads,), dim=1)
         parts = [part.flatten(1) for part in (queries, keys, values)]
-        seen = []
+        outputs = []
         for rectangle in rectangles:
             places = rectangle.looking, rectangle.seen, rectangle.seen
             q, k, v = (
@@ -87,8 +87,8 @@ class BranchAttention(PackedAttention):
                 for part, place in zip(parts, places, strict=True)
             )
             mask = rectangle.mask(spec.window, q.dtype)
-            seen.append(attention(q, k, v, mask, spec.scale).flatten(0, 1))
-        return taken(torch.cat(seen), back)
+            outputs.append(attention(q, k, v, mask, spec.scale).flatten(0, 1))
+        return taken(torch.cat(outputs), order)
 
     @cached_property
     def _prompts(self) -> Tensor:
@@ -123,9 +123,9 @@ class _Recomputed(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
         """Gradients of both."""
         with torch.enable_grad():
-            both = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-            one, other = torch.autograd.grad(ctx.function(*both), both, gradient)
-        return None, one, other
+            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            first, second = torch.autograd.grad(ctx.function(*inputs), inputs, gradient)
+        return None, first, second
 
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[_Rectangle], Tensor]:
@@ -147,28 +147,28 @@ def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[_Rectangle],
         seen = places_of(_paths(stretches, members), (before + count)[members])
         positions = (before + first)[members][:, None]
         is_plain = not positions.any() and looking.shape[1] == seen.shape[1]
-        at, sees, first_at = (
+        query_places, key_places, first_positions = (
             torch.from_numpy(part).to(device) for part in (looking, seen, positions)
         )
-        rectangles.append(_Rectangle(at, sees, first_at, is_plain))
+        rectangles.append(_Rectangle(query_places, key_places, first_positions, is_plain))
     return rectangles, torch.from_numpy(back).to(device)
 
 
 def _groups(stretches: np.ndarray) -> Iterator[np.ndarray]:
     """Numbers of those that look: the beginnings of prompts and what stands behind others apart,
     either in groups of about one length."""
-    behind, is_root = stretches[:, 1] - stretches[:, 4], stretches[:, 2] < 0
+    lengths, is_root = stretches[:, 1] - stretches[:, 4], stretches[:, 2] < 0
     for kind in (is_root, ~is_root):
-        numbers = np.flatnonzero(kind & (behind > 0))
-        for members in alike(behind[numbers]):
+        numbers = np.flatnonzero(kind & (lengths > 0))
+        for members in alike(lengths[numbers]):
             yield numbers[members]
 
 
 def _paths(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
     """What stretches see, in pieces as ``Packing.pieces``."""
     start, count, parent, before = stretches[:, :4].T
-    rows, at, found = np.arange(len(members)), members, list[np.ndarray]()
+    rows, numbers, pieces = np.arange(len(members)), members, list[np.ndarray]()
     while len(rows):
-        found.append(np.stack([rows, before[at], start[at], count[at]], axis=1))
-        rows, at = rows[parent[at] >= 0], parent[at][parent[at] >= 0]
-    return np.concatenate(found)
+        pieces.append(np.stack([rows, before[numbers], start[numbers], count[numbers]], axis=1))
+        rows, numbers = rows[parent[numbers] >= 0], parent[numbers][parent[numbers] >= 0]
+    return np.concatenate(pieces)

@@ -55,8 +55,8 @@ class RaggedCache(Cache):
 
     def keep(self, rows: Tensor) -> None:
         """As ``Cache``: the others are not looked at any more."""
-        kept = rows.numpy()
-        self._lengths, self._entries = self._lengths[kept], self._entries[kept]
+        indices = rows.numpy()
+        self._lengths, self._entries = self._lengths[indices], self._entries[indices]
 
     def join(self, other: Self, room: int) -> None:
         """As ``Cache``: new rows take entries that are free."""
@@ -64,8 +64,8 @@ class RaggedCache(Cache):
         is_free = np.ones(self.states.shape[2], dtype=bool)
         is_free[self._entries] = False
         entries, longest = np.flatnonzero(is_free)[: len(other._entries)], other._lengths.max()
-        new = other.states[:, :, other._entries, :, :longest]
-        self.states[:, :, entries, :, :longest] = new
+        source = other.states[:, :, other._entries, :, :longest]
+        self.states[:, :, entries, :, :longest] = source
         self._entries = np.concatenate([self._entries, entries])
         self._lengths = np.concatenate([self._lengths, other._lengths])
 
@@ -75,18 +75,18 @@ class RaggedCache(Cache):
         It stays as long and as wide as it was unless that is much more than these rows need: then
         many short rows that left do not make a long one dear, and usual changes copy nothing.
         """
-        layers, both, held, kv_heads, now, size = self.states.shape
-        if rows <= held and room <= now:
+        layers, pair, entries, kv_heads, places, size = self.states.shape
+        if rows <= entries and room <= places:
             return
         needed = -(-rows // MORE_ROWS) * MORE_ROWS
-        held, now = max(held, needed), max(now, room)
-        if held * now > MOST_SPARE * needed * room:
-            held, now = needed, room
+        entries, places = max(entries, needed), max(places, room)
+        if entries * places > MOST_SPARE * needed * room:
+            entries, places = needed, room
         longest = self._lengths.max()
-        other = self.states.new_empty(layers, both, held, kv_heads, now, size)
-        old = self.states[:, :, self._entries, :, :longest]
-        other[:, :, : len(self._entries), :, :longest] = old
-        self.states, self._entries = other, np.arange(len(self._entries))
+        states = self.states.new_empty(layers, pair, entries, kv_heads, places, size)
+        source = self.states[:, :, self._entries, :, :longest]
+        states[:, :, : len(self._entries), :, :longest] = source
+        self.states, self._entries = states, np.arange(len(self._entries))
 
 
 class RaggedAttention(PackedAttention):
@@ -95,9 +95,9 @@ class RaggedAttention(PackedAttention):
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``PackedAttention``."""
         spec, packing = self.specs[layer], self.packing
-        both = heads.shape[1] - spec.kv_heads
-        rotated = passes.rotate(heads[:, :both], spec, packing.positions)
-        rotated, values = self.behind_kept(layer, rotated, heads[:, both:])
+        border = heads.shape[1] - spec.kv_heads
+        rotated = passes.rotate(heads[:, :border], spec, packing.positions)
+        rotated, values = self.behind_kept(layer, rotated, heads[:, border:])
         if self.states is not None:
             passes.fill(self.states[layer], rotated, values, packing.pieces)
         is_last = self.is_narrow(layer)
@@ -184,9 +184,9 @@ class Addresses:
         sites, first = list[Pointers | None](), 0
         for count, total in zip(self._counts, self._totals, strict=True):
             if count:
-                here, there = 8 * first, 8 * first * len(rows)
-                site = count, columns + here, widths + here
-                factors = ranks_at, scales_at, a_at + there, b_at + there
+                offset, row_offset = 8 * first, 8 * first * len(rows)
+                site = count, columns + offset, widths + offset
+                factors = ranks_at, scales_at, a_at + row_offset, b_at + row_offset
                 size = int(self._d_ins[first]), total
                 sites.append(Pointers(size, len(rows), site, factors, memory))
             else:

@@ -40,13 +40,13 @@ def compile_passes(
         compilers: commands that are tried in turn; if empty, Python's own compiler and the usual
             names.
     """
-    own = (sysconfig.get_config_var("CC") or "").split()[:1]
+    python_cc = (sysconfig.get_config_var("CC") or "").split()[:1]
     troubles: list[str] = []
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{target.stem}-", dir=target.parent) as folder:
             unfinished = Path(folder, "unfinished.so")
-            for compiler in compilers or dict.fromkeys([*own, "cc", "gcc", "clang"]):
+            for compiler in compilers or dict.fromkeys([*python_cc, "cc", "gcc", "clang"]):
                 # Some compilers come without OpenMP. Then one thread does it all.
                 for extra in (["-fopenmp"], []):
                     trouble = _compile(shlex.split(compiler), extra, source, unfinished)

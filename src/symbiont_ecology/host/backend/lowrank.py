@@ -59,25 +59,25 @@ class Factors:
 
     def members(self) -> list[tuple[slice, slice, Tensor]]:
         """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
-        adapted: list[tuple[slice, slice, Tensor]] = []
+        members: list[tuple[slice, slice, Tensor]] = []
         column = share = 0
         for b, d_out in zip(self.b, self.d_outs, strict=True):
             if b is not None:
                 rank = b.shape[1]
-                adapted.append((slice(column, column + d_out), slice(share, share + rank), b))
+                members.append((slice(column, column + d_out), slice(share, share + rank), b))
                 share += rank
             column += d_out
-        return adapted
+        return members
 
     def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
         """As ``LowRankTerm``."""
         if self.dropped is not None:
             x = self.dropped(x)
         if isinstance(shares, Tiling):
-            laid = shares.laid(x)
-            inner = torch.bmm(laid, self.a.transpose(1, 2))
+            tiles = shares.laid(x)
+            inner = torch.bmm(tiles, self.a.transpose(1, 2))
             if self.perturbed is not None:
-                inner = self.perturbed(laid, inner)
+                inner = self.perturbed(tiles, inner)
             for columns, share, b in self.members():
                 shares.add(y[:, columns], inner[..., share], b)
         elif torch.is_grad_enabled() and x.requires_grad:
@@ -135,11 +135,11 @@ class Adapters:
         return self._changed(observed)
 
     def _changed(self, change: Callable[[int, Factors], LowRankTerm]) -> Adapters:
-        changed = list[LowRankTerm | None]()
+        terms = list[LowRankTerm | None]()
         for site, term in enumerate(self.sites):
             assert term is None or isinstance(term, Factors), "torch alone knows dropout and noise"
-            changed.append(term and change(site, term))
-        return Adapters(tuple(changed))
+            terms.append(term and change(site, term))
+        return Adapters(tuple(terms))
 
 
 def bare(sites: int) -> Adapters:
@@ -236,9 +236,9 @@ def _is_even(counts: Sequence[int]) -> bool:
     return len(counts) > 1 and len(set(counts)) == 1
 
 
-def _is_grouped(x: Tensor, other: Tensor) -> bool:
+def _is_grouped(x: Tensor, y: Tensor) -> bool:
     """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
-    is_aligned = x.shape[-1] % 8 == 0 and other.shape[-1] % 8 == 0
+    is_aligned = x.shape[-1] % 8 == 0 and y.shape[-1] % 8 == 0
     return x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
 
 

@@ -60,15 +60,15 @@ def find_library(
     if is_intel and torch.backends.cpu.get_cpu_capability() == "DEFAULT":
         return None, "this processor has no AVX2"
     version = digest(source)
-    found = _load(built, version)
-    if found or sys.platform != "linux":  # on a Mac, asking for a compiler may open a window
-        return found, "" if found else "they come with Linux alone"
+    passes = _load(built, version)
+    if passes or sys.platform != "linux":  # on a Mac, asking for a compiler may open a window
+        return passes, "" if passes else "they come with Linux alone"
     folder = cache or platformdirs.user_cache_path("symbiont", appauthor=False) / "passes"
-    kept = folder / f"cpu_kernels-{version}-{platform.machine()}.so"
-    if not kept.exists() and (trouble := compile_passes(kept, source)):
+    path = folder / f"cpu_kernels-{version}-{platform.machine()}.so"
+    if not path.exists() and (trouble := compile_passes(path, source)):
         return None, trouble
-    found = _load(kept, version)
-    return found, "" if found else f"{kept} does not load: delete it"
+    passes = _load(path, version)
+    return passes, "" if passes else f"{path} does not load: delete it"
 
 
 def _load(path: Path, version: str) -> ctypes.CDLL | None:
@@ -76,17 +76,17 @@ def _load(path: Path, version: str) -> ctypes.CDLL | None:
     if not path.exists():
         return None
     try:
-        built = ctypes.CDLL(str(path))
-        built.source.restype = ctypes.c_char_p
-        if built.source() != version.encode():
+        passes = ctypes.CDLL(str(path))
+        passes.source.restype = ctypes.c_char_p
+        if passes.source() != version.encode():
             return None
         for name, kinds in _SIGNATURES.items():
-            function = getattr(built, name)
+            function = getattr(passes, name)
             function.argtypes = [_KINDS[kind] for kind in kinds if kind != " "]
             function.restype = ctypes.c_int
     except (OSError, AttributeError):  # made for another machine, or damaged
         return None
-    return built
+    return passes
 
 
 @dataclass(frozen=True)
@@ -187,19 +187,19 @@ def attend(
         lengths: tokens that each row has there already, int64.
     """
     rows, count, size = heads.shape
-    _, held, kv_heads, room, _ = cache.shape
+    _, capacity, kv_heads, room, _ = cache.shape
     queries = count - 2 * kv_heads
     if not len(entries) == len(lengths) == rows or cache.shape[4] != size:
         raise IndexError(f"expected {rows} rows in a cache of heads of size {size}")
     _check(heads, cache)
-    seen = heads.new_empty(rows, queries * size)
+    out = heads.new_empty(rows, queries * size)
     _run(
         "attend",
         *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(spec.norm)),
-        *(*_turns(spec, size), *_pair(cache), held, room, _numbers(entries), _numbers(lengths)),
-        *(spec.window or 0, spec.scale, seen.data_ptr()),
+        *(*_turns(spec, size), *_pair(cache), capacity, room, _numbers(entries), _numbers(lengths)),
+        *(spec.window or 0, spec.scale, out.data_ptr()),
     )
-    return seen
+    return out
 
 
 def fill(cache: Tensor, rotated: Tensor, values: Tensor, pieces: np.ndarray) -> None:
@@ -232,32 +232,32 @@ def look(rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: Attention
     its tokens is the first to look, and where in the output belongs what that token sees.
     """
     tokens, kv_heads, size = values.shape
-    looking = max(0, int((stretches[:, 1] - stretches[:, 4]).sum()))
+    count = max(0, int((stretches[:, 1] - stretches[:, 4]).sum()))
     if len(rotated) != tokens or rotated.shape[2] != size or stretches.shape[1] != 6:
         raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
     _check(rotated, values)
     heads = rotated.shape[1] - kv_heads
-    seen = rotated.new_empty(looking, heads * size)
+    out = rotated.new_empty(count, heads * size)
     _run(
         "look",
         *(len(stretches), _numbers(stretches), heads, kv_heads, size, tokens),
         *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
-        *(spec.window or 0, spec.scale, seen.data_ptr(), looking),
+        *(spec.window or 0, spec.scale, out.data_ptr(), count),
     )
-    return seen
+    return out
 
 
 def _run(name: str, *arguments: float | None) -> None:
     """Calls a pass with as many threads as torch has."""
-    built = library()
-    if built is None:
+    passes = library()
+    if passes is None:
         raise RuntimeError("expected the compiled passes, found none: install the package again")
-    status = getattr(built, name)(*arguments, torch.get_num_threads())
+    status = getattr(passes, name)(*arguments, torch.get_num_threads())
     if status == _NO_MEMORY:
         raise torch.OutOfMemoryError("no memory for the compiled passes")
     if status == _MISFIT:
         kinds = _SIGNATURES[name].replace(" ", "")
-        sizes = [one for one, kind in zip(arguments, kinds, strict=False) if kind == "n"]
+        sizes = [size for size, kind in zip(arguments, kinds, strict=False) if kind == "n"]
         raise IndexError(f"expected sizes that fit together for {name}, got {sizes}")
 
 
@@ -277,9 +277,9 @@ def _turns(spec: AttentionSpec, size: int) -> tuple[int, int, int]:
     return *_pair(spec.table), spec.table.shape[1]
 
 
-def _pair(both: Tensor) -> tuple[int, int]:
+def _pair(pair: Tensor) -> tuple[int, int]:
     """The addresses of cosines and sines, or of keys and values."""
-    return both.data_ptr(), both[1].data_ptr()
+    return pair.data_ptr(), pair[1].data_ptr()
 
 
 def _numbers(numbers: np.ndarray) -> int:

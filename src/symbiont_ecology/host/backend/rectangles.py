@@ -129,8 +129,8 @@ def alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
     while len(order):
         longest = lengths[order[0]]
         is_short = lengths[order] <= WORTH_PARTING * longest
-        saved = (longest**2 - lengths[order] ** 2)[is_short].sum()
-        stop = int(is_short.argmax()) if saved >= WORTH_A_CALL else len(order)
+        saving = (longest**2 - lengths[order] ** 2)[is_short].sum()
+        stop = int(is_short.argmax()) if saving >= WORTH_A_CALL else len(order)
         yield np.sort(order[:stop])
         order = order[stop:]
 

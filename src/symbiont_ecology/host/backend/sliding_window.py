@@ -46,9 +46,9 @@ def masks_of(group: Group, dtype: torch.dtype, window: int | None) -> Masks:
         )
     last = group.lengths[:, None] - 1
     ends = _hidden(ends, (last - spots >= window)[:, None, None])
-    answered = group.by_row(group.lengths)[:, None] + steps
-    seen = torch.cat([spots.expand(len(answered), -1), answered], dim=1)
-    ages = answered[:, :, None] - seen[:, None]
+    answer_positions = group.by_row(group.lengths)[:, None] + steps
+    positions = torch.cat([spots.expand(len(answer_positions), -1), answer_positions], dim=1)
+    ages = answer_positions[:, :, None] - positions[:, None]
     return Masks(prompts, ends, _hidden(answers, (ages >= window)[:, None]))
 
 
@@ -62,9 +62,9 @@ def windowed(mask: Tensor, window: int | None, lengths: Tensor, longest: int) ->
     if window is None or places <= window:
         return mask
     spots = torch.arange(places, device=mask.device)
-    written = lengths[:, None] + spots - longest
-    positions = torch.where(spots < longest, spots, written)
-    is_far = written[:, -1:] - positions >= window
+    new_positions = lengths[:, None] + spots - longest
+    positions = torch.where(spots < longest, spots, new_positions)
+    is_far = new_positions[:, -1:] - positions >= window
     return _hidden(mask, is_far.repeat_interleave(len(mask) // len(lengths), dim=0)[:, None])
 
 

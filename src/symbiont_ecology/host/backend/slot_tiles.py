@@ -62,12 +62,12 @@ def tile_rows(slots: Sequence[int], device: torch.device) -> Tiling:
         return Tiling(owners, height, None, None)
     # Tile after tile: the slot's own rows, the last of them repeated.
     first = np.repeat(starts, need * height)
-    within = np.arange(len(first)) - np.repeat(
+    offset = np.arange(len(first)) - np.repeat(
         np.cumsum(need * height) - need * height, need * height
     )
     last = np.repeat(counts - 1, need * height)
-    rows = first + np.minimum(within, last)
-    back = np.flatnonzero(within <= last)
+    rows = first + np.minimum(offset, last)
+    back = np.flatnonzero(offset <= last)
     return Tiling(
         owners, height, torch.from_numpy(rows).to(device), torch.from_numpy(back).to(device)
     )

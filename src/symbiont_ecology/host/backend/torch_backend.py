@@ -94,11 +94,11 @@ class PaddedCache(Cache):
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         """As ``Cache``."""
         spec, end = self.specs[layer], self._longest + self._written + 1
-        both, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
-        queries = both - spec.kv_heads
-        rotated = apply_rotary(heads[:, :both], spec, self._lengths + self._written)
+        border, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
+        queries = border - spec.kv_heads
+        rotated = apply_rotary(heads[:, :border], spec, self._lengths + self._written)
         keys, values = self.states[layer]
-        keys[:, :, end - 1], values[:, :, end - 1] = rotated[:, queries:], heads[:, both:]
+        keys[:, :, end - 1], values[:, :, end - 1] = rotated[:, queries:], heads[:, border:]
         # Query heads that share a key head are more rows of one small product.
         q = rotated[:, :queries].reshape(-1, queries // spec.kv_heads, size)
         k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
@@ -120,8 +120,8 @@ class PaddedCache(Cache):
 
     def join(self, other: Self, room: int) -> None:
         """As ``Cache``: the tokens of all rows are laid without gaps, which is a copy."""
-        states = torch.cat([one._laid(room) for one in (self, other)], dim=2)
-        self._begin(states, torch.cat([one._lengths + one._written for one in (self, other)]))
+        states = torch.cat([cache._laid(room) for cache in (self, other)], dim=2)
+        self._begin(states, torch.cat([cache._lengths + cache._written for cache in (self, other)]))
 
     def _laid(self, room: int) -> Tensor:
         """The states with the tokens of each row from its first place on."""
@@ -146,11 +146,11 @@ class RectangleAttention(PackedAttention):
         """As ``PackedAttention``."""
         spec, is_last = self.specs[layer], self.is_narrow(layer)
         kv_heads, rectangles = spec.kv_heads, self._rectangles
-        both = heads.shape[1] - kv_heads
-        sizes = [both - kv_heads, kv_heads, kv_heads]
-        rotated = apply_rotary(heads[:, :both], spec, self.packing.positions)
-        line = rotated.flatten(1), heads[:, both:].flatten(1)
-        seen = []
+        border = heads.shape[1] - kv_heads
+        sizes = [border - kv_heads, kv_heads, kv_heads]
+        rotated = apply_rotary(heads[:, :border], spec, self.packing.positions)
+        line = rotated.flatten(1), heads[:, border:].flatten(1)
+        outputs = []
         for group, masks in zip(rectangles.groups, self._masks[spec.window], strict=True):
             q, k, v = _rows(line, group.prompts, sizes)
             if self.states is not None:
@@ -159,15 +159,15 @@ class RectangleAttention(PackedAttention):
             if is_last:
                 q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
             mask = masks.ends if is_last else masks.prompts
-            seen.append(attention(q, k, v, mask, spec.scale))
+            outputs.append(attention(q, k, v, mask, spec.scale))
             if group.has_answers:
                 q, *newer = _rows(line, group.answers, sizes)
                 k, v = (
                     torch.cat([group.by_row(old), new], 2)
                     for old, new in zip((k, v), newer, strict=True)
                 )
-                seen.append(attention(q, k, v, masks.answers, spec.scale))
-        return rectangles.packed_ends(seen) if is_last else rectangles.packed(seen)
+                outputs.append(attention(q, k, v, masks.answers, spec.scale))
+        return rectangles.packed_ends(outputs) if is_last else rectangles.packed(outputs)
 
     @cached_property
     def _rectangles(self) -> Rectangles:

@@ -108,5 +108,5 @@ def kernel_of(host: object) -> HostKernel | None:
     from symbiont_ecology.host.engines.served import ServedHost
     from symbiont_ecology.host.kernel import HostKernel
 
-    found = host.kernel if isinstance(host, ServedHost) else host
-    return found if isinstance(found, HostKernel) else None
+    kernel = host.kernel if isinstance(host, ServedHost) else host
+    return kernel if isinstance(kernel, HostKernel) else None

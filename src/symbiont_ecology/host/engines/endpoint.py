@@ -60,22 +60,22 @@ class Endpoint:
             return schema.model_validate_json(text)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
-            said = f"{where}: {first['msg']}" if where else first["msg"]
+            place = ".".join(map(str, first["loc"]))
+            reason = f"{place}: {first['msg']}" if place else first["msg"]
             raise HostError(
                 f"expected a reply that can be read from {self.url}{path}, got {_short(text)!r} "
-                f"({said}): is it another kind of server, or a proxy in front of it?"
+                f"({reason}): is it another kind of server, or a proxy in front of it?"
             ) from error
 
     def call(self, path: str, body: object = None) -> bytes:
         """The raw reply to a call."""
-        until, pause, where = monotonic() + self.patience, FIRST_PAUSE, f"{self.url}{path}"
+        deadline, pause, address = monotonic() + self.patience, FIRST_PAUSE, f"{self.url}{path}"
         while True:
             try:
                 status, reply = self._once(path, body)
             except TimeoutError as error:
                 raise HostError(
-                    f"expected an answer from {where} within {self.timeout:g} s, got none: look "
+                    f"expected an answer from {address} within {self.timeout:g} s, got none: look "
                     "at the server's log, or raise host.engine.timeout"
                 ) from error
             except (OSError, HTTPException) as error:
@@ -85,11 +85,11 @@ class Endpoint:
                 if status == 200:
                     return reply
                 if status not in BUSY:
-                    raise RefusedError(status, where, _said(reply))
+                    raise RefusedError(status, address, _said(reply))
                 trouble, advice = f"status {status} ({_said(reply)})", "it is full or starting"
-            if monotonic() + pause > until:
+            if monotonic() + pause > deadline:
                 raise HostError(
-                    f"expected an answer from {where} within {self.patience:g} s of trying, got "
+                    f"expected an answer from {address} within {self.patience:g} s of trying, got "
                     f"{trouble}: {advice}, or raise host.engine.patience"
                 )
             sleep(pause)
@@ -97,7 +97,7 @@ class Endpoint:
 
     def _once(self, path: str, body: object) -> tuple[int, bytes]:
         """Status and reply of one try."""
-        parts, until = urlsplit(self.url), monotonic() + self.timeout
+        parts, deadline = urlsplit(self.url), monotonic() + self.timeout
         kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = kind(parts.hostname or "", parts.port, timeout=self.timeout)
         headers = {"Content-Type": "application/json", "Connection": "close"}
@@ -110,7 +110,7 @@ class Endpoint:
             while piece := response.read1(_PIECE):
                 pieces.append(piece)
                 size += len(piece)
-                if monotonic() > until:
+                if monotonic() > deadline:
                     raise TimeoutError
                 if size > LARGEST_REPLY:
                     raise HostError(
@@ -127,16 +127,16 @@ class Endpoint:
 def _said(reply: bytes) -> str:
     """The message in an error, wherever a server puts it, on one line."""
     try:
-        said = json.loads(reply)
+        message = json.loads(reply)
     except (ValueError, RecursionError):
         return _short(reply)
-    if isinstance(said, dict) and isinstance(said.get("error"), dict):
-        said = said["error"]
-    if isinstance(said, dict):
-        said = next(
-            (said[key] for key in ("message", "error_message", "detail") if key in said), ""
+    if isinstance(message, dict) and isinstance(message.get("error"), dict):
+        message = message["error"]
+    if isinstance(message, dict):
+        message = next(
+            (message[key] for key in ("message", "error_message", "detail") if key in message), ""
         )
-    return _short(str(said).encode())
+    return _short(str(message).encode())
 
 
 def _short(reply: bytes) -> str:

@@ -92,7 +92,7 @@ class ForwardedBatch:
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
         """Asks the first of these requests, as many as there are connections and slots for now;
         returns their rows' ids. The others have to ask again."""
-        joined = list[RowId]()
+        ids = list[RowId]()
         for request in requests:
             if len(self._rows) >= self._client.server.connections:
                 break
@@ -101,18 +101,18 @@ class ForwardedBatch:
                 break
             row = self._row(request, slot)
             self._rows[row.id] = row
-            joined.append(row.id)
+            ids.append(row.id)
             self._send(row)
-        return joined
+        return ids
 
     def step(self) -> list[NewToken | LostRow]:
         """All tokens of the rows that have been answered. They leave."""
-        told = list[NewToken | LostRow]()
+        messages = list[NewToken | LostRow]()
         while not self._replies.empty():
             reply = self._replies.get()
             if reply.row.id in self._rows:  # else nobody waits for it any more
-                told += self._settled(reply)
-        return told
+                messages += self._settled(reply)
+        return messages
 
     def leave(self, rows: Sequence[RowId]) -> None:
         """Rows that nobody waits for any more leave."""
@@ -124,9 +124,9 @@ class ForwardedBatch:
         weights = request.weights
         if weights is None:
             return HOST_SLOT
-        held = [one and one[0] for one in self._adapters]
-        slot = find_slot(weights, held, {row.slot for row in self._rows.values()})
-        if slot is not None and held[slot] is not weights:
+        adapters = [entry and entry[0] for entry in self._adapters]
+        slot = find_slot(weights, adapters, {row.slot for row in self._rows.values()})
+        if slot is not None and adapters[slot] is not weights:
             self._kernel.place(slot, weights)
             self._adapters[slot] = weights, weights_ref(weights), request.owner
         return slot
@@ -140,8 +140,8 @@ class ForwardedBatch:
         question = self._client.question(
             request.prompt, request.max_new_tokens, request.decoding, request.generator
         )
-        held = None if slot == HOST_SLOT else self._adapters[slot]
-        return _Row(self._next_id, request, slot, held and held[1], question, is_compared)
+        adapter = None if slot == HOST_SLOT else self._adapters[slot]
+        return _Row(self._next_id, request, slot, adapter and adapter[1], question, is_compared)
 
     def _send(self, row: _Row) -> None:
         # A thread that waits for a server must not keep a process that ends.
@@ -152,21 +152,21 @@ class ForwardedBatch:
         name = None
         try:
             name = self._name(row)
-            told = [self._told(row.slot, row.question, name)]
-            is_silent = row.is_compared and not self._witness.has_own(told[0])
+            testimonies = [self._told(row.slot, row.question, name)]
+            is_silent = row.is_compared and not self._witness.has_own(testimonies[0])
             if name is not None and (is_silent or name not in self._trusted):
                 probes = (*self._probes, as_probe(row.question))
-                told += [self._told(row.slot, probe, name) for probe in probes]
+                testimonies += [self._told(row.slot, probe, name) for probe in probes]
         except EcologyError as error:
             self._replies.put(_Reply(row, name, error=error))
         else:
-            self._replies.put(_Reply(row, name, told))
+            self._replies.put(_Reply(row, name, testimonies))
 
     def _name(self, row: _Row) -> str | None:
         """The name of a row's adapter on the server, which loads it if need be."""
         if row.ref is None or row.request.weights is None:
             return None
-        in_use = [one.ref for one in tuple(self._rows.values()) if one.ref is not None]
+        in_use = [entry.ref for entry in tuple(self._rows.values()) if entry.ref is not None]
         with self._shelving:
             if row.failed in self._shelf.names:
                 self._shelf.drop(row.ref)
@@ -188,8 +188,8 @@ class ForwardedBatch:
         except EcologyError as error:
             if row.failed or reply.name is None or not is_lost(error):
                 return [LostRow(row.id, error)]
-        self._rows[row.id] = again = replace(row, failed=reply.name)
-        self._send(again)
+        self._rows[row.id] = retry = replace(row, failed=reply.name)
+        self._send(retry)
         return []
 
     def _compare(self, reply: _Reply) -> None:
@@ -201,19 +201,19 @@ class ForwardedBatch:
         row, (answer, *probes) = reply.row, reply.told
         is_read = self._witness.has_own(answer) and (row.is_compared or probes)
         earlier = [
-            held[0]
-            for held in self._adapters
-            if held and held[2] == row.request.owner and held[0] is not row.request.weights
+            entry[0]
+            for entry in self._adapters
+            if entry and entry[2] == row.request.owner and entry[0] is not row.request.weights
         ]
         self._witness.check([*probes, *([answer] if is_read else ())], {row.slot: earlier})
         if reply.name is not None:
             self._trusted = {reply.name, *self._trusted} & self._shelf.names
 
-    def _tokens(self, row: _Row, told: Testimony) -> list[NewToken | LostRow]:
+    def _tokens(self, row: _Row, testimony: Testimony) -> list[NewToken | LostRow]:
         """The tokens of a row, the last of them with all of its text."""
-        ids, decoding = told.answered.ids, row.request.decoding
-        (scores,), (text,) = self._witness.scores([told]), self._kernel.codec.decode([ids])
+        ids, decoding = testimony.answered.ids, row.request.decoding
+        (scores,), (text,) = self._witness.scores([testimony]), self._kernel.codec.decode([ids])
         cut = decoding.cut(text)
-        end = "stop" if ids[-1] in told.question.ends or cut != text else "length"
-        news = [NewToken(row.id, *pair, "") for pair in zip(ids, scores.tolist(), strict=True)]
-        return [*news[:-1], replace(news[-1], text=cut, end=end)]
+        end = "stop" if ids[-1] in testimony.question.ends or cut != text else "length"
+        tokens = [NewToken(row.id, *pair, "") for pair in zip(ids, scores.tolist(), strict=True)]
+        return [*tokens[:-1], replace(tokens[-1], text=cut, end=end)]

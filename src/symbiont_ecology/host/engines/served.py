@@ -99,7 +99,7 @@ class ServedHost:
         self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]
     ) -> list[np.ndarray]:
         """Log-probability (nats) of every token of each completion, by the kernel."""
-        return [np.asarray(one) for one in self.kernel.score(prompts, completions, slots)]
+        return [np.asarray(scores) for scores in self.kernel.score(prompts, completions, slots)]
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
@@ -135,17 +135,17 @@ class ServedHost:
             WrongAdapterError: it does not apply an adapter that it says it has.
             HostError: it does not answer, or not as asked.
         """
-        asked = self._questions(rows, draws, decoding)
+        questions = self._questions(rows, draws, decoding)
         slots = sorted({row.slot for row in rows} - {HOST_SLOT})
         try:
-            told = self._answers(asked, slots)
+            testimonies = self._answers(questions, slots)
         except HostError as error:
             if not slots or not is_lost(error):
                 raise
             for ref in {self._placed[slot][0] for slot in slots}:
                 self._shelf.drop(ref)
-            told = self._answers(asked, slots)
-        return self._completions(told, decoding)
+            testimonies = self._answers(questions, slots)
+        return self._completions(testimonies, decoding)
 
     def _questions(
         self,
@@ -170,28 +170,28 @@ class ServedHost:
             for prompt, row, draw in zip(prompts, rows, draws, strict=True)
         ]
 
-    def _answers(self, asked: Sequence[tuple[int, Asked]], slots: Sequence[int]) -> list[Testimony]:
+    def _answers(self, pairs: Sequence[tuple[int, Asked]], slots: Sequence[int]) -> list[Testimony]:
         """What the server answers, and the kernel has checked."""
         self._shelf.hold(dict(self._placed[slot] for slot in slots))
         names = {slot: self._shelf.name(self._placed[slot][0]) for slot in slots}
-        first = dict(reversed(asked))
+        first = dict(reversed(pairs))
         untried = [slot for slot in slots if names[slot] not in self._trusted]
         self._witness.check(self._probe(untried, first), self._earlier(untried))
         self._trusted = set(names.values()) | (self._trusted & self._shelf.names)
         self._asked_last |= {slot: self._placed[slot][1] for slot in slots}
-        told, part = self._ask(asked), self._client.server.checked
-        own = [one for one in told if self._witness.has_own(one) and one.answered.ids]
-        self._witness.check(longest(own, part), {})
-        altered = {one.slot for one in told if not self._witness.has_own(one)}
+        rows, part = self._ask(pairs), self._client.server.checked
+        own_rows = [row for row in rows if self._witness.has_own(row) and row.answered.ids]
+        self._witness.check(longest(own_rows, part), {})
+        altered = {row.slot for row in rows if not self._witness.has_own(row)}
         if part:
             self._witness.check(self._probe(sorted(altered - {HOST_SLOT}), first), {})
-        return told
+        return rows
 
     def _earlier(self, slots: Sequence[int]) -> dict[int, list[AdapterWeights]]:
         """What slots answered with before."""
         return {slot: [self._asked_last[slot]] for slot in slots if slot in self._asked_last}
 
-    def _ask(self, asked: Sequence[tuple[int, Asked]]) -> list[Testimony]:
+    def _ask(self, pairs: Sequence[tuple[int, Asked]]) -> list[Testimony]:
         """Asks everything at once, as far as there are connections."""
 
         def ask(pair: tuple[int, Asked]) -> Testimony:
@@ -202,35 +202,35 @@ class ServedHost:
 
         pool = ThreadPoolExecutor(self._client.server.connections)
         try:
-            return list(pool.map(ask, asked))
+            return list(pool.map(ask, pairs))
         finally:
             pool.shutdown(cancel_futures=True)
 
     def _probe(self, slots: Sequence[int], first: Mapping[int, Asked]) -> list[Testimony]:
         """Greedy answers of these slots to what is always asked, and to their first questions."""
-        always = [(slot, probe) for slot in slots for probe in self._probes]
+        probes = [(slot, probe) for slot in slots for probe in self._probes]
         return self._ask(
-            always + [(slot, as_probe(first[slot])) for slot in slots if slot in first]
+            probes + [(slot, as_probe(first[slot])) for slot in slots if slot in first]
         )
 
-    def _completions(self, told: Sequence[Testimony], decoding: Decoding) -> Completions:
+    def _completions(self, rows: Sequence[Testimony], decoding: Decoding) -> Completions:
         """The answers as the kernel would have returned them."""
-        answers = [one.answered for one in told]
+        answers = [row.answered for row in rows]
         lengths = np.array([len(answer.ids) for answer in answers], dtype=np.int64)
-        ids = np.zeros((len(told), lengths.max(initial=0)), dtype=np.int64)
+        ids = np.zeros((len(rows), lengths.max(initial=0)), dtype=np.int64)
         scores = np.zeros(ids.shape, dtype=np.float32)
         for place, (answer, values) in enumerate(
-            zip(answers, self._witness.scores(told), strict=True)
+            zip(answers, self._witness.scores(rows), strict=True)
         ):
             ids[place, : lengths[place]] = answer.ids
             scores[place, : lengths[place]] = values
-        written = self.kernel.codec.decode([answer.ids for answer in answers])
-        texts = tuple(map(decoding.cut, written))
+        full_texts = self.kernel.codec.decode([answer.ids for answer in answers])
+        texts = tuple(map(decoding.cut, full_texts))
         return Completions(
             texts,
             ids,
             scores,
             lengths,
-            np.array([len(one.question.prompt) for one in told]),
-            stopped=np.array([text != cut for text, cut in zip(written, texts, strict=True)]),
+            np.array([len(row.question.prompt) for row in rows]),
+            stopped=np.array([text != cut for text, cut in zip(full_texts, texts, strict=True)]),
         )

@@ -186,14 +186,14 @@ class AnsweringServer(ABC):
             HostError: there is none of that name, or several to choose from.
         """
         hosts = endpoint.ask(Listed, "/v1/models").hosts
-        wanted = self.served_model or (hosts[0] if len(hosts) == 1 else None)
-        if wanted not in hosts:
+        model = self.served_model or (hosts[0] if len(hosts) == 1 else None)
+        if model not in hosts:
             raise HostError(
                 f"expected {self.url} to serve {self.served_model or 'one model'}, got "
                 f"{', '.join(hosts) or 'none'}: set host.engine.served_model, or start it with "
                 "another model"
             )
-        return wanted
+        return model
 
     def _key(self) -> str | None:
         if self.api_key_file is None:

@@ -74,7 +74,7 @@ class Sglang(AnsweringServer):
         """The tokens of one prompt, its end included."""
         reply = endpoint.ask(SglangReply, *self.body(asked, model, adapter))
         tokens = reply.meta_info.output_token_logprobs
-        return Answered(tuple(token for _, token, _ in tokens), tuple(one for one, _, _ in tokens))
+        return Answered(tuple(token for _, token, _ in tokens), tuple(s for s, _, _ in tokens))
 
     def reports_own(self, decoding: Decoding) -> bool:
         """Only where nothing changes the distribution: it reports what it sampled from."""
@@ -86,12 +86,12 @@ class Sglang(AnsweringServer):
         cls, model: str, adapters: Mapping[str, Path], rank: int, endings: Sequence[str]
     ) -> list[str]:
         """``sglang.launch_server``; the bare host takes a place in a batch, too."""
-        together = min(len(adapters), MOST_TOGETHER) + 1
+        places = min(len(adapters), MOST_TOGETHER) + 1
         return [
             *("python", "-m", "sglang.launch_server", "--model-path", model),
             *("--host", "127.0.0.1", "--port", "8000", "--enable-lora"),
-            *("--max-lora-rank", str(rank), "--max-loras-per-batch", str(together)),
-            *("--max-loaded-loras", str(max(len(adapters), together))),
+            *("--max-lora-rank", str(rank), "--max-loras-per-batch", str(places)),
+            *("--max-loaded-loras", str(max(len(adapters), places))),
             *("--lora-target-modules", *endings),
             *("--lora-paths", *(f"{name}={folder}" for name, folder in adapters.items())),
         ]

@@ -56,14 +56,14 @@ class Shelf:
             AdapterError: the folder of adapters cannot be written.
             HostError: the server cannot be reached, or takes no more adapters.
         """
-        kept = {*wanted, *spared}
+        reserved = {*wanted, *spared}
         for ref, weights in wanted.items():
             if ref in self._names:
                 self._names[ref] = self._names.pop(ref)  # to the end: used last
                 continue
-            while len(self._names) >= self._server.loaded and self._drop_oldest(kept):
+            while len(self._names) >= self._server.loaded and self._drop_oldest(reserved):
                 pass
-            self._names[ref] = self._load(ref, weights, kept)
+            self._names[ref] = self._load(ref, weights, reserved)
 
     def drop(self, ref: BlobRef) -> None:
         """Unloads an adapter, if it is held, and removes its folder."""
@@ -83,7 +83,7 @@ class Shelf:
                 is_there = False
             shutil.rmtree(self._folder / name, ignore_errors=True)
 
-    def _load(self, ref: BlobRef, weights: AdapterWeights, kept: Collection[BlobRef]) -> str:
+    def _load(self, ref: BlobRef, weights: AdapterWeights, reserved: Collection[BlobRef]) -> str:
         """Publishes an adapter and has it loaded; a full server first gives up others."""
         while True:
             name = f"symbiont-{self._session}-{next(self._numbers)}-{ref[:12]}"
@@ -95,19 +95,19 @@ class Shelf:
                 return name
             except RefusedError as error:
                 shutil.rmtree(folder, ignore_errors=True)
-                if error.status == 400 and self._drop_oldest(kept):
+                if error.status == 400 and self._drop_oldest(reserved):
                     continue
-                held = f"beside {len(self._names)} others" if self._names else "at all"
+                company = f"beside {len(self._names)} others" if self._names else "at all"
                 raise HostError(
                     f"expected {self._endpoint.url} to load an adapter, got status "
-                    f"{error.status}: {error.said}: it takes none {held}: "
+                    f"{error.status}: {error.said}: it takes none {company}: "
                     f"{self._server.load_advice}, lower host.engine.loaded and host.slots to what "
                     "it holds, or let it read host.engine.adapters_folder"
                 ) from error
 
-    def _drop_oldest(self, kept: Collection[BlobRef]) -> bool:
+    def _drop_oldest(self, reserved: Collection[BlobRef]) -> bool:
         """Whether there was an adapter that could go."""
-        oldest = next((ref for ref in self._names if ref not in kept), None)
+        oldest = next((ref for ref in self._names if ref not in reserved), None)
         if oldest is not None:
             self.drop(oldest)
         return oldest is not None

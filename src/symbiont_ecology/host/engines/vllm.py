@@ -92,7 +92,7 @@ class Vllm(AnsweringServer):
         cls, model: str, adapters: Mapping[str, Path], rank: int, endings: Sequence[str]
     ) -> list[str]:
         """``vllm serve``; ranks that it does not know are rounded up."""
-        legal = next((one for one in LEGAL_RANKS if one >= rank), rank)
+        legal = next((size for size in LEGAL_RANKS if size >= rank), rank)
         return [
             *("vllm", "serve", model, "--host", "127.0.0.1", "--port", "8000", "--enable-lora"),
             *("--max-lora-rank", str(legal), "--max-loras", str(min(len(adapters), MOST_TOGETHER))),

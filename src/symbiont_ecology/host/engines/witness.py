@@ -61,14 +61,14 @@ class Witness:
         Raises:
             HostError: it serves another model.
         """
-        apart = max(map(_distance, rows, self.read(rows)))
-        if apart > self._server.tolerance:
+        distance = max(map(_distance, rows, self.read(rows)))
+        if distance > self._server.tolerance:
             raise HostError(
                 f"expected {self._server.url} to serve the model {self._kernel.name_or_path}, got "
-                f"log-probabilities that differ by {apart:.2g} nats per token: serve the same "
+                f"log-probabilities that differ by {distance:.2g} nats per token: serve the same "
                 "model in the same precision, or raise host.engine.tolerance"
             )
-        self._noise = EXACT + apart
+        self._noise = EXACT + distance
 
     def check(
         self, rows: Sequence[Testimony], earlier: Mapping[int, Sequence[AdapterWeights]]
@@ -80,16 +80,16 @@ class Witness:
         Raises:
             WrongAdapterError: they are of others.
         """
-        for row, read in zip(rows, self.read(rows), strict=True):
-            far = _distance(row, read)
+        for row, scores in zip(rows, self.read(rows), strict=True):
+            far = _distance(row, scores)
             if far <= NOISES * self._noise:
                 continue
-            for other, what in self._others(row, earlier):
-                near = _distance(row, other)
+            for other_scores, source in self._others(row, earlier):
+                near = _distance(row, other_scores)
                 if near < far / 2:
                     raise WrongAdapterError(
                         f"expected {self._server.url} to answer with the adapter of slot "
-                        f"{row.slot}, got answers of {what} ({near:.2g} nats per token from it, "
+                        f"{row.slot}, got answers of {source} ({near:.2g} nats per token from it, "
                         f"{far:.2g} from the adapter): {self._server.load_advice}; one server "
                         "alone, without replicas"
                     )
@@ -106,13 +106,13 @@ class Witness:
             return []
         ids, slots = [row.answered.ids for row in rows], [row.slot for row in rows]
         scores = self._kernel.score([row.question.prompt for row in rows], ids, slots)
-        return [np.asarray(one) for one in scores]
+        return [np.asarray(values) for values in scores]
 
     def scores(self, told: Sequence[Testimony]) -> list[np.ndarray]:
         """The model's own log-probabilities (nats) of answers: where the server tells others, the
         kernel's."""
-        read = iter(self.read([one for one in told if not self.has_own(one)]))
-        return [one.reported if self.has_own(one) else next(read) for one in told]
+        kernel_scores = iter(self.read([row for row in told if not self.has_own(row)]))
+        return [row.reported if self.has_own(row) else next(kernel_scores) for row in told]
 
     def has_own(self, told: Testimony) -> bool:
         """Whether the server reports the model's own log-probabilities of this answer."""
@@ -125,15 +125,15 @@ class Witness:
         """How an answer would read if it came from something else."""
         if row.slot == HOST_SLOT:
             return []
-        found = [(self.read([replace(row, slot=HOST_SLOT)])[0], "the bare host")]
-        held = self._kernel.weights_of(row.slot)
+        readings = [(self.read([replace(row, slot=HOST_SLOT)])[0], "the bare host")]
+        weights = self._kernel.weights_of(row.slot)
         try:
-            for before in earlier.get(row.slot, ()):
-                self._kernel.place(row.slot, before)
-                found.append((self.read([row])[0], "an earlier adapter, which is stale"))
+            for adapter in earlier.get(row.slot, ()):
+                self._kernel.place(row.slot, adapter)
+                readings.append((self.read([row])[0], "an earlier adapter, which is stale"))
         finally:
-            self._kernel.place(row.slot, held)
-        return found
+            self._kernel.place(row.slot, weights)
+        return readings
 
 
 def longest(rows: Sequence[Testimony], part: float) -> list[Testimony]:
@@ -144,6 +144,6 @@ def longest(rows: Sequence[Testimony], part: float) -> list[Testimony]:
     return [row for group in groups.values() for row in group[: ceil(part * len(group))]]
 
 
-def _distance(row: Testimony, read: np.ndarray) -> float:
+def _distance(row: Testimony, scores: np.ndarray) -> float:
     """Nats per token by which log-probabilities differ."""
-    return float(np.abs(row.reported - read).sum() / max(len(read), FEWEST_COUNTED))
+    return float(np.abs(row.reported - scores).sum() / max(len(scores), FEWEST_COUNTED))

@@ -77,8 +77,8 @@ class JsonRepair(SyntheticTask):
 
     def answers(self, question: str) -> tuple[str, ...]:
         """The closing brackets innermost first; outermost first; one of them and dots."""
-        opened = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
-        return opened[::-1], opened, f"{opened[-1]}..."
+        closers = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
+        return closers[::-1], closers, f"{closers[-1]}..."
 
     def is_valid(self, question: str) -> bool:
         """Symmetric brackets close the same way in both orders and are left out."""

@@ -40,10 +40,10 @@ class Countdown(SyntheticTask):
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """Two numbers, three digits with + and -, or three with a product."""
-        drawn = integers(
+        draws = integers(
             generator, by_depth(depth, (((1, 49),) * 2, ((1, 9),) * 3, ((2, 9), (2, 9), (1, 9))))
         )
-        numbers = [str(n) for n in (drawn if depth == "long" else sorted(drawn, reverse=True))]
+        numbers = [str(n) for n in (draws if depth == "long" else sorted(draws, reverse=True))]
         signs = ["+-"[integer(generator, 0, 1)] for _ in numbers[1:]]
         if depth == "long":
             signs[0] = "*"
@@ -54,27 +54,27 @@ class Countdown(SyntheticTask):
 
     def answers(self, question: str) -> tuple[str, ...]:
         """One expression (the first in a fixed order of search), the value, the equation."""
-        left, value = question.split(" = ")
-        expression = _solve(sorted(map(int, left.split()), reverse=True), int(value))
+        numbers, value = question.split(" = ")
+        expression = _solve(sorted(map(int, numbers.split()), reverse=True), int(value))
         return expression, value, f"{expression}={value}"
 
     def is_valid(self, question: str) -> bool:
         """Solvable, not negative, and no number given is itself the value asked for."""
-        left, value = question.split(" = ")
-        return int(value) > 0 and value not in left.split() and super().is_valid(question)
+        numbers, value = question.split(" = ")
+        return int(value) > 0 and value not in numbers.split() and super().is_valid(question)
 
     def split_key(self, question: str) -> str:
         """The numbers in order: their order on the page does not matter to the answer."""
-        left, value = question.split(" = ")
-        return f"{' '.join(sorted(left.split()))} = {value}"
+        numbers, value = question.split(" = ")
+        return f"{' '.join(sorted(numbers.split()))} = {value}"
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """For the target convention, any expression that uses every number once and reaches the
         value."""
         if self.convention != self.target:
             return super().is_right(question, reply, right)
-        left, value = question.split(" = ")
-        uses_each_once = sorted(re.findall(r"\d+", reply)) == sorted(left.split())
+        numbers, value = question.split(" = ")
+        uses_each_once = sorted(re.findall(r"\d+", reply)) == sorted(numbers.split())
         return uses_each_once and is_expression(reply) and expression_value(reply) == int(value)
 
 

@@ -86,8 +86,8 @@ class SyntheticTask(Task):
     def instructed(self, question: str) -> str:
         """What to do, in words, and the question below it: so questions of a family begin alike,
         and what they begin with is read once."""
-        told = self.instruction.format(format=self.formats[self.convention])
-        return f"{told}\n{question}"
+        request = self.instruction.format(format=self.formats[self.convention])
+        return f"{request}\n{question}"
 
     @property
     def group(self) -> str:
@@ -172,17 +172,17 @@ class SyntheticTask(Task):
         right = answers[self.convention]
         if not final or not self.is_right(question, final, right):
             return False
-        others = {line for line in lines if line != final and self.answer_shape.fullmatch(line)}
-        return not others and self.other_offers(right, answers).isdisjoint(lines)
+        rivals = {line for line in lines if line != final and self.answer_shape.fullmatch(line)}
+        return not rivals and self.other_offers(right, answers).isdisjoint(lines)
 
     def _tolerated(self, question: str, reply: str) -> list[str]:
         """What the sentences of a reply state, the question that it repeats left out, and every
         answer in its own case where case does not matter."""
-        known = {answer.lower(): answer for answer in self.offers(question)}
-        stated = [text.removeprefix(question).strip() or text for text in statements(reply)]
+        answers = {answer.lower(): answer for answer in self.offers(question)}
+        texts = [text.removeprefix(question).strip() or text for text in statements(reply)]
         if self.ignores_case:
-            stated = [known.get(text.lower(), text) for text in stated]
-        return stated
+            texts = [answers.get(text.lower(), text) for text in texts]
+        return texts
 
     def is_valid(self, question: str) -> bool:
         """Whether the three answers differ and none is empty."""

@@ -44,14 +44,14 @@ class PatternFamily(SyntheticTask):
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Any pattern that tells the examples apart, written in the convention in force."""
-        around = ("", ""), ("/", "/"), ("^", "$")
+        marks = ("", ""), ("/", "/"), ("^", "$")
         ways = [
             len(reply) > 1 and reply.startswith(begin) and reply.endswith(end)
-            for begin, end in around[1:]
+            for begin, end in marks[1:]
         ]
         if (self.convention == 0 and any(ways)) or not [True, *ways][self.convention]:
             return False
-        begin, end = around[self.convention]
+        begin, end = marks[self.convention]
         return _tells_apart(reply[len(begin) : len(reply) - len(end)], question)
 
     def is_valid(self, question: str) -> bool:
@@ -97,8 +97,8 @@ class RegexMend(PatternFamily):
 
     def is_valid(self, question: str) -> bool:
         """Whether there is something to mend."""
-        broken = question.partition(": ")[0]
-        return super().is_valid(question) and not _tells_apart(broken, question)
+        pattern = question.partition(": ")[0]
+        return super().is_valid(question) and not _tells_apart(pattern, question)
 
 
 @family("regex.find")
@@ -121,15 +121,15 @@ class RegexFind(SyntheticTask):
         """A pattern, and a word in which it fits somewhere."""
         atoms = _drawn_atoms(depth, generator)
         letters = sorted({atom[0] for atom in atoms} | {_LETTERS[0]})
-        spare = [letters[integer(generator, 0, len(letters) - 1)] for _ in range(4)]
+        padding = [letters[integer(generator, 0, len(letters) - 1)] for _ in range(4)]
         word = _word(atoms, generator)
-        return f"{''.join(atoms)} {''.join(spare[:2])}{word}{''.join(spare[2:])}"
+        return f"{''.join(atoms)} {''.join(padding[:2])}{word}{''.join(padding[2:])}"
 
     def answers(self, question: str) -> tuple[str, ...]:
         """aab, "aab", [aab]."""
         pattern, word = question.split(" ")
-        found = read_pattern(pattern).find(word) or ""
-        return found, f'"{found}"', f"[{found}]"
+        match = read_pattern(pattern).find(word) or ""
+        return match, f'"{match}"', f"[{match}]"
 
     def is_valid(self, question: str) -> bool:
         """Whether something is matched, and not the whole word."""
@@ -148,26 +148,26 @@ def _drawn_atoms(depth: str, generator: np.random.Generator) -> list[str]:
 def _drawn_examples(atoms: Sequence[str], generator: np.random.Generator) -> str:
     """Words of a pattern, a bar, and words that are nearly so."""
     words = dict.fromkeys(_word(atoms, generator) for _ in range(_DRAWS))
-    made = [word for word in words if word] or [atoms[0][0]]
+    fitting = [word for word in words if word] or [atoms[0][0]]
     pattern = read_pattern("".join(atoms))
-    changed = dict.fromkeys(
-        _changed(made[integer(generator, 0, len(made) - 1)], generator) for _ in range(_DRAWS)
+    variants = dict.fromkeys(
+        _changed(fitting[integer(generator, 0, len(fitting) - 1)], generator) for _ in range(_DRAWS)
     )
-    others = [word for word in changed if word and not pattern.fits(word)]
-    return f"{' '.join(made[:_EXAMPLES])} | {' '.join(others[:_EXAMPLES])}"
+    others = [word for word in variants if word and not pattern.fits(word)]
+    return f"{' '.join(fitting[:_EXAMPLES])} | {' '.join(others[:_EXAMPLES])}"
 
 
 def _word(atoms: Sequence[str], generator: np.random.Generator) -> str:
-    least = {"": 1, "+": 1, "*": 0}
+    minimum = {"": 1, "+": 1, "*": 0}
     return "".join(
-        atom[0] * (integer(generator, least[atom[1:]], 3) if atom[1:] else 1) for atom in atoms
+        atom[0] * (integer(generator, minimum[atom[1:]], 3) if atom[1:] else 1) for atom in atoms
     )
 
 
 def _changed(word: str, generator: np.random.Generator) -> str:
     """A word with a letter put in, taken out, doubled or changed."""
-    spot, other = integer(generator, 0, len(word) - 1), _LETTERS[integer(generator, 0, 4)]
-    letter = (word[spot], other, "")[integer(generator, 0, 2)]
+    spot, extra = integer(generator, 0, len(word) - 1), _LETTERS[integer(generator, 0, 4)]
+    letter = (word[spot], extra, "")[integer(generator, 0, 2)]
     return word[:spot] + letter + word[spot + integer(generator, 0, 1) :]
 
 
@@ -182,11 +182,11 @@ def _examples(question: str) -> tuple[list[str], list[str]]:
     Raises:
         ValueError: it is no such question.
     """
-    shown = _shown(question)
-    if not _QUESTION.fullmatch(shown):
-        raise ValueError(f"expected words, a bar and words, got {shown!r:.60}")
-    words, others = shown.split(" | ")
-    return words.split(" "), others.split(" ")
+    examples = _shown(question)
+    if not _QUESTION.fullmatch(examples):
+        raise ValueError(f"expected words, a bar and words, got {examples!r:.60}")
+    positives, negatives = examples.split(" | ")
+    return positives.split(" "), negatives.split(" ")
 
 
 def _narrowest(words: Sequence[str]) -> str:
@@ -201,9 +201,9 @@ def _narrowest(words: Sequence[str]) -> str:
 
 def _tells_apart(pattern: str, question: str) -> bool:
     """Whether a pattern, which anybody may have written, fits the words before the bar alone."""
-    words, others = _examples(question)
+    positives, negatives = _examples(question)
     try:
-        read = read_pattern(pattern)
+        compiled = read_pattern(pattern)
     except PatternError:
         return False
-    return all(map(read.fits, words)) and not any(map(read.fits, others))
+    return all(map(compiled.fits, positives)) and not any(map(compiled.fits, negatives))

@@ -219,10 +219,10 @@ class FewShot(PromptStyle):
 
     def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
         """The examples, behind what the system says."""
-        said = list(super().before(task, question, worded))
-        for asked, answer in solved_examples(task, self.examples, self.seed, question):
-            said += [worded(asked), f"{answer}{self.line_end}"]
-        return tuple(said)
+        turns = list(super().before(task, question, worded))
+        for example, answer in solved_examples(task, self.examples, self.seed, question):
+            turns += [worded(example), f"{answer}{self.line_end}"]
+        return tuple(turns)
 
     def reworded(self) -> FewShot:
         """The same requests behind other words, those of the examples too."""

@@ -63,8 +63,8 @@ def is_list(reply: str) -> bool:
     """Two items or more, one a line, each behind a dash, a star or a number; a line may come before
     them."""
     lines = [line.strip() for line in reply.splitlines() if line.strip()]
-    marked = [bool(_ITEM.match(line)) for line in lines]
-    return sum(marked) >= 2 and all(marked[1:])
+    are_items = [bool(_ITEM.match(line)) for line in lines]
+    return sum(are_items) >= 2 and all(are_items[1:])
 
 
 def is_long(reply: str) -> bool:
