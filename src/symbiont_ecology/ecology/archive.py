@@ -41,13 +41,13 @@ class Archive:
         Who died lucky must not hold a cell for ever: the score of who no longer practises fades (no
         winner's curse). Returns whether somebody else (or nobody) held the cell before.
         """
-        held = self.elites.get(name)
-        if held is not None and held.organelle_id != elite.organelle_id:
-            faded = 0.5 ** ((elite.generation - held.generation) / SCORE_HALF_LIFE)
-            if held.score * faded >= elite.score:
+        holder = self.elites.get(name)
+        if holder is not None and holder.organelle_id != elite.organelle_id:
+            fade = 0.5 ** ((elite.generation - holder.generation) / SCORE_HALF_LIFE)
+            if holder.score * fade >= elite.score:
                 return False
         self.elites[name] = elite
-        return held is None or held.organelle_id != elite.organelle_id
+        return holder is None or holder.organelle_id != elite.organelle_id
 
     def follow(self, organelle_id: OrganelleId, genome: Genome, generation: int) -> None:
         """A holder holds its cells as it is now: what it learned since belongs to it."""

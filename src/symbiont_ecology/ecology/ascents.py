@@ -103,10 +103,10 @@ class Ascend(Decision):
 
 def _is_b(centre: AdapterWeights) -> np.ndarray:
     """Which numbers of the flat vector are those of B."""
-    found = np.zeros(len(centre.vector), dtype=bool)
+    mask = np.zeros(len(centre.vector), dtype=bool)
     for _, _, b, _, _ in centre.layout.blocks(centre.rank):
-        found[b] = True
-    return found
+        mask[b] = True
+    return mask
 
 
 def _with_b_times(centre: AdapterWeights, share: float) -> AdapterWeights:

@@ -53,8 +53,8 @@ class Found(Decision):
         state, weights, rank = materials.state, self.weights, self.rank
         organelle_id = state.new_id()
         if self.adapter:
-            brought = read_peft(self.adapter, materials.layout)
-            weights, rank = materials.store.put_weights(brought), brought.rank
+            adapter = read_peft(self.adapter, materials.layout)
+            weights, rank = materials.store.put_weights(adapter), adapter.rank
         if weights is None and not self.b_std:
             weights = _of_rank(state.warm, rank, materials)
         if weights is None:
@@ -62,27 +62,27 @@ class Found(Decision):
             # them.
             weights = materials.store.put_weights(self._drawn(organelle_id, materials))
         if self.phrase:
-            said = replace(materials.store.weights(weights), phrase=self.phrase)
-            weights = materials.store.put_weights(said)
+            phrased = replace(materials.store.weights(weights), phrase=self.phrase)
+            weights = materials.store.put_weights(phrased)
         state.ledger.open(organelle_id)
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, rank, self.traits)
         born = materials.enter(organelle_id, genome, self.operator, self.parents)
-        founded = state.population[organelle_id].remembering(self.memories)
-        state.population[organelle_id] = founded
+        organelle = state.population[organelle_id].remembering(self.memories)
+        state.population[organelle_id] = organelle
         return [born, *materials.feed(organelle_id, self.meals)]
 
     def _drawn(self, organelle_id: OrganelleId, materials: Materials) -> AdapterWeights:
         """Fresh weights. Where A and B are zero, every gradient is: such a module never learns."""
         generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank or 1.0
-        drawn = AdapterWeights.random(materials.layout, self.rank, scaling, generator, self.b_std)
+        weights = AdapterWeights.random(materials.layout, self.rank, scaling, generator, self.b_std)
         if self.targets is None:
-            return drawn
-        vector = drawn.vector.copy()
+            return weights
+        vector = weights.vector.copy()
         for name, a, b, _, _ in materials.layout.blocks(self.rank):
             if not name.endswith(self.targets):
                 vector[a] = vector[b] = 0.0
-        return replace(drawn, vector=vector)
+        return replace(weights, vector=vector)
 
 
 @dataclass(frozen=True)
@@ -104,8 +104,8 @@ class Colonise(Decision):
         founding = Found(self.traits, self.rank, self.weights, operator="coloniser")
         (born, *_) = founding.carried_out(materials)
         assert isinstance(born, Born)
-        served = Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
-        return [born, *served, *materials.feed(born.id, self.meals)]
+        events = Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
+        return [born, *events, *materials.feed(born.id, self.meals)]
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,8 @@ class Awaken(Decision):
         born = materials.enter(
             organelle_id, seed.genome, "awakened", (seed.id,), seed.optimizer_state
         )
-        awake = replace(state.population[organelle_id], memories=seed.memories)
-        state.population[organelle_id] = awake
+        organelle = replace(state.population[organelle_id], memories=seed.memories)
+        state.population[organelle_id] = organelle
         return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).carried_out(materials)]
 
 
@@ -170,9 +170,9 @@ class Birth(Decision):
 
 def _of_rank(warm: BlobRef | None, rank: int, materials: Materials) -> BlobRef | None:
     """The adapter of a warm start, cut down where it has more rank than the newcomer may have."""
-    if warm is None or (learned := materials.store.weights(warm)).rank <= rank:
+    if warm is None or (adapter := materials.store.weights(warm)).rank <= rank:
         return warm
-    return materials.store.put_weights(truncated(learned, rank))
+    return materials.store.put_weights(truncated(adapter, rank))
 
 
 def with_rule_traits(

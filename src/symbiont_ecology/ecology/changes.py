@@ -90,17 +90,17 @@ class Resize(Decision):
         organelle = state.population[self.organelle_id]
         weights = store.weights(organelle.genome.weights)
         optimizer_state = store.optimizer_state(organelle.optimizer_state)
-        carried = shares(weights)
-        weakest, kept = carried[-1] * len(carried), 1.0
+        spectrum = shares(weights)
+        weakest, kept = spectrum[-1] * len(spectrum), 1.0
         if self.rank > weights.rank:
             if weakest < self.share:
                 return []
             resized = grown(weights, self.rank, materials.draw("grow", organelle.id))
             optimizer_state = grown_optimizer_state(optimizer_state, weights, self.rank)
         else:
-            if weakest > self.share or not carried.any():  # an adapter that never learned is 0
+            if weakest > self.share or not spectrum.any():  # an adapter that never learned is 0
                 return []
-            kept = float(carried[: self.rank].sum())
+            kept = float(spectrum[: self.rank].sum())
             resized = truncated(weights, self.rank)
             # Its moments belong to directions that are gone, its age is its own.
             optimizer_state = OptimizerState(step=optimizer_state.step, notes=optimizer_state.notes)

@@ -50,8 +50,8 @@ def retire_by_catastrophe(state: EcologyState, climate: Climate, draw: Draw) -> 
 
 def quarantine(state: EcologyState, organelle_id: OrganelleId, reason: str) -> list[Event]:
     """Takes an organelle out whose numbers are no longer finite; the others go on."""
-    left = retire(organelle_id, "quarantined", state)
-    return [Quarantined(state.generation, organelle_id, reason), left]
+    retired = retire(organelle_id, "quarantined", state)
+    return [Quarantined(state.generation, organelle_id, reason), retired]
 
 
 def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> Retired:

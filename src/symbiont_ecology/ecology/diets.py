@@ -124,10 +124,10 @@ def taste_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Di
     It is to be compared with diets alone: that two habitats refuse the same says nothing.
     """
     place = {name: row for row, name in enumerate(families)}
-    known = [(answer, vector) for answer in answers if (vector := answer.vector) is not None]
-    sums = np.zeros((len(families), len(known[0][1]) if known else 1))
+    pairs = [(answer, vector) for answer in answers if (vector := answer.vector) is not None]
+    sums = np.zeros((len(families), len(pairs[0][1]) if pairs else 1))
     counts = np.zeros(len(families))
-    for answer, vector in known:
+    for answer, vector in pairs:
         row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED
         sums[row] += vector if answer.is_accepted else -weight * vector
         counts[row] += weight
@@ -168,9 +168,9 @@ def join_alike(
         best = max(gains, key=gains.__getitem__, default=None)
         if best is None or gains[best] <= least:
             return
-        one, other = best
-        join(one, other)
-        known = {pair: old for pair, old in gains.items() if one not in pair and other not in pair}
+        first, second = best
+        join(first, second)
+        known = {key: old for key, old in gains.items() if first not in key and second not in key}
 
 
 def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
@@ -178,16 +178,16 @@ def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) 
     members = dict(enumerate(groups))
     eaten = {name: _eaten(group, diets) for name, group in members.items()}
 
-    def gain(one: int, other: int) -> float:
+    def gain(first: int, second: int) -> float:
         """What it explains more if both are one, in nats."""
-        sizes = len(members[one]), len(members[other])
-        together = lgamma(sum(sizes)) - lgamma(sizes[0]) - lgamma(sizes[1])
-        return likeness.agreement(eaten[one], eaten[other]) + together
+        sizes = len(members[first]), len(members[second])
+        prior = lgamma(sum(sizes)) - lgamma(sizes[0]) - lgamma(sizes[1])
+        return likeness.agreement(eaten[first], eaten[second]) + prior
 
-    def join(kept: int, left: int) -> None:
+    def join(first: int, second: int) -> None:
         """Makes them one group."""
-        members[kept] = members[kept] + members.pop(left)
-        eaten[kept] = eaten[kept] + eaten.pop(left)
+        members[first] = members[first] + members.pop(second)
+        eaten[first] = eaten[first] + eaten.pop(second)
 
     join_alike(lambda: members, gain, join)
     return list(members.values())
@@ -196,9 +196,9 @@ def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) 
 def _moved(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -> list[list[int]]:
     """The groups after each diet went where it is explained best, or to one of its own."""
     for place, diet in enumerate(diets):
-        rest = [left for group in groups if (left := [one for one in group if one != place])]
+        rest = [members for group in groups if (members := [p for p in group if p != place])]
         agreements = likeness.agreements([_eaten(group, diets) for group in rest], diet)
-        scores = [one + log(len(group)) for one, group in zip(agreements, rest, strict=True)]
+        scores = [gain + log(len(group)) for gain, group in zip(agreements, rest, strict=True)]
         best = max(range(len(rest)), key=scores.__getitem__, default=None)
         if best is None or scores[best] <= 0:
             rest.append([])

@@ -56,9 +56,9 @@ class DriftDetector:
         enough = next(
             (n for n, total in enumerate(verdicts, 1) if total >= LEAST_VERDICTS), LEAST_VERDICTS
         )
-        late = max(enough, LATELY)
-        before = self.seen[-(1 + TIMES) * late : -late] if len(self.seen) > 2 * late else ()
-        return _totals(self.seen[-late:]), _totals(before)
+        span = max(enough, LATELY)
+        before = self.seen[-(1 + TIMES) * span : -span] if len(self.seen) > 2 * span else ()
+        return _totals(self.seen[-span:]), _totals(before)
 
 
 def drift_score(drift_detectors: Iterable[DriftDetector]) -> float:
@@ -73,6 +73,6 @@ def drift_score(drift_detectors: Iterable[DriftDetector]) -> float:
     return (sum(falls) - expected * len(falls)) / math.sqrt(variance * max(len(falls), 1))
 
 
-def _totals(seen: Sequence[tuple[float, int]]) -> tuple[float, int]:
-    rights, counts = zip(*seen, strict=True) if seen else ((), ())
+def _totals(pairs: Sequence[tuple[float, int]]) -> tuple[float, int]:
+    rights, counts = zip(*pairs, strict=True) if pairs else ((), ())
     return sum(rights), sum(counts)

@@ -69,8 +69,8 @@ class RememberedAnswer:
 
 def written_sketch(sketch: np.ndarray) -> str:
     """A sketch ``(dimensions,)`` as signed bytes in base64."""
-    whole = np.clip(np.rint(SCALE * sketch), -127, 127).astype(np.int8)
-    return base64.b64encode(whole.tobytes()).decode()
+    numbers = np.clip(np.rint(SCALE * sketch), -127, 127).astype(np.int8)
+    return base64.b64encode(numbers.tobytes()).decode()
 
 
 def read_sketch(text: str) -> np.ndarray:
@@ -114,8 +114,8 @@ class Habitat:
         little, and a refused one a lot, the more the surer the organelle was. ``shared`` is how
         often two kinds agree about a family (``shared_among``).
         """
-        given = [answer for answer in self.answers if answer.organelle_id == organelle_id]
-        return -_conflict(given, self._reliability, shared) if given else 0.0
+        answers = [answer for answer in self.answers if answer.organelle_id == organelle_id]
+        return -_conflict(answers, self._reliability, shared) if answers else 0.0
 
     @cached_property
     def _reliability(self) -> float:
@@ -151,11 +151,11 @@ def _reliability(answers: Sequence[RememberedAnswer]) -> float:
     for answer in answers:
         by_family[answer.family].append(answer)
     right, sure = PRIOR_RATE * PRIOR_ANSWERS, PRIOR_ANSWERS
-    for given in by_family.values():
-        accepted = sum(answer.is_accepted for answer in given)
-        if accepted > SHARED * len(given):
+    for group in by_family.values():
+        accepted = sum(answer.is_accepted for answer in group)
+        if accepted > SHARED * len(group):
             right += accepted
-            sure += sum(answer.confidence for answer in given)
+            sure += sum(answer.confidence for answer in group)
     return min(right / sure, BEST)
 
 

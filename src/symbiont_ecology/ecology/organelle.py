@@ -63,8 +63,8 @@ class SuccessPosterior:
 
 def pooled(posteriors: Iterable[SuccessPosterior]) -> SuccessPosterior:
     """What several posteriors say of one success rate."""
-    known = list(posteriors)
-    return SuccessPosterior(sum(one.successes for one in known), sum(one.failures for one in known))
+    parts = list(posteriors)
+    return SuccessPosterior(sum(p.successes for p in parts), sum(p.failures for p in parts))
 
 
 @dataclass(frozen=True)
@@ -118,9 +118,9 @@ class Organelle:
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """With some more memories; the newest of each family are kept."""
-        kept, counts = list[RememberedAnswer](), Counter[str]()
+        memories, counts = list[RememberedAnswer](), Counter[str]()
         for answer in reversed((*self.memories, *answers)):
             counts[answer.family] += 1
             if counts[answer.family] <= MOST_ANSWERS:
-                kept.append(answer)
-        return replace(self, memories=tuple(reversed(kept)))
+                memories.append(answer)
+        return replace(self, memories=tuple(reversed(memories)))

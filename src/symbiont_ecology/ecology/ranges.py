@@ -63,17 +63,17 @@ class PromptRange:
     def after(self, prompts: Sequence[str]) -> PromptRange:
         """With the prompts of one more generation."""
         profiles = np.array([profile(prompt) for prompt in prompts])
-        kept = min(1.0, MOST_PROMPTS / max(self.count, 1.0))
-        total, count = kept * self.vector + profiles.sum(axis=0), kept * self.count + len(profiles)
+        part = min(1.0, MOST_PROMPTS / max(self.count, 1.0))
+        total, count = part * self.vector + profiles.sum(axis=0), part * self.count + len(profiles)
         seen, mean, squares = FADE * self.seen, self.mean, FADE * self.squares
-        for one in profiles if count > 1 else ():
-            cosine = float(_unit(total - one) @ one)
+        for row in profiles if count > 1 else ():
+            cosine = float(_unit(total - row) @ row)
             seen += 1
             step = (cosine - mean) / seen
             squares += (cosine - mean) * (cosine - mean - step)
             mean += step
-        whole = base64.b64encode(total.astype(np.float32).tobytes()).decode()
-        return PromptRange(whole, count, seen, mean, squares)
+        text = base64.b64encode(total.astype(np.float32).tobytes()).decode()
+        return PromptRange(text, count, seen, mean, squares)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -85,9 +85,9 @@ def profile(prompt: str) -> np.ndarray:
         for size in range(1, LONGEST_GRAM + 1)
         for start in range(len(data) - size + 1)
     ]
-    made = _unit(np.sqrt(np.bincount(codes, minlength=PROFILE_SIZE)))
-    made.setflags(write=False)
-    return made
+    vector = _unit(np.sqrt(np.bincount(codes, minlength=PROFILE_SIZE)))
+    vector.setflags(write=False)
+    return vector
 
 
 def _unit(vector: np.ndarray) -> np.ndarray:

@@ -140,12 +140,12 @@ class Outcome:
         """Mean log-ratio of the answers' tokens to the bare host, in nats: an estimate of the KL
         divergence. None where the host did not read them, or there is no token."""
         ratios = [
-            one.log_probabilities - one.host_log_probabilities
-            for one in self.rollouts
-            if one.host_log_probabilities is not None
+            rollout.log_probabilities - rollout.host_log_probabilities
+            for rollout in self.rollouts
+            if rollout.host_log_probabilities is not None
         ]
-        together = np.concatenate(ratios) if ratios else np.zeros(0)
-        return float(together.mean()) if len(together) else None
+        joined = np.concatenate(ratios) if ratios else np.zeros(0)
+        return float(joined.mean()) if len(joined) else None
 
     @cached_property
     def cost(self) -> Cost:
@@ -174,10 +174,10 @@ def map_rollouts(
 ) -> list[Outcome]:
     """The same outcomes with changed rollouts, ``where`` an assignment is meant. ``change`` gets
     their rollouts in one call, and gives as many back in their order."""
-    meant = [outcome for outcome in outcomes if where(outcome.assignment)]
-    changed = iter(change([rollout for outcome in meant for rollout in outcome.rollouts]))
+    chosen = [outcome for outcome in outcomes if where(outcome.assignment)]
+    rollouts = iter(change([rollout for outcome in chosen for rollout in outcome.rollouts]))
     return [
-        replace(outcome, rollouts=tuple(islice(changed, len(outcome.rollouts))))
+        replace(outcome, rollouts=tuple(islice(rollouts, len(outcome.rollouts))))
         if where(outcome.assignment)
         else outcome
         for outcome in outcomes

@@ -101,9 +101,9 @@ class EcologyState:
 
     def new_id(self) -> OrganelleId:
         """The next organelle id, never used before."""
-        coming = self.coming_id
+        organelle_id = self.coming_id
         self.next_id += 1
-        return coming
+        return organelle_id
 
     @property
     def coming_id(self) -> OrganelleId:
@@ -117,8 +117,8 @@ class EcologyState:
     def success_at(self, assignment: Assignment) -> float:
         """The success average where an assignment is counted; of a new habitat, that of the
         cell."""
-        known = self.success.get(assignment.niche)
-        return self.success[cell_name(assignment.cell)] if known is None else known
+        average = self.success.get(assignment.niche)
+        return self.success[cell_name(assignment.cell)] if average is None else average
 
     @property
     def served(self) -> dict[OrganelleId, list[str]]:
@@ -133,33 +133,33 @@ class EcologyState:
         """What habitats accepted and remember, with the living organelle that serves each; and what
         the living remember of habitats that changed. In a world without habitats, what was right,
         with who knows the cell best."""
-        memories = [(one.id, answer) for one in self.population.values() for answer in one.memories]
+        memories = [(o.id, answer) for o in self.population.values() for answer in o.memories]
         served = [
             (habitat.server, answer)
             for habitat in self.habitats.values()
             if habitat.server in self.population
             for answer in habitat.accepted
         ]
-        known = [
+        right = [
             (self.best_in(cell), answer)
             for cell, answers in self.memory.items()
             if self.population
             for answer in answers
         ]
-        return memories + served + known
+        return memories + served + right
 
     def best_in(self, cell: str) -> OrganelleId:
         """The living organelle with the best record in a cell, the oldest of equals."""
-        known = {name: self.posteriors.get(name, {}).get(cell) for name in self.population}
-        records = {name: one.mean if one else 0.0 for name, one in known.items()}
+        posteriors = {name: self.posteriors.get(name, {}).get(cell) for name in self.population}
+        records = {name: p.mean if p else 0.0 for name, p in posteriors.items()}
         return max(records, key=records.__getitem__)
 
     def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
         """How often an organelle was right lately in the other habitats that it pleases: those that
         accepted something."""
-        known = self.pleased(organelle_id)
-        known.pop(but_for, None)
-        return pooled(known.values()).mean
+        posteriors = self.pleased(organelle_id)
+        posteriors.pop(but_for, None)
+        return pooled(posteriors.values()).mean
 
     def pleased(self, organelle_id: OrganelleId) -> dict[str, SuccessPosterior]:
         """What is known of an organelle in the habitats that it serves and pleases."""
@@ -172,17 +172,17 @@ class EcologyState:
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
         living, elites = self.population.values(), self.archive.elites.values()
-        everyone: list[Organelle | Challenger] = [*living, *self.challengers.values()]
-        everyone += self.dormant.values()
-        formers = [being.former for being in everyone if being.former]
-        weights = {being.genome.weights for being in everyone} | {elite.weights for elite in elites}
+        beings: list[Organelle | Challenger] = [*living, *self.challengers.values()]
+        beings += self.dormant.values()
+        formers = [being.former for being in beings if being.former]
+        weights = {being.genome.weights for being in beings} | {elite.weights for elite in elites}
         of_living = {
             ref
             for being in (*living, *self.dormant.values())
             for ref in (being.inborn, being.optimizer_state)
         }
-        gone = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
-        return weights | of_living | gone | ({self.warm} if self.warm else set())
+        of_formers = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
+        return weights | of_living | of_formers | ({self.warm} if self.warm else set())
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class Checkpoint:
 
 
 _schema = TypeAdapter(EcologyState)
-_FIELDS = {one.name for one in fields(EcologyState)}
+_FIELDS = {f.name for f in fields(EcologyState)}
 _ALWAYS = {"seed", "generation", "next_id", "next_seq", "population", "ledger", "archive", "spent"}
 """Fields that every version has written."""
 
@@ -313,14 +313,14 @@ def read_checkpoint(path: Path) -> Checkpoint:
     header = read_header(data, path)
     try:
         state = _schema.validate_json(data)
-        found = set() if header else set(from_json(data))
+        keys = set() if header else set(from_json(data))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
-    if header is None and not _ALWAYS <= found <= _FIELDS:
-        wrong = min((_ALWAYS - found) or (found - _FIELDS))
-        raise RunError(f"{path} is damaged or was edited: {wrong!r} is missing or no field of it")
-    if wrong := _contradiction(state):
-        raise RunError(f"{path} is damaged or was edited: {wrong}")
+    if header is None and not _ALWAYS <= keys <= _FIELDS:
+        fault = min((_ALWAYS - keys) or (keys - _FIELDS))
+        raise RunError(f"{path} is damaged or was edited: {fault!r} is missing or no field of it")
+    if fault := _contradiction(state):
+        raise RunError(f"{path} is damaged or was edited: {fault}")
     return Checkpoint(state, header)
 
 

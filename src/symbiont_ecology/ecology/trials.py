@@ -69,10 +69,10 @@ class ProposeVariant(Decision):
         genome, cells = state.genome(parent), {parent: self.cells}
         challenger = Challenger(state.new_id(), genome, self.name, self.by, "variant", cells=cells)
         try:
-            made = _made_anew(challenger, self.operator, materials, "merge")
+            variant = _made_anew(challenger, self.operator, materials, "merge")
         except FaultError as fault:  # a variant has no dowry
             return [Stillborn(state.generation, challenger.id, self.name, (parent,), str(fault))]
-        return _on_probation(made, state)
+        return _on_probation(variant, state)
 
 
 @dataclass(frozen=True)

@@ -71,7 +71,7 @@ class Prices:
             return self
         names, most = ("base", "slope", "lowest", "highest"), LARGEST_PRICE
         paid = {name: round(factor * getattr(self, name)) for name in names}
-        return replace(self, **{name: max(min(one, most), -most) for name, one in paid.items()})
+        return replace(self, **{name: max(min(price, most), -most) for name, price in paid.items()})
 
     def revenue(self, price: float, verdicts: Sequence[float]) -> int:
         """What verdicts in [0, 1] earn together at that price."""

@@ -103,10 +103,11 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     read, reading_calls = read_log(logged, turn.host, weights_of)
     cost = Cost(calls=calls + reading_calls)
     turn.state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)
-    from_log, from_host = iter(read), iter(answers)
-    rollouts = iter([next(from_log if one.item.logged else from_host) for one in questions])
+    from_log, fresh = iter(read), iter(answers)
+    rollouts = iter([next(from_log if question.item.logged else fresh) for question in questions])
     outcomes = [
-        Outcome(one, tuple(islice(rollouts, len(one.items) * one.samples))) for one in assignments
+        Outcome(assignment, tuple(islice(rollouts, len(assignment.items) * assignment.samples)))
+        for assignment in assignments
     ]
     return map_rollouts(
         _rewarded(outcomes, turn), partial(_compared, turn=turn), where=attrgetter("is_compared")
@@ -123,8 +124,8 @@ def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
 
     def rewarded(rollouts: Sequence[Rollout]) -> Iterator[Rollout]:
         """Each with its reward."""
-        found = worths(rollouts, turn.reward, turn.faults)
-        for rollout, worth in zip(rollouts, found, strict=True):
+        rewards = worths(rollouts, turn.reward, turn.faults)
+        for rollout, worth in zip(rollouts, rewards, strict=True):
             yield replace(rollout, reward=worth)
 
     return map_rollouts(judged, rewarded, where=attrgetter("is_practice"))
@@ -133,8 +134,8 @@ def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
 def _compared(rollouts: Sequence[Rollout], turn: Turn) -> Iterator[Rollout]:
     """The same rollouts, read by the host; what that took is part of what each answer took."""
     for rollout in read_by_host(rollouts, turn):
-        read = reading_cost(rollout, turn.host)
-        more = Cost(flops=read.flops, executed=read.executed)  # on the same tokens
+        reading = reading_cost(rollout, turn.host)
+        more = Cost(flops=reading.flops, executed=reading.executed)  # on the same tokens
         yield replace(rollout, cost=rollout.cost + more)
 
 
@@ -204,8 +205,8 @@ def _ended(completions: Completions, host: Host) -> Mapping[str, tuple[int, ...]
     """Token ids of the texts that a stop text cut, end of answer included."""
     if completions.stopped is None or not completions.stopped.any():
         return {}
-    cut = zip(completions.texts, completions.stopped, strict=True)
-    texts = list(dict.fromkeys(text for text, is_stopped in cut if is_stopped))
+    pairs = zip(completions.texts, completions.stopped, strict=True)
+    texts = list(dict.fromkeys(text for text, is_stopped in pairs if is_stopped))
     return dict(zip(texts, host.encode_answers(texts), strict=True))
 
 
@@ -215,9 +216,9 @@ def _placed(
     """Puts everyone who has a question into slots, wave by wave: slots and ranks by who answers,
     and the questions with their places and prompts. Noise is made when its slot is filled, and not
     kept."""
-    asked = {_name(question.respondent): question.respondent for question in questions}
-    for wave in waves(set(asked), host.slots):
-        slots = {asked[name]: slot for name, slot in wave.items()}
+    respondents = {_name(question.respondent): question.respondent for question in questions}
+    for wave in waves(set(respondents), host.slots):
+        slots = {respondents[name]: slot for name, slot in wave.items()}
         ranks: dict[Respondent, int] = {(HOST, None): 0}
         phrases = dict[Respondent, str]()
         for (organelle_id, perturbation), slot in slots.items():
@@ -230,9 +231,9 @@ def _placed(
             ranks[organelle_id, perturbation] = weights.rank
             phrases[organelle_id, perturbation] = weights.phrase
         entries = [
-            (place, one, behind(phrases.get(one.respondent, ""), one.item.prompt))
-            for place, one in enumerate(questions)
-            if one.respondent in slots
+            (place, question, behind(phrases.get(question.respondent, ""), question.item.prompt))
+            for place, question in enumerate(questions)
+            if question.respondent in slots
         ]
         yield slots, ranks, entries
 

@@ -82,7 +82,7 @@ def affordable_assignments(assignments: Iterable[Assignment], turn: Turn) -> Seq
     assignments = as_list(strategies.called(turn.strategy), assignments, Assignment)
     left = turn.until - turn.state.spent.flops
     efforts = [_effort(assignment, turn) for assignment in assignments]
-    questions = [(place, item) for place, asked in enumerate(assignments) for item in asked.items]
+    questions = [(place, item) for place, a in enumerate(assignments) for item in a.items]
     costs = [efforts[place] * max(assignments[place].samples, 1) for place, _ in questions]
     chosen = affordable(costs, left, turn.draw, "ration")
     if len(chosen) == len(questions):
@@ -91,10 +91,10 @@ def affordable_assignments(assignments: Iterable[Assignment], turn: Turn) -> Seq
         effort, cheapest = min(zip(efforts, assignments, strict=True), key=itemgetter(0))
         samples = min(cheapest.samples, max(int(left // effort), 1))
         return [replace(cheapest, items=cheapest.items[:1], samples=samples)]
-    kept: dict[int, list[Item]] = defaultdict(list)
+    items_of: dict[int, list[Item]] = defaultdict(list)
     for place, item in (questions[number] for number in chosen):
-        kept[place].append(item)
-    return [replace(assignments[place], items=tuple(items)) for place, items in kept.items()]
+        items_of[place].append(item)
+    return [replace(assignments[place], items=tuple(items)) for place, items in items_of.items()]
 
 
 def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> list[int]:
@@ -114,8 +114,8 @@ def _effort(assignment: Assignment, turn: Turn) -> float:
     """FLOPs of a rollout with its lesson: what they were in the cell, or what is usual at the rank
     of who is asked."""
     state, host = turn.state, turn.host
-    if (known := state.effort.get(cell_name(assignment.cell))) is not None:
-        return known
+    if (effort := state.effort.get(cell_name(assignment.cell))) is not None:
+        return effort
     usual = ROLLOUT_WITH_LESSON * state.mean_rollout_flops
     if assignment.organelle_id == HOST:
         return usual

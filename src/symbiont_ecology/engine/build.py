@@ -113,10 +113,10 @@ def mixture(config: RunConfig) -> TaskMixture:
     chosen = _tasks(config)
     depths = config.tasks.depths
     mix = TaskMixture(chosen, depths, config.tasks.flip, arrivals=config.tasks.arrivals)
-    known = list(dict.fromkeys(depth for task in chosen for depth in task.depths))
-    if missing := [depth for depth in depths or () if depth not in known]:
+    choices = list(dict.fromkeys(depth for task in chosen for depth in task.depths))
+    if missing := [depth for depth in depths or () if depth not in choices]:
         raise ConfigError(
-            f"tasks.depths: no task has the depth {missing[0]!r}: choose among {', '.join(known)}"
+            f"tasks.depths: no task has the depth {missing[0]!r}: choose among {', '.join(choices)}"
         )
     if empty := [task for task in chosen if not mix.depths_of(task)]:
         raise ConfigError(
@@ -154,7 +154,7 @@ def _tasks(config: RunConfig) -> tuple[Task, ...]:
     for name in config.tasks.families:
         task = sources[name].task() if name in sources else tasks.build(name)
         if task.role != "trained":
-            trainable = [known for known in tasks.names() if tasks[known].role == "trained"]
+            trainable = [option for option in tasks.names() if tasks[option].role == "trained"]
             raise ConfigError(
                 f"tasks.families: {name!r} is kept for evaluation ({task.role}), choose among "
                 f"{', '.join(trainable)}"
@@ -266,9 +266,9 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
     data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
     if len(data) == len(mix.tasks):
         return habitats_of(data, habitats, config.seed)
-    if others := [task.name for task in mix.tasks if task.variants == 1]:
+    if fixed := [task.name for task in mix.tasks if task.variants == 1]:
         raise ConfigError(
-            f"tasks.habitats: {others[0]!r} has one way to be right only, and habitats of several "
+            f"tasks.habitats: {fixed[0]!r} has one way to be right only, and habitats of several "
             "kinds need tasks of several variants, or data that say who asks: leave it out"
         )
     if config.tasks.flip or config.tasks.arrivals:
@@ -284,12 +284,12 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
 
 
 def _check_flip(config: RunConfig, chosen: tuple[Task, ...]) -> None:
-    flip, known = config.tasks.flip, {task.name: task for task in chosen}
+    flip, by_name = config.tasks.flip, {task.name: task for task in chosen}
     if flip is None:
         return
-    if unknown := set(flip.families) - set(known):
+    if unknown := set(flip.families) - set(by_name):
         raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
-    if fixed := [name for name in flip.families if known[name].flipped() is None]:
+    if fixed := [name for name in flip.families if by_name[name].flipped() is None]:
         raise ConfigError(f"tasks.flip.families: {fixed} have one way to be right only")
     if prompt_styles.build(config.tasks.style).tells_convention:
         raise ConfigError(
@@ -316,10 +316,10 @@ def _check_apart(data: tuple[DataTask, ...]) -> None:
     owner: dict[str, DataTask] = {}
     for task in data:
         for line in task.lines:
-            other = owner.setdefault(task.split_key(line.question), task)
-            if other is not task:
+            first = owner.setdefault(task.split_key(line.question), task)
+            if first is not task:
                 raise DataError(
-                    f"{task.source} and {other.source} have the prompt {line.prompt!r:.60} in "
+                    f"{task.source} and {first.source} have the prompt {line.prompt!r:.60} in "
                     "common, which may be in train here and in holdout there: take it out of one"
                 )
 
@@ -370,8 +370,8 @@ class KernelSource:
 
         model = read_model_config(find_folder(self.config.model))
         host = self.config.model_copy(update={"slots": slots})
-        full = MemoryLoad(slots, MANY_ROWS, MANY_ROWS, MANY_ROWS)  # as large as memory_mb lets it
-        return forecast_memory(model, host, full, program=PROGRAM_BYTES).ram
+        load = MemoryLoad(slots, MANY_ROWS, MANY_ROWS, MANY_ROWS)  # as large as memory_mb lets it
+        return forecast_memory(model, host, load, program=PROGRAM_BYTES).ram
 
 
 def host_source(config: RunConfig) -> KernelSource:

@@ -112,14 +112,14 @@ class Checkpoints:
     def _clean(self) -> None:
         """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
-            asked = map(self._needed_by, checkpoint.kept_files(self.folder))
-            self._store.collect(self._needed.union(self._needed_before, *asked))
+            needs = map(self._needed_by, checkpoint.kept_files(self.folder))
+            self._store.collect(self._needed.union(self._needed_before, *needs))
 
-    def _needed_by(self, kept: Path) -> set[BlobRef]:
+    def _needed_by(self, path: Path) -> set[BlobRef]:
         """What the state of an evaluation needs; its file never changes."""
-        if kept not in self._evaluated:
-            self._evaluated[kept] = checkpoint.read_checkpoint(kept).state.reachable()
-        return self._evaluated[kept]
+        if path not in self._evaluated:
+            self._evaluated[path] = checkpoint.read_checkpoint(path).state.reachable()
+        return self._evaluated[path]
 
 
 def unfinished_files(folder: Path) -> list[Path]:
@@ -138,13 +138,13 @@ def check_log(path: Path, last: Checkpoint) -> None:
     mark = last.header.log if last.header else None
     if mark is not None and mark_of(path, mark.bytes) == mark:
         return
-    whole = 0
+    count = 0
     for _ in read_events(path):  # names the line that is none
-        whole += 1
-        if whole >= events:
+        count += 1
+        if count >= events:
             break
-    if whole < events:
-        raise RunError(f"{path} holds {whole} events, expected at least {events}")
+    if count < events:
+        raise RunError(f"{path} holds {count} events, expected at least {events}")
     if mark is not None:
         raise RunError(f"{path} was edited: its first {events} events are not those of the run")
 
@@ -159,5 +159,5 @@ def check_blobs(store: BlobStore, refs: Iterable[BlobRef]) -> None:
         store.check(ref)
 
 
-def _warn(news: str) -> None:
-    warnings.warn(news, EcologyWarning, stacklevel=3)
+def _warn(message: str) -> None:
+    warnings.warn(message, EcologyWarning, stacklevel=3)

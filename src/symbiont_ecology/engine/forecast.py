@@ -124,12 +124,12 @@ def _timed(work: Callable[[int], _Found], most: int, seconds: float) -> tuple[fl
     twice as many each time, as long as these are sure to be ready in time."""
     left, count = seconds, 1
     while True:
-        began = time.perf_counter()
-        found = work(count)
-        spent = time.perf_counter() - began
+        start = time.perf_counter()
+        result = work(count)
+        spent = time.perf_counter() - start
         left -= spent
         if count == most or 2 * spent > left:
-            return spent / count, count, found
+            return spent / count, count, result
         count = min(2 * count, most)
 
 
@@ -144,7 +144,7 @@ def sampled_items(tasks: TaskMixture, most: int) -> list[Item]:
 def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
     """What a run asks of its host at a time; without the host, tokens are counted by letters."""
     tasks, strategy = mixture(config), strategies.build(config.strategy)
-    items, kept = sampled_items(tasks, MOST_TIMED), 0
+    items, kept_tokens = sampled_items(tasks, MOST_TIMED), 0
     prompts = [item.prompt for item in items]
     if host is None:
         tokens = [len(prompt) // LETTERS_PER_TOKEN + 1 for prompt in prompts]
@@ -155,13 +155,13 @@ def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
         starts = {
             ids[:length].tobytes(): length for ids, length in zip(encoded, shared, strict=True)
         }
-        kept = sum(starts.values())
+        kept_tokens = sum(starts.values())
     return MemoryLoad(
         organelles=strategy.most_living(tasks, config.run.generations),
         rows=strategy.most_rows(tasks),
         prompt_tokens=max(tokens),
         new_tokens=max(item.reply_limit for item in items),
-        kept_tokens=kept,
+        kept_tokens=kept_tokens,
         learns=learns_by_steps(config),
     )
 

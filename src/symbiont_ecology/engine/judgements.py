@@ -79,23 +79,23 @@ class Judgements:
             WaitingError: some have none yet. They are in the queue, those of one question together.
             RunError: a file is damaged, or cannot be written.
         """
-        known, waiting = self.known(), dict[str, WaitingReply]()
+        worths, waiting = self.known(), dict[str, WaitingReply]()
 
         def judged(rollout: Rollout) -> Rollout:
             """With its judgement; without one it waits."""
             reply = WaitingReply.of(rollout)
-            if reply.id not in known:
+            if reply.id not in worths:
                 waiting[reply.id] = reply
-            return replace(rollout, judgement=known.get(reply.id))
+            return replace(rollout, judgement=worths.get(reply.id))
 
-        practised = map_rollouts(outcomes, partial(map, judged), where=attrgetter("is_practice"))
+        result = map_rollouts(outcomes, partial(map, judged), where=attrgetter("is_practice"))
         if waiting:
             self._queue(waiting.values())
             raise WaitingError(
                 f"{said_waiting(len(waiting))} for a judgement: symbiont judge {self.folder}, and "
                 f"then symbiont resume {self.folder}"
             )
-        return practised
+        return result
 
     def known(self) -> dict[str, float]:
         """What was said of each reply, by its id.
@@ -103,14 +103,14 @@ class Judgements:
         Raises:
             RunError: the file is damaged.
         """
-        path, known = self.folder / JUDGEMENTS_FILE, dict[str, float]()
+        path, worths = self.folder / JUDGEMENTS_FILE, dict[str, float]()
         for number, line in read_lines(path):
             try:
-                given = _judgement.validate_python(line)
+                judgement = _judgement.validate_python(line)
             except ValidationError as error:
                 raise RunError(f"{path} line {number}: {_EXPECTED}, got {line!r:.80}") from error
-            known.setdefault(given.id, given.worth)
-        return known
+            worths.setdefault(judgement.id, judgement.worth)
+        return worths
 
     def waiting(self) -> list[WaitingReply]:
         """The replies that wait.
@@ -118,7 +118,7 @@ class Judgements:
         Raises:
             RunError: a file is damaged.
         """
-        path, known = self.folder / QUEUE_FILE, self.known()
+        path, worths = self.folder / QUEUE_FILE, self.known()
         queue = list[WaitingReply]()
         for number, line in read_lines(path):
             try:
@@ -128,7 +128,7 @@ class Judgements:
                     f"{path} line {number}: no reply that waits, got {line!r:.80}: delete the "
                     "file, symbiont resume writes it again"
                 ) from error
-        return [reply for reply in queue if reply.id not in known]
+        return [reply for reply in queue if reply.id not in worths]
 
     def add(self, given: GivenJudgement) -> None:
         """Keeps a judgement: it is on the disk when this returns.
@@ -140,10 +140,10 @@ class Judgements:
 
     def _queue(self, replies: Iterable[WaitingReply]) -> None:
         """Writes the queue anew, question by question."""
-        together: dict[tuple[str, str], list[WaitingReply]] = {}
+        by_question: dict[tuple[str, str], list[WaitingReply]] = {}
         for reply in replies:
-            together.setdefault((reply.habitat, reply.question), []).append(reply)
-        lines = [as_line(reply.record) for some in together.values() for reply in some]
+            by_question.setdefault((reply.habitat, reply.question), []).append(reply)
+        lines = [as_line(reply.record) for group in by_question.values() for reply in group]
         write_whole(self.folder / QUEUE_FILE, "".join(lines))
 
 

@@ -88,7 +88,7 @@ class _Learner:
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     """One update for everyone who practised, or has answers to replay. Nothing is installed yet:
     the old weights acted."""
-    practice: Practice = practice_of(one for one in outcomes if one.assignment.is_learned_from)
+    practice: Practice = practice_of(o for o in outcomes if o.assignment.is_learned_from)
     remembered = replayed(outcomes, turn)
     practice = {**{name: [] for name in remembered}, **practice}
     if turn.learning_rule.needs_host_log_probabilities:
@@ -106,10 +106,10 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     is_paid = _are_paid([lesson for learner in everyone for lesson in learner.lessons], turn)
     updates, by_traces = [], turn.practice.perturbation > 0
     for wave in learners_of_waves:
-        kept = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
-        pairs = zip(wave, kept, strict=True)
-        taught = [replace(learner, lessons=paid) for learner, paid in pairs]
-        updates += _learn_wave(taught, turn, by_traces=by_traces)
+        paid = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
+        pairs = zip(wave, paid, strict=True)
+        learners = [replace(learner, lessons=lessons) for learner, lessons in pairs]
+        updates += _learn_wave(learners, turn, by_traces=by_traces)
     return updates
 
 
@@ -186,18 +186,20 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn, *, by_traces: bool) ->
     if by_traces:
         statistics = _update_by_traces(learners, weights, states)
     elif lessons:
-        dropout = {one.slot: one.organelle.genome.traits.get(DROPOUT, 0.0) for one in learners}
-        seeds = {one.slot: turn.draw.key(DROPOUT, one.organelle.id) for one in learners}
+        dropout = {
+            learner.slot: learner.organelle.genome.traits.get(DROPOUT, 0.0) for learner in learners
+        }
+        seeds = {learner.slot: turn.draw.key(DROPOUT, learner.organelle.id) for learner in learners}
         batch = LearningBatch(lessons, rates, dropout=dropout, dropout_seeds=seeds)
-        stepped, new_states, statistics = turn.host.learn(batch, weights, states)
+        new_weights, new_states, statistics = turn.host.learn(batch, weights, states)
         turn.state.spent += Cost(calls=1)
         # An engine may not notice: who is not finite stays what it was, and is sick.
-        told = statistics.loss, statistics.gradient_norm
-        lost = {slot for some in told for slot, one in some.items() if not math.isfinite(one)}
-        lost |= {slot for slot in weights if not np.isfinite(stepped[slot].vector.sum())}
-        statistics = replace(statistics, sick=tuple(sorted({*statistics.sick, *lost})))
-        weights |= {slot: stepped[slot] for slot in weights if slot not in lost}
-        states |= {slot: new_states[slot] for slot in weights if slot not in lost}
+        numbers = statistics.loss, statistics.gradient_norm
+        sick = {slot for values in numbers for slot, x in values.items() if not math.isfinite(x)}
+        sick |= {slot for slot in weights if not np.isfinite(new_weights[slot].vector.sum())}
+        statistics = replace(statistics, sick=tuple(sorted({*statistics.sick, *sick})))
+        weights |= {slot: new_weights[slot] for slot in weights if slot not in sick}
+        states |= {slot: new_states[slot] for slot in weights if slot not in sick}
     updates = []
     for learner in learners:
         slot, flops = learner.slot, Counter[str]()
@@ -263,12 +265,12 @@ def _priced(
     targets: Sequence[WeightedTarget], slot: int, weights: AdapterWeights, turn: Turn
 ) -> list[_PricedLesson]:
     """The lessons of one learner: forward and backward over prompt and answer, or its trace."""
-    asked = [behind(weights.phrase, target.item.prompt) for target in targets]
-    prompts, layout, rank = sorted(set(asked)), turn.host.layout, weights.rank
-    encoded = turn.host.encode(prompts) if prompts else []
-    lengths = dict(zip(prompts, map(len, encoded), strict=True))
+    prompts = [behind(weights.phrase, target.item.prompt) for target in targets]
+    unique, layout, rank = sorted(set(prompts)), turn.host.layout, weights.rank
+    encoded = turn.host.encode(unique) if unique else []
+    lengths = dict(zip(unique, map(len, encoded), strict=True))
     lessons = []
-    for prompt, target in zip(asked, targets, strict=True):
+    for prompt, target in zip(prompts, targets, strict=True):
         read, written = lengths[prompt], len(target.token_ids)
         lesson = Lesson(prompt, target.token_ids, slot, target.weight)
         if target.trace is None:
@@ -306,6 +308,6 @@ def _reference_ids(outcomes: Sequence[Outcome], turn: Turn) -> Mapping[str, tupl
 def _read_by_host(practice: Practice, turn: Turn) -> Practice:
     """The same practice, with the bare host's log-probabilities where somebody learns."""
     rates = {name: learning_rate(turn.state.genome(name).traits, 0) for name in practice}
-    everything = [one for name, rate in rates.items() if rate for one in practice[name]]
-    read = map_rollouts(everything, partial(read_by_host, turn=turn))
-    return {**practice, **practice_of(read)}
+    outcomes = [outcome for name, rate in rates.items() if rate for outcome in practice[name]]
+    read_outcomes = map_rollouts(outcomes, partial(read_by_host, turn=turn))
+    return {**practice, **practice_of(read_outcomes)}

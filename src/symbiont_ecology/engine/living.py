@@ -83,18 +83,18 @@ class LivingRun:
 
     def live(self) -> Generation:
         """One generation, and a checkpoint if one is due or the run ends."""
-        state, runtime, began = self.state, self.runtime, self.laps.begin()
+        state, runtime, start = self.state, self.runtime, self.laps.begin()
         summary = run_generation(state, runtime, self.log)
         runtime.store.forget(state.reachable())
         self.is_saved = False
         if _is_due(self.config, runtime, state.generation):
             self._checkpoint()
         self.laps.end("save")
-        seconds = round(time.perf_counter() - began, 4)
+        seconds = round(time.perf_counter() - start, 4)
         timing = {
             "generation": summary.generation,
             "seconds": seconds,
-            "phases": {name: round(took, 4) for name, took in self.laps.seconds.items()},
+            "phases": {name: round(duration, 4) for name, duration in self.laps.seconds.items()},
         }
         self.elapsed += seconds  # as it is written: who reads the file must find the same end
         if self.is_complete and not self.is_saved:
@@ -138,7 +138,7 @@ def opened(
     is_new: bool = False,
     may_learn_nothing: bool = False,
     is_endless: bool = False,
-    tell: Callable[[str], None] = lambda news: None,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> Iterator[LivingRun]:
     """A run as it was at its last checkpoint, or newly founded. Its folder is locked meanwhile. An
     endless one ends with its process.
@@ -333,10 +333,10 @@ def check_not_lived(folder: Path) -> None:
     Raises:
         RunError: so it is.
     """
-    lived = lived_generations(folder)
-    if lived or (folder / PREVIOUS_FILE).exists():
+    count = lived_generations(folder)
+    if count or (folder / PREVIOUS_FILE).exists():
         raise RunError(
-            f"{folder / STATE_FILE} is missing, and {lived} generations were lived there: symbiont "
+            f"{folder / STATE_FILE} is missing, and {count} generations were lived there: symbiont "
             f"verify {folder} --repair goes back to the checkpoint before it; or choose another "
             "folder"
         )
@@ -348,7 +348,7 @@ def lived_generations(folder: Path) -> int:
     with suppress(OSError), (folder / EVENTS_FILE).open("rb") as file:
         logged = sum(b'"kind":"GenerationEnded"' in line for line in file)
     numbers = (line.get("generation") for _, line in read_lines(folder / TIMINGS_FILE))
-    return max((logged, *(one + 1 for one in numbers if isinstance(one, int))))
+    return max((logged, *(number + 1 for number in numbers if isinstance(number, int))))
 
 
 @contextmanager

@@ -51,17 +51,17 @@ class RemoteFolder:
         if not REMOTE_ADDRESS.fullmatch(address):
             raise ConfigError(f"expected an address such as s3://bucket/run, got {address[:200]!r}")
         try:
-            found: tuple[AbstractFileSystem, str] = url_to_fs(address)
+            place: tuple[AbstractFileSystem, str] = url_to_fs(address)
         except (ImportError, ValueError) as error:
             raise ConfigError(f"nothing opens {address}: {error}") from error
-        self._store, self._root = found
+        self._store, self._root = place
 
     def names(self) -> list[str]:
         """All files, sorted."""
         with self._expected("read"):
             self._store.invalidate_cache()
-            there = self._store.find(self._root) if self._store.exists(self._root) else ()
-            return sorted(path[len(self._root) :].lstrip("/") for path in there)
+            paths = self._store.find(self._root) if self._store.exists(self._root) else ()
+            return sorted(path[len(self._root) :].lstrip("/") for path in paths)
 
     def read(self, name: str) -> bytes:
         """A file's content."""
@@ -118,21 +118,21 @@ class Mirror:
             raise RunError(
                 f"another process writes to {self._there.address}: give each run its own address"
             )
-        here = {
+        blobs = {
             f"{BLOB_FOLDER}/{path.name}": path for path in (self._folder / BLOB_FOLDER).glob("*")
         }
-        for name in sorted(here.keys() - self._blobs):
-            self._there.write(name, here[name].read_bytes())
+        for name in sorted(blobs.keys() - self._blobs):
+            self._there.write(name, blobs[name].read_bytes())
         for path in sorted(self._folder.glob(f"*{LOG_SUFFIX}")):
             self._push_log(path)
         for path in self._plain_files():
             self._push_file(path)
-        self._there.remove(self._blobs - here.keys())
-        self._blobs = set(here)
+        self._there.remove(self._blobs - blobs.keys())
+        self._blobs = set(blobs)
 
     def _plain_files(self) -> Sequence[Path]:
         """Those that are sent whole; the state comes last."""
-        found = [
+        paths = [
             path
             for path in self._folder.iterdir()
             if path.is_file()
@@ -140,7 +140,7 @@ class Mirror:
             and path.suffix not in (LOG_SUFFIX, UNFINISHED)
             and path.name not in NOT_SENT
         ]
-        return sorted(found, key=lambda path: (path.name == STATE_FILE, path.name))
+        return sorted(paths, key=lambda path: (path.name == STATE_FILE, path.name))
 
     def _push_file(self, path: Path) -> None:
         data = path.read_bytes()
@@ -179,8 +179,8 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
         ConfigError: nothing opens such an address.
         RunError: there is no run, the folder is in use, or something cannot be read or written.
     """
-    there = RemoteFolder(address)
-    names = there.names()
+    remote = RemoteFolder(address)
+    names = remote.names()
     if STATE_FILE not in names:
         raise RunError(f"no run at {address}: expected {STATE_FILE} there")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -195,18 +195,18 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
     total = len(plain) + len(logs) + 1
     with folder_made_whole(folder) as half:
         for count, name in enumerate([*plain, *logs, STATE_FILE], 1):
-            data = _log(there, name, names) if name in logs else there.read(name)
+            data = _log(remote, name, names) if name in logs else remote.read(name)
             path = half / name
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, data)
             passed(count, total)
 
 
-def _log(there: RemoteFolder, name: str, names: Sequence[str]) -> bytes:
+def _log(remote: RemoteFolder, name: str, names: Sequence[str]) -> bytes:
     """The parts of a log; one that begins before the last one's end was replaced by it."""
     log = bytearray()
-    for part in (one for one in names if one.startswith(f"{name}{LOG_PARTS}/")):
+    for part in (n for n in names if n.startswith(f"{name}{LOG_PARTS}/")):
         begin = part.rpartition("/")[2]
         if begin.isdigit() and int(begin) == len(log):
-            log += there.read(part)
+            log += remote.read(part)
     return bytes(log)

@@ -83,14 +83,14 @@ def check_data(config: RunConfig, folder: Path) -> None:
 
 def check_versions(folder: Path) -> None:
     """Warns of versions that are not those that a run was founded with."""
-    known, now = read_provenance(folder).get("packages"), versions()
-    before = known if isinstance(known, dict) else {}
-    others = {name: here for name, here in now.items() if before.get(name, here) != here}
-    if others:
-        was = ", ".join(f"{name} {before[name]}" for name in others)
-        here = ", ".join(f"{name} {version}" for name, version in others.items())
+    value, now = read_provenance(folder).get("packages"), versions()
+    before = value if isinstance(value, dict) else {}
+    changed = {name: v for name, v in now.items() if before.get(name, v) != v}
+    if changed:
+        old = ", ".join(f"{name} {before[name]}" for name in changed)
+        new = ", ".join(f"{name} {version}" for name, version in changed.items())
         warnings.warn(
-            f"{folder} was founded with {was}, this is {here}: it may not go on bit by bit",
+            f"{folder} was founded with {old}, this is {new}: it may not go on bit by bit",
             EcologyWarning,
             stacklevel=2,
         )
@@ -101,8 +101,8 @@ def version_without_checksums(folder: Path) -> str:
     facts = read_provenance(folder)
     if CONFIG in facts:
         return ""
-    known = facts.get("packages")
-    packages = known if isinstance(known, dict) else {}
+    value = facts.get("packages")
+    packages = value if isinstance(value, dict) else {}
     return f"symbiont-ecology {packages.get('symbiont-ecology', '')}, an earlier version"
 
 
@@ -160,10 +160,10 @@ def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
         RunError: the provenance is damaged.
         ConfigError: the config is no YAML.
     """
-    known, now = _known_configs(path.parent), _values(path.read_text(encoding="utf-8"))
-    if not known or now in known:
+    configs, now = _known_configs(path.parent), _values(path.read_text(encoding="utf-8"))
+    if not configs or now in configs:
         return {}
-    old, new = dict(_flat(known[0])), dict(_flat(now))
+    old, new = dict(_flat(configs[0])), dict(_flat(now))
     return {
         key: (old.get(key), new.get(key))
         for key in sorted(old.keys() | new.keys())
@@ -200,10 +200,10 @@ def restore_config(path: Path) -> None:
     Raises:
         RunError: it does not, or the file cannot be written.
     """
-    known = _known_configs(path.parent)
-    if not known:
+    configs = _known_configs(path.parent)
+    if not configs:
         raise RunError(f"{path.parent / PROVENANCE_FILE} does not say what {path.name} was")
-    write_whole(path, str(OmegaConf.to_yaml(known[0])))
+    write_whole(path, str(OmegaConf.to_yaml(configs[0])))
 
 
 def read_provenance(folder: Path) -> dict[str, object]:
@@ -219,8 +219,8 @@ def _read(path: Path) -> dict[str, object]:
     try:
         return dict(json.loads(path.read_bytes()))
     except OSError as error:
-        why = f"cannot read {path}: {error.strerror}"
-        raise RunError(f"{why}: {_mend(path)}") from error
+        fault = f"cannot read {path}: {error.strerror}"
+        raise RunError(f"{fault}: {_mend(path)}") from error
     except (ValueError, TypeError, RecursionError) as error:
         raise RunError(f"{path} is damaged: expected a JSON object: {_mend(path)}") from error
 
@@ -229,14 +229,14 @@ def _mend(path: Path) -> str:
     return f"symbiont verify {path.parent} --repair writes it again from its copy"
 
 
-def _founded_with(folder: Path, what: str) -> object:
+def _founded_with(folder: Path, key: str) -> object:
     """The host or the data of a run, as its provenance names them."""
     facts = read_provenance(folder)
-    if what not in facts:
+    if key not in facts:
         raise RunError(
-            f"{folder / PROVENANCE_FILE} does not say which {what} the run was founded with"
+            f"{folder / PROVENANCE_FILE} does not say which {key} the run was founded with"
         )
-    return facts[what]
+    return facts[key]
 
 
 def _known_configs(folder: Path) -> list[dict[str, object]]:
@@ -257,16 +257,16 @@ def _configs_of(facts: Mapping[str, object], path: Path) -> list[dict[str, objec
             f"{path} is damaged or was edited: the config that it names does not match its "
             f"checksum: {_mend(path)}"
         )
-    return [dict(one) for one in (values, before) if isinstance(one, dict)]
+    return [dict(config) for config in (values, before) if isinstance(config, dict)]
 
 
 def _write(
     folder: Path, facts: Mapping[str, object], values: object, before: object = None
 ) -> None:
     """Writes facts, and a config, with their checksums; and a copy of all that."""
-    others = {key: fact for key, fact in facts.items() if key != CONFIG_BEFORE}
+    rest = {key: fact for key, fact in facts.items() if key != CONFIG_BEFORE}
     configs = {CONFIG: values} | ({} if before is None else {CONFIG_BEFORE: before})
-    facts = others | configs | {CHECKSUM: _checksum(values, before)}
+    facts = rest | configs | {CHECKSUM: _checksum(values, before)}
     text = json.dumps(facts | {CHECKSUM_OF_ALL: _checksum_of_all(facts)}, indent=1) + "\n"
     for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
         write_whole(folder / name, text)

@@ -71,11 +71,11 @@ def replayed(
     practice = [outcome for outcome in outcomes if outcome.assignment.is_learned_from]
     rows = sum(len(outcome.rollouts or outcome.assignment.items) for outcome in practice)
     count = round(turn.learning_rule.replay * rows)
-    known = turn.state.accepted_answers()
+    accepted = turn.state.accepted_answers()
     answers: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)
-    if known and count:
-        for place in turn.draw("replay").integers(len(known), size=count):
-            server, answer = known[place]
+    if accepted and count:
+        for place in turn.draw("replay").integers(len(accepted), size=count):
+            server, answer = accepted[place]
             answers[server].append(answer)
     return answers
 
@@ -90,19 +90,19 @@ def _remember_cells(outcomes: Sequence[Outcome], turn: Turn) -> None:
         if not outcome.assignment.is_learned_from:
             continue
         cell = cell_name(outcome.assignment.cell)
-        right[cell] += [_remembered(one, turn) for one in outcome.rollouts if one.is_right]
+        right[cell] += [_remembered(r, turn) for r in outcome.rollouts if r.is_right]
         if turn.learning_rule.sees_gold:
             right[cell] += _references(outcome.assignment, turn)
     for cell, answers in right.items():
-        known = {one.prompt: one for one in (*turn.state.memory.get(cell, ()), *answers)}
-        turn.state.memory[cell] = tuple(known.values())[-MOST_OF_CELL:]
+        by_prompt = {a.prompt: a for a in (*turn.state.memory.get(cell, ()), *answers)}
+        turn.state.memory[cell] = tuple(by_prompt.values())[-MOST_OF_CELL:]
 
 
 def _widen_ranges(outcomes: Sequence[Outcome], turn: Turn) -> None:
     """Everyone has met the prompts of its practice."""
-    for organelle_id, practised in practice_of(outcomes).items():
+    for organelle_id, practice in practice_of(outcomes).items():
         organelle = turn.state.population[organelle_id]
-        items = [item for outcome in practised for item in outcome.assignment.items]
+        items = [item for outcome in practice for item in outcome.assignment.items]
         prompts = [last_turn(item.prompt) for item in items]
         turn.state.population[organelle_id] = replace(
             organelle, range=organelle.range.after(prompts)
@@ -149,31 +149,33 @@ def _score(names: Iterable[str], turn: Turn) -> None:
     """The losses of everyone alive on the newest accepted answers of some habitats."""
     state, count = turn.state, turn.strategy.scored_answers
     answers = {name: state.habitats[name].accepted[-count:] for name in names}
-    wanted = [(name, answer) for name, known in answers.items() for answer in known]
-    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name, _ in wanted}
-    for slots in waves(set(state.population), turn.host.slots) if wanted else ():
+    pairs = [(name, answer) for name, newest in answers.items() for answer in newest]
+    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name, _ in pairs}
+    for slots in waves(set(state.population), turn.host.slots) if pairs else ():
         for organelle_id, slot in slots.items():
             turn.host.place(slot, turn.store.weights(state.genome(organelle_id).weights))
-        rows = [(name, answer, who, slot) for name, answer in wanted for who, slot in slots.items()]
+        rows = [
+            (name, answer, reader, slot) for name, answer in pairs for reader, slot in slots.items()
+        ]
         scores = turn.host.score(
             [answer.prompt for _, answer, _, _ in rows],
             [answer.token_ids for _, answer, _, _ in rows],
             [slot for *_, slot in rows],
         )
-        for (name, _, who, _), values in zip(rows, scores, strict=True):
+        for (name, _, reader, _), values in zip(rows, scores, strict=True):
             loss = -float(np.asarray(values).sum()) / len(answers[name])
-            together = losses[name].get(who, 0.0) + loss
-            losses[name][who] = together if math.isfinite(together) else WORST_LOSS
-        prompts = turn.host.encode([answer.prompt for _, answer in wanted])
+            total = losses[name].get(reader, 0.0) + loss
+            losses[name][reader] = total if math.isfinite(total) else WORST_LOSS
+        prompts = turn.host.encode([answer.prompt for _, answer in pairs])
         parameters = turn.host.layout.size(turn.rank)
-        for (_, answer), prompt in zip(wanted, prompts, strict=True):
+        for (_, answer), prompt in zip(pairs, prompts, strict=True):
             read, written = len(prompt), len(answer.token_ids)
             flops = len(slots) * turn.host.shape.scoring_flops(parameters, read, written)
             state.spent += Cost.computed(flops, read, written)
         state.spent += Cost(calls=1)
         state.scored += len(rows)
-    for name, known in losses.items():
-        state.habitats[name] = replace(state.habitats[name], losses=known)
+    for name, by_organelle in losses.items():
+        state.habitats[name] = replace(state.habitats[name], losses=by_organelle)
 
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:

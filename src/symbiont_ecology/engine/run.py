@@ -92,8 +92,8 @@ def start(
     """
     check_start(config, folder)
     host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
-    lived = generations(config, folder, host, is_new=True, may_learn_nothing=may_learn_nothing)
-    return _live(lived, config, folder, watch, should_stop)
+    life = generations(config, folder, host, is_new=True, may_learn_nothing=may_learn_nothing)
+    return _live(life, config, folder, watch, should_stop)
 
 
 def resume(
@@ -146,7 +146,7 @@ def generations(
     *,
     is_new: bool = False,
     may_learn_nothing: bool = False,
-    tell: Callable[[str], None] = lambda news: None,
+    tell: Callable[[str], None] = lambda message: None,
 ) -> Generator[Generation, None, None]:
     """Lives a run, generation by generation, from its last checkpoint or from its founding, whose
     longer parts are told.
@@ -154,8 +154,8 @@ def generations(
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
     until the iterator is closed. Every generation is reported to ``run.report_to``.
     """
-    how = {"is_new": is_new, "may_learn_nothing": may_learn_nothing}
-    with opened(config, folder, host, tell=tell, **how) as run:
+    options = {"is_new": is_new, "may_learn_nothing": may_learn_nothing}
+    with opened(config, folder, host, tell=tell, **options) as run:
         generation = None
         while not run.is_complete:
             generation = run.live()
@@ -169,14 +169,14 @@ def generations(
 
 
 def _live(
-    lived: Generator[Generation, None, None],
+    life: Generator[Generation, None, None],
     config: RunConfig,
     folder: Path,
     watch: GenerationCallback | None,
     should_stop: Callable[[], bool],
 ) -> Finished:
-    with closing(lived):
-        for generation in lived:
+    with closing(life):
+        for generation in life:
             if watch is not None:
                 watch(generation.state, generation.summary, generation.seconds)
             if should_stop():
@@ -243,10 +243,10 @@ def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
         check_not_lived(folder)
         return config
     with advised(folder):
-        lived = checkpoint.load_state(folder).generation
-    if overrides and config.run.generations < lived:
+        generation = checkpoint.load_state(folder).generation
+    if overrides and config.run.generations < generation:
         raise ConfigError(
-            f"run.generations: expected at least {lived}, which were lived, got "
+            f"run.generations: expected at least {generation}, which were lived, got "
             f"{config.run.generations}"
         )
     return config

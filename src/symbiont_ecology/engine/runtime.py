@@ -108,7 +108,7 @@ class Runtime:
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
-    tell: Callable[[str], None] = lambda news: None
+    tell: Callable[[str], None] = lambda message: None
     """Hears what is done before the first generation; for showing, never for deciding."""
     stops: tuple[str, ...] = ()
     """Texts that end an answer, beside the host's end token."""

@@ -121,10 +121,10 @@ def update_posteriors(
     for organelle_id in sorted({outcome.assignment.organelle_id for outcome in practice}):
         genome = state.population[organelle_id].genome
         state.archive.follow(organelle_id, genome, state.generation)
-    for name, news in verdicts.items():
-        state.success[name] = turn.prices.update_success(state.success[name], news)
+    for name, new_verdicts in verdicts.items():
+        state.success[name] = turn.prices.update_success(state.success[name], new_verdicts)
         detector = state.drift_detectors.get(name, DriftDetector())
-        state.drift_detectors[name] = detector.after(news)
+        state.drift_detectors[name] = detector.after(new_verdicts)
     _update_effort(state, practice, updates)
     if turn.strategy.watches_losses:
         _watch_losses(state, updates)
@@ -135,9 +135,9 @@ def _watch_losses(state: EcologyState, updates: Sequence[Update]) -> None:
     """Keeps the last losses of everyone alive."""
     for update in updates:
         if update.learned.lessons and not update.is_sick:
-            known = state.losses.get(update.learned.id, ())
-            state.losses[update.learned.id] = (*known, update.learned.loss)[-LOSSES:]
-    state.losses = {name: known for name, known in state.losses.items() if name in state.population}
+            losses = state.losses.get(update.learned.id, ())
+            state.losses[update.learned.id] = (*losses, update.learned.loss)[-LOSSES:]
+    state.losses = {name: last for name, last in state.losses.items() if name in state.population}
 
 
 def _update_effort(

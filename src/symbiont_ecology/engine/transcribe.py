@@ -15,7 +15,7 @@ def transcribe(outcomes: Sequence[Outcome], turn: Turn) -> Iterator[Transcript]:
     for outcome in outcomes:
         assignment, is_paid = outcome.assignment, outcome.assignment.is_practice
         price = turn.prices.price(turn.state.success_at(assignment)) if is_paid else 0
-        for rollout in (one for one in outcome.rollouts if one.has_verdict):
+        for rollout in (r for r in outcome.rollouts if r.has_verdict):
             yield Transcript(
                 turn.state.generation,
                 assignment.organelle_id,

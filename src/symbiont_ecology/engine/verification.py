@@ -120,11 +120,11 @@ class BlobCheck:
     def finding(self, state: checkpoint.EcologyState, part: str) -> Finding:
         """What is to be said of the blobs that a state names."""
         refs = sorted(state.reachable())
-        wrong = [ref for ref in refs if self._problem(ref)]
-        if not wrong:
+        damaged = [ref for ref in refs if self._problem(ref)]
+        if not damaged:
             return Finding(part, True, f"{len(refs)} blobs")
-        named = "; ".join(self._wrong[ref] for ref in wrong[:MOST_DAMAGED])
-        return Finding(part, False, f"{len(wrong)} of {len(refs)} blobs: {named}")
+        faults = "; ".join(self._wrong[ref] for ref in damaged[:MOST_DAMAGED])
+        return Finding(part, False, f"{len(damaged)} of {len(refs)} blobs: {faults}")
 
     def unneeded(self) -> int:
         """How many files nobody has asked about."""
@@ -167,10 +167,10 @@ def repair(found: Verification) -> list[str]:
     if _problem(lambda: _check_config(folder)) and not _problem(lambda: _check_provenance(folder)):
         restore_config(folder / CONFIG_FILE)
         done.append(f"{CONFIG_FILE}: written again as {PROVENANCE_FILE} names it")
-    for name, (check, without) in _SPARE.items():
+    for name, (check, loss) in _SPARE.items():
         if _problem(lambda check=check: check(folder)):  # type: ignore[misc]
             _set_aside(folder / name)
-            done.append(f"{name}: set aside as {name}{DAMAGED}; {without}")
+            done.append(f"{name}: set aside as {name}{DAMAGED}; {loss}")
     for name in LINES:
         if not _lines(folder / name).is_whole:
             done.append(_without_damaged_lines(folder / name))
@@ -201,28 +201,28 @@ def _provenance_mended(folder: Path) -> list[str]:
     return []
 
 
-def _gone_back(found: Verification) -> str:
+def _gone_back(verification: Verification) -> str:
     """Makes the previous checkpoint the last one."""
-    folder, previous = found.folder, found.previous
-    wrong = next(finding for finding in found.last.findings if not finding.is_whole)
+    folder, previous = verification.folder, verification.previous
+    fault = next(finding for finding in verification.last.findings if not finding.is_whole)
     if previous is None or previous.read is None or not previous.is_whole:
-        also = "there is none before it"
+        more = "there is none before it"
         if previous is not None:
             before = next(finding for finding in previous.findings if not finding.is_whole)
-            also = f"the one before it is damaged, too: {before.part}: {before.said}"
+            more = f"the one before it is damaged, too: {before.part}: {before.said}"
         raise RunError(
-            f"{folder} cannot be repaired: {wrong.part}: {wrong.said}; {also}: bring back a copy, "
+            f"{folder} cannot be repaired: {fault.part}: {fault.said}; {more}: bring back a copy, "
             f"or live it again: symbiont run {folder / CONFIG_FILE} --out NEW"
         )
-    lived, generation = lived_generations(folder), previous.read.state.generation
+    count, generation = lived_generations(folder), previous.read.state.generation
     # The log first: who is killed in between types the repair again, which goes back once more.
     if previous.read.header and previous.read.header.log:
         with open_own(folder / EVENTS_FILE, "r+b") as log:
             log.truncate(previous.read.header.log.bytes)
     write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
-    lost = max(lived - generation, 0)
+    lost = max(count - generation, 0)
     return (
-        f"{STATE_FILE}: gone back to generation {generation}; {lost} of {lived} are lived again "
+        f"{STATE_FILE}: gone back to generation {generation}; {lost} of {count} are lived again "
         "when the run is resumed"
     )
 
@@ -230,45 +230,45 @@ def _gone_back(found: Verification) -> str:
 def _found(folder: Path, name: str, blobs: BlobCheck) -> FoundCheckpoint:
     """A checkpoint, its log and its blobs."""
     try:
-        read = checkpoint.read_checkpoint(folder / name)
+        record = checkpoint.read_checkpoint(folder / name)
     except RunError as error:
         return FoundCheckpoint(name, None, (Finding(name, False, str(error)),))
-    said, has_checksum = f"generation {read.state.generation}", read.header is not None
+    text, has_checksum = f"generation {record.state.generation}", record.header is not None
     if not has_checksum:
-        said += ", without a checksum"
+        text += ", without a checksum"
         with suppress(RunError):
             has_checksum = bool(version_without_checksums(folder))
-    events, log = read.state.next_seq, f"{EVENTS_FILE} up to {name}"
-    wrong = _problem(lambda: check_log(folder / EVENTS_FILE, read))
+    events, log = record.state.next_seq, f"{EVENTS_FILE} up to {name}"
+    fault = _problem(lambda: check_log(folder / EVENTS_FILE, record))
     findings = (
-        Finding(name, has_checksum, said),
-        Finding(log, not wrong, wrong or f"{events} events"),
-        blobs.finding(read.state, f"blobs of {name}"),
+        Finding(name, has_checksum, text),
+        Finding(log, not fault, fault or f"{events} events"),
+        blobs.finding(record.state, f"blobs of {name}"),
     )
-    return FoundCheckpoint(name, read, findings)
+    return FoundCheckpoint(name, record, findings)
 
 
 def _others(folder: Path, blobs: BlobCheck) -> Iterator[Finding]:
     """What is to be said of all but the checkpoints."""
-    wrong = _problem(lambda: _check_config(folder))
-    yield Finding(CONFIG_FILE, not wrong, wrong or "as it was written")
+    fault = _problem(lambda: _check_config(folder))
+    yield Finding(CONFIG_FILE, not fault, fault or "as it was written")
     for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
         if name == PROVENANCE_FILE or (folder / name).exists():
-            wrong = _problem(partial(check_provenance, folder / name))
-            yield Finding(name, not wrong, wrong or "names the host and the config")
+            fault = _problem(partial(check_provenance, folder / name))
+            yield Finding(name, not fault, fault or "names the host and the config")
     for path in checkpoint.kept_files(folder):
         yield from _kept(path, blobs)
     for name, (check, _) in _SPARE.items():
         if (folder / name).exists():
-            wrong = _problem(lambda check=check: check(folder))  # type: ignore[misc]
-            yield Finding(name, not wrong, wrong or "readable")
+            fault = _problem(lambda check=check: check(folder))  # type: ignore[misc]
+            yield Finding(name, not fault, fault or "readable")
     for name in (*LINES, JOURNAL_FILE):
         if (folder / name).exists():
             yield _lines(folder / name)
-    left = len(unfinished_files(folder))
-    if left or blobs.unneeded():
-        said = f"{blobs.unneeded()} blobs, {left} half-written files; a resume removes them"
-        yield Finding("not needed", True, said)
+    unfinished = len(unfinished_files(folder))
+    if unfinished or blobs.unneeded():
+        text = f"{blobs.unneeded()} blobs, {unfinished} half-written files; a resume removes them"
+        yield Finding("not needed", True, text)
 
 
 def _kept(path: Path, blobs: BlobCheck) -> Iterator[Finding]:
@@ -300,9 +300,9 @@ def _lines(path: Path) -> Finding:
 def _without_damaged_lines(path: Path) -> str:
     """Keeps the lines that can be read, and the file as it was under another name."""
     damaged = list[int]()
-    kept = [json.dumps(record) + "\n" for _, record in read_lines(path, damaged.append)]
+    lines = [json.dumps(record) + "\n" for _, record in read_lines(path, damaged.append)]
     write_whole(path.with_name(path.name + DAMAGED), path.read_bytes())
-    write_whole(path, "".join(kept))
+    write_whole(path, "".join(lines))
     return f"{path.name}: {len(damaged)} damaged lines left out; {path.name}{DAMAGED} has them"
 
 

@@ -39,9 +39,9 @@ def warm_examples(tasks: TaskMixture, per_cell: int, draw: Draw) -> tuple[Item, 
         for cell in tasks.cells
         for item in tasks.families[cell[0]].distinct(cell[1], per_cell, draw("warm", *cell))
     ]
-    if without := [item.family for item in items if not item.answer]:
+    if unanswered := [item.family for item in items if not item.answer]:
         raise ConfigError(
-            f"strategy.warm: expected tasks with reference answers, {without[0]!r} has none: "
+            f"strategy.warm: expected tasks with reference answers, {unanswered[0]!r} has none: "
             "leave it out, or set strategy.warm=0"
         )
     return tuple(items)
@@ -62,22 +62,22 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     weights = {0: AdapterWeights.random(host.layout, turn.rank, 1.0, generator)}
     states, losses = {0: OptimizerState()}, list[float]()
     batches = list(_batches(items, turn.draw))
-    began = told = time.monotonic()
+    start = last_news = time.monotonic()
     turn.tell(f"warm start on {len(items)} examples …")
     for number, batch in enumerate(batches, start=1):
-        chosen = [lessons[item.id] for item in batch]
+        pairs = [lessons[item.id] for item in batch]
         rates = {0: strategy.warm_rate}
-        learned = LearningBatch(tuple(lesson for lesson, _ in chosen), rates)
-        weights, states, statistics = host.learn(learned, weights, states)
-        cost += sum((price for _, price in chosen), Cost(calls=1))
+        learning_batch = LearningBatch(tuple(lesson for lesson, _ in pairs), rates)
+        weights, states, statistics = host.learn(learning_batch, weights, states)
+        cost += sum((price for _, price in pairs), Cost(calls=1))
         losses.append(statistics.loss.get(0, 0.0))
         if 0 in statistics.sick:
             raise ConfigError(
                 f"strategy.warm_rate: {strategy.warm_rate:g} made the weights not finite in step "
                 f"{number} of the warm start: take a smaller one"
             )
-        if (now := time.monotonic()) - told >= SECONDS_BETWEEN_NEWS:
-            told, left = now, (now - began) / number * (len(batches) - number)
+        if (now := time.monotonic()) - last_news >= SECONDS_BETWEEN_NEWS:
+            last_news, left = now, (now - start) / number * (len(batches) - number)
             turn.tell(f"warm start, step {number} of {len(batches)}, about {left:.0f} s left")
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
@@ -113,11 +113,11 @@ def _sketched_examples(
         )
         for item in items
     ]
-    sketches = sketched([one.prompt for one in answers], [one.token_ids for one in answers], turn)
+    sketches = sketched([a.prompt for a in answers], [a.token_ids for a in answers], turn)
     by_family: dict[str, list[np.ndarray]] = defaultdict(list)
     for answer, sketch in zip(answers, sketches, strict=True):
         by_family[answer.family].append(sketch)
-    common = {family: np.mean(some, axis=0) for family, some in by_family.items()}
+    common = {family: np.mean(group, axis=0) for family, group in by_family.items()}
     return {family: written_sketch(mean) for family, mean in common.items()}, tuple(
         answer.sketched(sketch - common[answer.family])
         for answer, sketch in zip(answers, sketches, strict=True)

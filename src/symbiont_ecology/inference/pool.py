@@ -64,7 +64,7 @@ class AdapterPool:
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
         weights |= {elite_id(elite): store.weights(elite.weights) for elite in elites.values()}
-        weights |= {leaner_id(name): own.times(LEANER) for name, own in weights.items()}
+        weights |= {leaner_id(name): adapter.times(LEANER) for name, adapter in weights.items()}
         candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
         for organelle_id in sorted(state.population):
@@ -97,8 +97,8 @@ class AdapterPool:
     @property
     def organelles(self) -> frozenset[OrganelleId]:
         """Whose adapters the candidates are: an elite is one of them at some moment."""
-        held = {elite.organelle_id for elite in self.state.archive.elites.values()}
-        return frozenset(held | set(self.state.population))
+        holders = {elite.organelle_id for elite in self.state.archive.elites.values()}
+        return frozenset(holders | set(self.state.population))
 
     @cached_property
     def expectation(self) -> Expectation:
@@ -117,7 +117,7 @@ class AdapterPool:
                 if self.source == "selection" or organelle_id in self.state.population:
                     record[organelle_id] = record.get(organelle_id, 0.0) + score
         record.pop(HOST, None)
-        marks = {one.id: one.score for one in self.state.population.values()}
+        marks = {o.id: o.score for o in self.state.population.values()}
 
         def rank(name: OrganelleId) -> tuple[float, float]:
             """Success, then score."""
@@ -128,8 +128,8 @@ class AdapterPool:
 
     def server(self, habitat: str) -> OrganelleId:
         """The living organelle that serves a habitat; the host if there is none."""
-        known = self.state.habitats.get(habitat)
-        return known.server if known and known.server in self.state.population else HOST
+        entry = self.state.habitats.get(habitat)
+        return entry.server if entry and entry.server in self.state.population else HOST
 
     def best_of(self, cells: Sequence[str]) -> OrganelleId:
         """The elite with the highest success in one of the cells; the host if nobody has any."""
@@ -150,8 +150,8 @@ class AdapterPool:
             cell: {name: sum(values) / len(values) for name, values in by_organelle.items()}
             for cell, by_organelle in verdicts.items()
         }
-        seen = [Observation(last_turn(r.item.prompt), r.organelle_id, r.verdict) for r in rollouts]
-        observations = (*self.observations, *seen)
+        new = [Observation(last_turn(r.item.prompt), r.organelle_id, r.verdict) for r in rollouts]
+        observations = (*self.observations, *new)
         return replace(self, scores=scores, observations=observations, source="selection")
 
 
@@ -175,7 +175,7 @@ def _observations(
     for elite in state.archive.elites.values():
         moments[elite.organelle_id][elite_id(elite)] = elite.generation
     if not moments:  # nobody was judged: the living are the candidates
-        moments |= {living: {living: state.generation - 1} for living in state.population}
+        moments |= {name: {name: state.generation - 1} for name in state.population}
     practised = _practised(acted, state.generation)
     observations = []
     for event in acted:

@@ -71,10 +71,10 @@ def prompt_routing(pool: AdapterPool, who: str) -> Routing:
     if who in routings.names():
         return check_prompt_routing(who)
     if who not in pool.weights:
-        known = sorted((*routings.names(), *pool.weights))
+        names = sorted((*routings.names(), *pool.weights))
         raise ConfigError(
             f"who: expected a routing (symbiont list routings), or one of "
-            f"{', '.join(sorted(pool.weights)):.200}, got {who!r};{did_you_mean(who, known)}"
+            f"{', '.join(sorted(pool.weights)):.200}, got {who!r};{did_you_mean(who, names)}"
         )
 
     def ask_one(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
@@ -90,20 +90,20 @@ def respondents(routing: Routing, pool: AdapterPool, items: Sequence[Item]) -> l
     Raises:
         ConfigError: several would, and their answers decide.
     """
-    asked = 0
+    count = 0
 
     def note(asked_items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
         """Empty answers."""
-        nonlocal asked
-        asked += len(asked_items)
-        nothing, cost = np.zeros(0, dtype=np.float32), Cost()
+        nonlocal count
+        count += len(asked_items)
+        empty, cost = np.zeros(0, dtype=np.float32), Cost()
         return [
-            Rollout(item, who, (), nothing, text="", verdict=0.0, reward=0.0, cost=cost)
-            for item, who in zip(asked_items, choices, strict=True)
+            Rollout(item, organelle_id, (), empty, text="", verdict=0.0, reward=0.0, cost=cost)
+            for item, organelle_id in zip(asked_items, choices, strict=True)
         ]
 
     rollouts = routing(pool, items, note)
-    if asked > len(items):
+    if count > len(items):
         raise ConfigError(
             "who: this routing asks several, and likelihoods have one author: expected host, "
             "single, learned, committed, or the id of an organelle"

@@ -76,17 +76,17 @@ class Lexical:
         self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]
     ) -> Expectation:
         """One ridge regression per candidate, and one for the host."""
-        seen: dict[OrganelleId, list[Observation]] = defaultdict(list)
+        by_organelle: dict[OrganelleId, list[Observation]] = defaultdict(list)
         for observation in observations:
-            seen[observation.organelle_id].append(observation)
-        verdicts = [observation.verdict for observation in seen[HOST]]
+            by_organelle[observation.organelle_id].append(observation)
+        verdicts = [observation.verdict for observation in by_organelle[HOST]]
         prior = sum(verdicts) / len(verdicts) if verdicts else 0.0
         known = np.array(sorted({code for o in observations for code in _ngrams(o.prompt)[0]}))
-        heads = np.stack([_head(seen[name], prior, known) for name in (HOST, *candidates)])
+        heads = np.stack([_head(by_organelle[name], prior, known) for name in (HOST, *candidates)])
         practised = sorted({o.prompt for o in observations if o.organelle_id != HOST})
         compared = practised[:: max(-(-len(practised) // MOST_COMPARED), 1)]
-        met = _embed(compared, known) if self.familiar and compared else None
-        least = 0.0 if met is None else self.familiar * _least_likeness(met)
+        references = _embed(compared, known) if self.familiar and compared else None
+        least = 0.0 if references is None else self.familiar * _least_likeness(references)
 
         def expectation(prompts: Sequence[str]) -> np.ndarray:
             """Success beyond the host's mean."""
@@ -95,8 +95,8 @@ class Lexical:
                 batch = slice(start, start + PROMPTS_PER_BATCH)
                 embedded = _embed(prompts[batch], known)
                 promised[batch] = embedded @ heads.T
-                if met is not None:
-                    is_strange = (embedded @ met.T).max(axis=1) < least
+                if references is not None:
+                    is_strange = (embedded @ references.T).max(axis=1) < least
                     promised[batch][is_strange, 0] = np.inf
             promised[:, 0] += self.margin
             return promised
@@ -104,9 +104,9 @@ class Lexical:
         return expectation
 
 
-def _least_likeness(met: np.ndarray) -> float:
+def _least_likeness(references: np.ndarray) -> float:
     """Of practised prompts to the nearest other one, leaving out the strangest of them."""
-    likeness = met @ met.T
+    likeness = references @ references.T
     np.fill_diagonal(likeness, 0.0)
     return float(np.quantile(likeness.max(axis=1), STRANGEST))
 

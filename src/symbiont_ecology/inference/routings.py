@@ -112,9 +112,9 @@ def ask_electorate(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[R
     agree on a final answer, and in a tie the best has the say. It needs neither labels nor a
     router."""
     alive = list(pool.state.population.values())
-    scored = [one for one in alive if one.score is not None]
-    ranked = sorted(scored, key=lambda one: -(one.score or 0.0)) or alive
-    voters = [one.id for one in ranked] or [HOST]
+    scored = [organelle for organelle in alive if organelle.score is not None]
+    ranked = sorted(scored, key=lambda organelle: -(organelle.score or 0.0)) or alive
+    voters = [organelle.id for organelle in ranked] or [HOST]
     rollouts = ask([item for item in items for _ in voters], voters * len(items))
     starts = range(0, len(rollouts), len(voters))
     return [_elected(rollouts[start : start + len(voters)]) for start in starts]
@@ -139,10 +139,10 @@ def ask_everyone(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rol
     """
     moments = sorted(pool.elites, key=lambda elite: int(elite.partition("@")[2] or 0))
     latest = {elite.partition("@")[0]: elite for elite in moments}
-    everyone = [HOST, *latest.values()]
-    rollouts = ask([item for item in items for _ in everyone], everyone * len(items))
-    starts = range(0, len(rollouts), len(everyone))
-    return [_most_confident(rollouts[start : start + len(everyone)]) for start in starts]
+    candidates = [HOST, *latest.values()]
+    rollouts = ask([item for item in items for _ in candidates], candidates * len(items))
+    starts = range(0, len(rollouts), len(candidates))
+    return [_most_confident(rollouts[start : start + len(candidates)]) for start in starts]
 
 
 def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
@@ -178,13 +178,13 @@ def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
 def _favourites(pool: AdapterPool, items: Sequence[Item], most: int) -> list[list[OrganelleId]]:
     """The router's favourites for each item, best first, the host among them; the host alone where
     nobody else should be asked."""
-    everyone = (HOST, *pool.elites)
+    candidates = (HOST, *pool.elites)
     questions = [last_turn(item.prompt) for item in items]
     prompts = list(dict.fromkeys(questions))
     expected = pool.expectation(prompts)
     order = np.argsort(-expected, axis=1, kind="stable")[:, :most]
     ranked = {
-        prompt: [HOST] if is_strange else [everyone[place] for place in row]
+        prompt: [HOST] if is_strange else [candidates[place] for place in row]
         for prompt, row, is_strange in zip(prompts, order, np.isinf(expected[:, 0]), strict=True)
     }
     return [ranked[question] for question in questions]

@@ -88,6 +88,6 @@ def _check_numbers(target: WeightedTarget, vocab: int) -> None:
     weights = weight if isinstance(weight, tuple) else (weight,)
     if isinstance(weight, tuple) and len(weight) != len(tokens):
         raise FaultError(f"returned {len(weight)} weights for {len(tokens)} tokens")
-    if not all(isinstance(one, int | float) and abs(one) <= LARGEST_WEIGHT for one in weights):
+    if not all(isinstance(w, int | float) and abs(w) <= LARGEST_WEIGHT for w in weights):
         most = f"numbers from {-LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
         raise FaultError(f"returned the weight {weight!r:.60}, expected {most}")

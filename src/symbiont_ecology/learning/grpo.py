@@ -73,10 +73,10 @@ class Grpo(LearningRule):
         if self.is_scaled:
             advantages /= rewards.std()
         advantages = np.where(advantages < 0, self.blame * advantages, advantages)
-        equal: dict[tuple[int, ...], list[int]] = defaultdict(list)
+        places_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for place, rollout in enumerate(rollouts):
-            equal[rollout.token_ids].append(place)
-        for places in equal.values():
+            places_of[rollout.token_ids].append(place)
+        for places in places_of.values():
             first, weight = rollouts[places[0]], float(advantages[places].sum())
             if self.kl and first.host_log_probabilities is not None:
                 drift = first.log_probabilities - first.host_log_probabilities

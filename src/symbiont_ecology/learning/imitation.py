@@ -31,9 +31,9 @@ class Supervised(LearningRule):
     def targets(self, experience: Experience) -> Targets:
         """The reference answers of all items, and those that are replayed."""
         items = [item for outcome in experience.outcomes for item in outcome.assignment.items]
-        ids, known = experience.reference_ids, experience.remembered
+        ids, remembered = experience.reference_ids, experience.remembered
         targets = [WeightedTarget(item, ids[item.answer], 1.0) for item in items]
-        targets += [WeightedTarget(one.item, one.token_ids, 1.0) for one in known]
+        targets += [WeightedTarget(answer.item, answer.token_ids, 1.0) for answer in remembered]
         return targets, experience.notes
 
 

@@ -70,15 +70,15 @@ def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> l
     One for which the reward fails is worth as much as the worst of the others: whoever breaks a
     reward must gain nothing by it.
     """
-    found, part = list[float | None](), reward_rules.called(reward)
+    rewards, part = list[float | None](), reward_rules.called(reward)
     with Fence() as fence:
         for rollout in rollouts:
             try:
-                found.append(faults.counted(fence, part, _worth, reward, rollout))
+                rewards.append(faults.counted(fence, part, _worth, reward, rollout))
             except FaultError:
-                found.append(None)
-    worst = min((worth for worth in found if worth is not None), default=0.0)
-    return [worst if worth is None else worth for worth in found]
+                rewards.append(None)
+    worst = min((worth for worth in rewards if worth is not None), default=0.0)
+    return [worst if worth is None else worth for worth in rewards]
 
 
 def _worth(reward: RewardRule, rollout: Rollout) -> float:

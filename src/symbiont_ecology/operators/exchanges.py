@@ -80,10 +80,10 @@ class Directions(Merge):
         for name, parts in modules(parents):
             (u, s, v), (u_other, s_other, v_other) = (spectrum(a, b) for a, b in parts)
             pairs = _paired(np.abs((u.T @ u_other) * (v @ v_other.T)))
-            mine = [generator.random() < 0.5 for _ in pairs]
+            choices = [generator.random() < 0.5 for _ in pairs]
             rows = [
-                (s[i], u[:, i], v[i]) if own else (s_other[j], u_other[:, j], v_other[j])
-                for (i, j), own in zip(pairs, mine, strict=True)
+                (s[i], u[:, i], v[i]) if is_first else (s_other[j], u_other[:, j], v_other[j])
+                for (i, j), is_first in zip(pairs, choices, strict=True)
             ]
             a = np.stack([right for _, _, right in rows])
             b = np.stack([size * left for size, left, _ in rows], axis=1)
@@ -99,10 +99,10 @@ def _of_equal_rank(parents: Parents, generator: Generator) -> list[AdapterWeight
 
 def _paired(likeness: np.ndarray) -> list[tuple[int, int]]:
     """Pairs of rows and columns, the most alike first, each once (greedy matching)."""
-    pairs, left = list[tuple[int, int]](), likeness.copy()
-    for _ in range(min(left.shape)):
-        row, column = np.unravel_index(int(np.argmax(left)), left.shape)
+    pairs, rest = list[tuple[int, int]](), likeness.copy()
+    for _ in range(min(rest.shape)):
+        row, column = np.unravel_index(int(np.argmax(rest)), rest.shape)
         pairs.append((int(row), int(column)))
-        left[row, :] = -1.0
-        left[:, column] = -1.0
+        rest[row, :] = -1.0
+        rest[:, column] = -1.0
     return pairs

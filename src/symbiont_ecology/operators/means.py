@@ -108,23 +108,23 @@ class Slerp(Merge):
     def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
         """What of each parent's ΔW is in the child, module by module."""
         first, second = parents
-        squares, others = inner(first, first), inner(second, second)
+        first_squares, second_squares = inner(first, first), inner(second, second)
         return {
-            name: self._shares(squares[name], others[name], overlap)
+            name: self._shares(first_squares[name], second_squares[name], overlap)
             for name, overlap in inner(first, second).items()
         }
 
     def _shares(self, square: float, other_square: float, overlap: float) -> tuple[float, float]:
         """Of the two ΔW of a module, from their squared lengths and inner product."""
-        length, other = math.sqrt(max(square, 0.0)), math.sqrt(max(other_square, 0.0))
-        cosine = overlap / (length * other) if length and other else 1.0
+        length, other_length = math.sqrt(max(square, 0.0)), math.sqrt(max(other_square, 0.0))
+        cosine = overlap / (length * other_length) if length and other_length else 1.0
         angle = math.acos(min(max(cosine, -1.0), 1.0))
         if math.sin(angle) < 1e-4:  # along one line: no turning is needed, or none is determined
             return 1 - self.at, self.at
-        turned = (1 - self.at) * length + self.at * other
+        turned = (1 - self.at) * length + self.at * other_length
         return (
             turned * math.sin((1 - self.at) * angle) / math.sin(angle) / length,
-            turned * math.sin(self.at * angle) / math.sin(angle) / other,
+            turned * math.sin(self.at * angle) / math.sin(angle) / other_length,
         )
 
 

@@ -32,8 +32,8 @@ class Dare(Merge):
 
     def _merged(self, deltas: np.ndarray, generator: Generator) -> np.ndarray:
         """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
-        kept = generator.random(deltas.shape) < self.density
-        return np.asarray(np.mean(kept * deltas / self.density, axis=0))
+        mask = generator.random(deltas.shape) < self.density
+        return np.asarray(np.mean(mask * deltas / self.density, axis=0))
 
 
 @operators.register("ties")
@@ -56,8 +56,8 @@ class Ties(Merge):
     def _merged(self, deltas: np.ndarray) -> np.ndarray:
         """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
         sizes = np.abs(deltas).reshape(len(deltas), -1)
-        kept = max(int(self.density * sizes.shape[1]), 1)
-        least = np.partition(sizes, -kept, axis=1)[:, -kept]
+        count = max(int(self.density * sizes.shape[1]), 1)
+        least = np.partition(sizes, -count, axis=1)[:, -count]
         trimmed = np.where(np.abs(deltas) >= least[:, None, None], deltas, 0.0)
         elected = np.where(trimmed.sum(axis=0) >= 0, 1.0, -1.0)
         agrees = trimmed * elected > 0

@@ -33,7 +33,7 @@ def by_success(
         counts[place] += 1
         left -= len(assignments[place].items)
         heapreplace(gains, (-_gain(rates[place], counts[place]), place))
-    return [replace(one, samples=count) for one, count in zip(assignments, counts, strict=True)]
+    return [replace(a, samples=count) for a, count in zip(assignments, counts, strict=True)]
 
 
 def _gain(rate: float, samples: int) -> float:
@@ -44,5 +44,5 @@ def _gain(rate: float, samples: int) -> float:
 
 def _success(assignment: Assignment, state: EcologyState) -> float:
     """The mean success of who is asked, where it is asked."""
-    known = state.posteriors.get(assignment.organelle_id, {})
-    return known.get(assignment.niche, SuccessPosterior()).mean
+    posteriors = state.posteriors.get(assignment.organelle_id, {})
+    return posteriors.get(assignment.niche, SuccessPosterior()).mean

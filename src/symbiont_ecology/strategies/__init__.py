@@ -210,10 +210,10 @@ class AskingStrategy(Strategy):
         """This generation's questions: those of the habitats, or as the curriculum demands."""
         if context.tasks.habitats:
             return context.tasks.questions(context.state.generation)
-        asked, draw = Counter(self.demand(context)), context.draw
+        counts, draw = Counter(self.demand(context)), context.draw
         return tuple(
             item
-            for cell, count in asked.items()
+            for cell, count in counts.items()
             for item in context.tasks.draw(cell, count, draw("items", *cell))
         )
 
@@ -246,8 +246,8 @@ def dealt(
     Numbers of items differ by one at most. Two neighbours, such as opposite noise, get as many
     where the number of items is even.
     """
-    mixed = tuple(items[place] for place in generator.permutation(len(items)))
-    return {taker: mixed[place :: len(takers)] for place, taker in enumerate(takers)}
+    shuffled = tuple(items[place] for place in generator.permutation(len(items)))
+    return {taker: shuffled[place :: len(takers)] for place, taker in enumerate(takers)}
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

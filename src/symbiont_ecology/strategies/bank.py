@@ -56,7 +56,7 @@ class Bank(Serving):
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Who is not pleased moves, or gets a fresh adapter."""
         state, generator = context.state, context.draw("bank")
-        given, rates = _given(state), _rates(state)
+        counts, rates = _given(state), _rates(state)
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
         for name in asked(context) if state.population else ():
             habitat = state.habitats[name]
@@ -66,8 +66,8 @@ class Bank(Serving):
             if self._is_young(server, state):
                 moved[name] = server
                 continue
-            judged = [a.is_accepted for a in habitat.answers if a.organelle_id == server]
-            newest = judged[-self.patience :]
+            verdicts = [a.is_accepted for a in habitat.answers if a.organelle_id == server]
+            newest = verdicts[-self.patience :]
             if len(newest) < self.patience or sum(newest) >= self.pleased * self.patience:
                 moved[name] = server
                 continue
@@ -78,9 +78,9 @@ class Bank(Serving):
             else:
                 decisions.append(Colonise((name,), self.traits, context.rank, MEALS))
         crowd = len(state.population) + len(decisions) - ROOM
-        leaving = sorted(state.population, key=lambda one: given[one])[: max(crowd, 0)]
-        moved = {name: one for name, one in moved.items() if one not in leaving}
-        retired = [Retire(one, "replaced") for one in leaving]
+        leaving = sorted(state.population, key=lambda o: counts[o])[: max(crowd, 0)]
+        moved = {name: server for name, server in moved.items() if server not in leaving}
+        retired = [Retire(organelle_id, "replaced") for organelle_id in leaving]
         return [*moves(moved.items(), state), *retired, *decisions, *self.found(context)]
 
     def _is_young(self, organelle_id: OrganelleId, state: EcologyState) -> bool:
@@ -92,14 +92,14 @@ class Bank(Serving):
     ) -> dict[OrganelleId, tuple[float, float]]:
         """The parameters of the Beta posterior of every adapter in a habitat."""
         answers = state.habitats.get(name, Habitat()).answers
-        own = Counter((answer.organelle_id, answer.is_accepted) for answer in answers)
+        counts = Counter((answer.organelle_id, answer.is_accepted) for answer in answers)
         beliefs = {}
-        for one, overall in rates.items():
-            record = state.posteriors.get(one, {}).get(name)
+        for organelle_id, overall in rates.items():
+            record = state.posteriors.get(organelle_id, {}).get(name)
             rate = record.mean if record else overall
-            accepted = own[one, True] + PSEUDO_COUNT * rate
-            refused = own[one, False] + PSEUDO_COUNT * (1 - rate)
-            beliefs[one] = (accepted, refused)
+            accepted = counts[organelle_id, True] + PSEUDO_COUNT * rate
+            refused = counts[organelle_id, False] + PSEUDO_COUNT * (1 - rate)
+            beliefs[organelle_id] = (accepted, refused)
         return beliefs
 
 
@@ -107,20 +107,20 @@ def _highest(
     beliefs: Mapping[OrganelleId, tuple[float, float]], generator: np.random.Generator
 ) -> OrganelleId:
     """Who has the highest draw from its posterior."""
-    draws = {one: generator.beta(*belief) for one, belief in beliefs.items()}
+    draws = {organelle_id: generator.beta(*belief) for organelle_id, belief in beliefs.items()}
     return max(draws, key=draws.__getitem__)
 
 
 def _given(state: EcologyState) -> Counter[OrganelleId]:
     """How many of the remembered answers each gave."""
-    return Counter(answer.organelle_id for one in state.habitats.values() for answer in one.answers)
+    return Counter(answer.organelle_id for h in state.habitats.values() for answer in h.answers)
 
 
 def _rates(state: EcologyState) -> dict[OrganelleId, float]:
     """The part of its remembered answers that was accepted, of everyone alive."""
-    answers = [answer for one in state.habitats.values() for answer in one.answers]
-    given = Counter((answer.organelle_id, answer.is_accepted) for answer in answers)
+    answers = [answer for habitat in state.habitats.values() for answer in habitat.answers]
+    counts = Counter((answer.organelle_id, answer.is_accepted) for answer in answers)
     return {
-        one: (given[one, True] + 1) / (given[one, True] + given[one, False] + 2)
-        for one in state.population
+        o: (counts[o, True] + 1) / (counts[o, True] + counts[o, False] + 2)
+        for o in state.population
     }

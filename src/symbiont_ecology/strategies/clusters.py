@@ -67,10 +67,10 @@ class Clusters(Serving):
         }
         servers = list[tuple[str, OrganelleId]]()
         if living and scored:
-            losses = np.array([[loss[one] for one in living] for loss in scored.values()])
+            losses = np.array([[loss[name] for name in living] for loss in scored.values()])
             places = self.fitting(losses, context.draw("deal"))
-            dealt = {name: living[place] for name, place in zip(scored, places, strict=True)}
-            servers = [(name, dealt[name]) for name in asked(context) if name in dealt]
+            server_of = {name: living[place] for name, place in zip(scored, places, strict=True)}
+            servers = [(name, server_of[name]) for name in asked(context) if name in server_of]
         return [*moves(servers, state), *self.found(context)]
 
 

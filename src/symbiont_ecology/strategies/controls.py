@@ -49,8 +49,8 @@ class Single(CurriculumStrategy):
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """All questions."""
-        items, everyone = self.items(context), context.state.population
-        takers = ((name, item) for name in everyone for item in items)
+        items, living = self.items(context), context.state.population
+        takers = ((name, item) for name in living for item in items)
         return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
@@ -94,11 +94,11 @@ class Independent(CurriculumStrategy):
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Every niche without a learner gets one. It starts as the host itself (B = 0), or warm."""
-        held = self._owners(context)
+        owners = self._owners(context)
         return [
             Found({**self.traits, NICHE: float(niche)}, context.rank)
             for niche in range(self._count(context.tasks))
-            if niche not in held
+            if niche not in owners
         ]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
@@ -107,9 +107,9 @@ class Independent(CurriculumStrategy):
         niches = {name: index % self._count(tasks) for index, name in enumerate(tasks.names)}
         assigned = [
             Assignment(
-                owners[niche], tasks.draw(cell, asked, context.draw("items", *cell)), self.samples
+                owners[niche], tasks.draw(cell, count, context.draw("items", *cell)), self.samples
             )
-            for cell, asked in Counter(self.demand(context)).items()
+            for cell, count in Counter(self.demand(context)).items()
             if (niche := niches[cell[0]]) in owners
         ]
         return self.sampled(assigned, context)

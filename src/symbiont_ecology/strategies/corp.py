@@ -65,11 +65,11 @@ class Corp(EvolutionStrategies):
         if len(living) < 2:
             return super().ask(context)
         count = GATE_PART * self.gate
-        drawn = [tasks.draw(cell, count, draw("gate", *cell)) for cell in tasks.cells]
-        unique = [{item.id: item for item in items if is_for_gate(item)} for items in drawn]
-        asked = [item for items in unique for item in list(items.values())[: self.gate]]
-        takers = [(name, item) for name in living for item in asked]
-        return [replace(one, is_exam=True) for one in assignments(takers, 1)]
+        pools = [tasks.draw(cell, count, draw("gate", *cell)) for cell in tasks.cells]
+        unique = [{item.id: item for item in items if is_for_gate(item)} for items in pools]
+        questions = [item for items in unique for item in list(items.values())[: self.gate]]
+        takers = [(name, item) for name in living for item in questions]
+        return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """A candidate; or the one of two that goes on."""
@@ -80,12 +80,12 @@ class Corp(EvolutionStrategies):
             signs = Counter(np.sign(new[item] - old[item]) for item in old if item in new)
             is_better = evidence(signs[1], signs[0], signs[-1]) >= 1 / self.level
             return [Retire(adapter, "replaced") if is_better else Retire(candidate, "refused")]
-        steps = [one for one in decisions if isinstance(one, Ascend)]
+        steps = [decision for decision in decisions if isinstance(decision, Ascend)]
         return self._candidate(steps[0], context) if steps else decisions
 
     def _candidate(self, step: Ascend, context: StrategyContext) -> list[Decision]:
         """A child that goes along the noise of the best; nobody where all earned the same."""
-        ranked = sorted((one for one in step.worth if one[1] > 0), key=lambda one: -one[1])
+        ranked = sorted((pair for pair in step.worth if pair[1] > 0), key=lambda pair: -pair[1])
         if not (best := ranked[: self.best]):
             return []
         mean, ids = fmean(worth for _, worth in best), (step.organelle_id,)

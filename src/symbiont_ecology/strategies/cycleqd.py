@@ -66,9 +66,9 @@ class CycleQD(ExpertStrategy):
         elites, archive = set().union(*archives), archives[context.state.generation % len(cells)]
         columns = zip(*(scores[name] for name in archive), strict=True)
         chances = np.prod([_spread_out(column) for column in columns], axis=0)
-        drawn = dict(zip(archive, chances / chances.sum(), strict=True))
-        gone: list[Decision] = [Retire(name, "no elite") for name in marks if name not in elites]
-        return gone + [self._child(drawn, number, context) for number in range(self.offspring)]
+        chance_of = dict(zip(archive, chances / chances.sum(), strict=True))
+        exits: list[Decision] = [Retire(name, "no elite") for name in marks if name not in elites]
+        return exits + [self._child(chance_of, number, context) for number in range(self.offspring)]
 
     def _child(
         self, chances: Mapping[OrganelleId, float], number: int, context: StrategyContext

@@ -123,15 +123,15 @@ class Ecology(CurriculumStrategy):
             probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
             return [Assignment(HOST, items, purpose="probe") for items in probes]
         takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
-        left = assignments([taker for taker in takers if taker[0] == HOST], 1)
-        asked = [
+        unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
+        extra = [
             assignment
             for part in self.built_mechanisms
             for assignment in as_list(mechanisms.called(part), part.ask(context), Assignment)
         ]
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
-        strange = [replace(one, purpose="probe") for one in left]
-        return [*self.sampled(practice, context), *strange, *asked]
+        strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
+        return [*self.sampled(practice, context), *strange, *extra]
 
     @property
     def needs_sketches(self) -> bool:  # type: ignore[override]
@@ -180,12 +180,12 @@ class Ecology(CurriculumStrategy):
         niches, generator = [item.niche for item in items], context.draw("allocate")
         takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
         chosen = {place: organelle_id for organelle_id, place in takers}
-        given, earlier = list[tuple[OrganelleId, Item]](), Counter[str]()
+        pairs, earlier = list[tuple[OrganelleId, Item]](), Counter[str]()
         for place, item in enumerate(items):
             wish = self._wish(item, context, earlier[item.habitat])
-            given.append((wish or chosen[place], item))
+            pairs.append((wish or chosen[place], item))
             earlier[item.habitat] += 1
-        return given
+        return pairs
 
     def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """The author of a reply that was given, or the first mechanism's choice that has one."""
@@ -198,24 +198,24 @@ class Ecology(CurriculumStrategy):
         """Every mechanism decides in turn, on the room that those before it left."""
         decisions: list[Decision] = []
         for mechanism in self.built_mechanisms:
-            told = mechanism.tell(context, self._room(context, decisions))
-            decisions += as_list(mechanisms.called(mechanism), told, Decision)
+            result = mechanism.tell(context, self._room(context, decisions))
+            decisions += as_list(mechanisms.called(mechanism), result, Decision)
         return decisions
 
     def _room(self, context: StrategyContext, decisions: Sequence[Decision]) -> Room:
         """The places and ranks that are left after the decisions; the newborn have full rank."""
-        held = {o.id: o.genome.rank for o in context.state.population.values()}
-        coming = list[int]()
+        rank_of = {o.id: o.genome.rank for o in context.state.population.values()}
+        coming_ranks = list[int]()
         for decision in decisions:
             match decision:
                 case Found() | Birth() | Colonise() | Awaken():
-                    coming.append(context.rank)
+                    coming_ranks.append(context.rank)
                 case Judge(challenger, "admit") if challenger.kind == "child":
-                    coming.append(challenger.genome.rank)
+                    coming_ranks.append(challenger.genome.rank)
                 case Resize(organelle_id, rank):
-                    held[organelle_id] = max(held[organelle_id], rank)
-        places = self.capacity - len(held) - len(coming)
-        ranks = self.ranks - sum(held.values()) - sum(coming)
+                    rank_of[organelle_id] = max(rank_of[organelle_id], rank)
+        places = self.capacity - len(rank_of) - len(coming_ranks)
+        ranks = self.ranks - sum(rank_of.values()) - sum(coming_ranks)
         return Room(max(min(places, ranks // context.rank), 0), max(ranks, 0), self.traits)
 
     def _affordable(self, organelle: Organelle, context: StrategyContext) -> int:

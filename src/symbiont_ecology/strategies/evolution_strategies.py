@@ -99,11 +99,11 @@ class EvolutionStrategies(AskingStrategy):
     @property
     def habitat_faults(self) -> Sequence[str]:
         """What compares answers to equal questions."""
-        why, faults = "habitats ask every question once, so no two can be asked the same", []
+        reason, faults = "habitats ask every question once, so no two can be asked the same", []
         if self.shaping == "questions":
-            faults.append(f"strategy.shaping: {why}: expected ranks or z_score, got 'questions'")
+            faults.append(f"strategy.shaping: {reason}: expected ranks or z_score, got 'questions'")
         if self.looks:
-            faults.append(f"strategy.looks: {why}: expected 0, got {self.looks}")
+            faults.append(f"strategy.looks: {reason}: expected 0, got {self.looks}")
         return faults
 
     def found(self, context: StrategyContext) -> list[Decision]:
@@ -120,9 +120,9 @@ class EvolutionStrategies(AskingStrategy):
             hands = dict.fromkeys(members, items)
         for centre in context.state.population:
             asked += [
-                replace(one, is_exam=True, perturbation=noise)
+                replace(assignment, is_exam=True, perturbation=noise)
                 for noise, hand in hands.items()
-                for one in assignments([(centre, item) for item in hand], 1)
+                for assignment in assignments([(centre, item) for item in hand], 1)
             ]
             if self.looks and context.state.generation % self.looks == 0:
                 asked += self._look(centre, context)
@@ -148,14 +148,14 @@ class EvolutionStrategies(AskingStrategy):
         worth = _worth(rewards, self.shaping)
         age = context.state.generation - context.state.population[centre].born
         step = self.step / np.sqrt(1 + age / self.aging if self.aging else 1)
-        tokens, empty = _lengths([one for known in members.values() for one in known])
+        tokens, empty = _lengths([outcome for outcomes in members.values() for outcome in outcomes])
         return Ascend(
             centre,
             list(zip(members, worth, strict=True)),
             float(step),
             self.optimizer,
             self.fade,
-            rewards=tuple(float(np.mean(list(one.values()))) for one in rewards),
+            rewards=tuple(float(np.mean(list(marks.values()))) for marks in rewards),
             tokens=tokens,
             empty=empty,
         )
@@ -194,24 +194,24 @@ def _lengths(outcomes: Sequence[Outcome]) -> tuple[float, float]:
     """Of all answers: mean number of tokens, and the share of those without text."""
     rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
     tokens = [len(rollout.token_ids) for rollout in rollouts]
-    return float(np.mean(tokens)), float(np.mean([not one.text.strip() for one in rollouts]))
+    return float(np.mean(tokens)), float(np.mean([not r.text.strip() for r in rollouts]))
 
 
 def _mean_kl(outcomes: Sequence[Outcome]) -> float | None:
     """Over cells, where the bare host read what was answered."""
-    known = [one.kl for one in outcomes if one.kl is not None]
-    return float(np.mean(known)) if known else None
+    values = [o.kl for o in outcomes if o.kl is not None]
+    return float(np.mean(values)) if values else None
 
 
 def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]:
     """What each member is worth; all nothing where they earned the same."""
     if shaping == "questions":
-        names = sorted({name for one in rewards for name in one})
+        names = sorted({name for marks in rewards for name in marks})
         # A question that was left out for want of compute says nothing.
-        known = [name for name in names if all(name in one for one in rewards)]
-        scores = [_z_scores(np.array([one[name] for one in rewards])) for name in known]
+        common = [name for name in names if all(name in marks for marks in rewards)]
+        scores = [_z_scores(np.array([marks[name] for marks in rewards])) for name in common]
         return list(map(float, np.mean(scores, axis=0))) if scores else [0.0] * len(rewards)
-    means = np.array([np.mean(list(one.values())) for one in rewards])
+    means = np.array([np.mean(list(marks.values())) for marks in rewards])
     if shaping == "ranks":
         means = _centred_ranks(means)
     return list(map(float, _z_scores(means)))

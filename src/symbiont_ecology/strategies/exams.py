@@ -67,8 +67,8 @@ class ExamStrategy(AskingStrategy):
         """What is missing of everyone's exam."""
         living = context.state.population.values()
         exam = self.exam(context)
-        missing = [(one.id, item) for one in living for item in exam if item.id not in one.marks]
-        return [replace(one, is_exam=True) for one in assignments(missing, 1)]
+        missing = [(o.id, item) for o in living for item in exam if item.id not in o.marks]
+        return [replace(assignment, is_exam=True) for assignment in assignments(missing, 1)]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """New marks; and once all are there, what follows from them."""
@@ -76,7 +76,7 @@ class ExamStrategy(AskingStrategy):
         if not living:
             return self.found(context)
         ids, earned = [item.id for item in self.exam(context)], rewards_of_exam(context)
-        known = {one.id: {**one.marks, **earned.get(one.id, {})} for one in living.values()}
+        known = {o.id: {**o.marks, **earned.get(o.id, {})} for o in living.values()}
         marks = {
             name: {item: own[item] for item in ids if item in own} for name, own in known.items()
         }
@@ -115,11 +115,11 @@ def rewards_by_question(outcomes: Iterable[Outcome]) -> dict[str, float]:
 
 def rewards_of_exam(context: StrategyContext) -> dict[OrganelleId, dict[str, float]]:
     """What those who sat an exam in this generation earned at each question."""
-    sat: dict[OrganelleId, list[Outcome]] = defaultdict(list)
+    exams: dict[OrganelleId, list[Outcome]] = defaultdict(list)
     for outcome in context.outcomes:
         if outcome.assignment.is_exam:
-            sat[outcome.assignment.organelle_id].append(outcome)
-    return {name: rewards_by_question(outcomes) for name, outcomes in sat.items()}
+            exams[outcome.assignment.organelle_id].append(outcome)
+    return {name: rewards_by_question(outcomes) for name, outcomes in exams.items()}
 
 
 def mean_mark(own: Marks) -> float:

@@ -45,10 +45,10 @@ class ExpertStrategy(ExamStrategy, CurriculumStrategy):
             return super().ask(context)
         names, items = context.tasks.names, self.items(context)
         takers = [
-            (one.id, item)
-            for one in context.state.population.values()
+            (founder.id, item)
+            for founder in context.state.population.values()
             for item in items
-            if item.family == names[int(one.genome.traits[NICHE]) % len(names)]
+            if item.family == names[int(founder.genome.traits[NICHE]) % len(names)]
         ]
         return self.sampled(assignments(takers, self.samples), context)
 
@@ -56,7 +56,7 @@ class ExpertStrategy(ExamStrategy, CurriculumStrategy):
         """At school nothing follows, but that who is gone is founded anew."""
         if not self.is_school(context):
             return super().tell(context)
-        numbers = {int(one.genome.traits[NICHE]) for one in context.state.population.values()}
+        numbers = {int(o.genome.traits[NICHE]) for o in context.state.population.values()}
         missing = [number for number in range(self.population) if number not in numbers]
         return [self.founder(number, context) for number in missing]
 

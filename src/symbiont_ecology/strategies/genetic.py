@@ -125,9 +125,9 @@ class Genetic(CurriculumStrategy):
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
         """The exam of everyone, or what the best practises. Questions of habitats are dealt out."""
-        asked, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
-        exam = asked if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
-        return max(sitters * exam, asked * self.samples if self.refine else 0)
+        count, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
+        exam = count if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
+        return max(sitters * exam, count * self.samples if self.refine else 0)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host. After a warm start all begin with
@@ -154,21 +154,21 @@ class Genetic(CurriculumStrategy):
             takers = self._dealt(context)
         else:
             exam, is_fresh = self._exam(context), self.is_fresh
-            candidates = [name for name, one in living.items() if one.score is None or is_fresh]
+            candidates = [name for name, o in living.items() if o.score is None or is_fresh]
             takers = [(name, item) for name in candidates for item in exam]
-        return [replace(one, is_exam=True) for one in assignments(takers, 1)]
+        return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
 
     def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
         """Who answers which question of the habitats. A reply that was given is its author's, and
         left out where that does not live: the verdict on it says nothing of the living."""
         state, items, members = context.state, self.items(context), list(context.state.population)
-        given = [(author, item) for item in items if (author := author_of(item, state))]
+        authored = [(author, item) for item in items if (author := author_of(item, state))]
         free = [item for item in items if not (item.logged and item.logged.author)]
         if len(free) < len(members):  # or the first of them would be asked again and again
             order = context.draw("members").permutation(len(members))
             members = [members[place] for place in order]
         hands = dealt(free, members, context.draw("deal"))
-        return given + [(name, item) for name, hand in hands.items() for item in hand]
+        return authored + [(name, item) for name, hand in hands.items() for item in hand]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """New scores; then the worst leave, and children of the best take their places."""
@@ -177,22 +177,22 @@ class Genetic(CurriculumStrategy):
             return self.found(context)
         if self._refines(context) and (best := self._best(context)):
             return [Score(best[0].id, None)]
-        news, least = _scores(context), self._least(context)
-        known: dict[str, Organelle | Score] = {**state.population, **news}
-        decisions: list[Decision] = list(news.values())
-        if any(one.score is None or one.answers < least for one in known.values()):
+        scores, least = _scores(context), self._least(context)
+        records: dict[str, Organelle | Score] = {**state.population, **scores}
+        decisions: list[Decision] = list(scores.values())
+        if any(record.score is None or record.answers < least for record in records.values()):
             return decisions  # they answer more in the next generation
-        order = sorted(known, key=lambda name: -(known[name].score or 0.0))
-        elite, others = order[: self.elite], order[self.elite :]
-        decisions += [Retire(name, "eliminated") for name in others]
+        order = sorted(records, key=lambda name: -(records[name].score or 0.0))
+        elite, losers = order[: self.elite], order[self.elite :]
+        decisions += [Retire(name, "eliminated") for name in losers]
         return decisions + [
             self._child(elite, number, context) for number in range(self.population - len(elite))
         ]
 
     def _child(self, elite: Sequence[str], number: int, context: StrategyContext) -> Birth:
         """Of the best and of another one of the elite, by turns."""
-        other = elite[1 + number % (len(elite) - 1)] if len(elite) > 1 else elite[0]
-        parents = (elite[0], other)
+        second = elite[1 + number % (len(elite) - 1)] if len(elite) > 1 else elite[0]
+        parents = (elite[0], second)
         parent = context.state.population[parents[0]]
         sigma = self._sigma_of(parent, context, number)
         operator = Offspring(
@@ -208,10 +208,8 @@ class Genetic(CurriculumStrategy):
         if not self.is_adaptive:
             return {}
         mutation: Any = operators.build(self.mutation)
-        before = parent.genome.traits[SIGMA] if parent else mutation.sigma
-        return {
-            SIGMA: float(before * np.exp(TAU * context.draw("sigma", number).standard_normal()))
-        }
+        sigma = parent.genome.traits[SIGMA] if parent else mutation.sigma
+        return {SIGMA: float(sigma * np.exp(TAU * context.draw("sigma", number).standard_normal()))}
 
     def _refines(self, context: StrategyContext) -> bool:
         """Whether the best learns in this generation."""
@@ -220,8 +218,8 @@ class Genetic(CurriculumStrategy):
     def _best(self, context: StrategyContext) -> list[Organelle]:
         """Those with a score, the best first."""
         living, least = context.state.population.values(), self._least(context)
-        scored = [one for one in living if one.score is not None and one.answers >= least]
-        return sorted(scored, key=lambda one: -(one.score or 0.0))
+        scored = [o for o in living if o.score is not None and o.answers >= least]
+        return sorted(scored, key=lambda o: -(o.score or 0.0))
 
     def _least(self, context: StrategyContext) -> int:
         """How many answers a score needs."""
@@ -240,12 +238,12 @@ def _scores(context: StrategyContext) -> dict[str, Score]:
     rewards: dict[str, list[float]] = defaultdict(list)
     for outcome in context.outcomes:
         if outcome.assignment.is_exam:
-            rewards[outcome.assignment.organelle_id] += [one.reward for one in outcome.rollouts]
+            rewards[outcome.assignment.organelle_id] += [r.reward for r in outcome.rollouts]
     scores = dict[str, Score]()
     for name, earned in rewards.items():
-        one = context.state.population[name]
-        before = one.answers if context.tasks.habitats else 0
+        organelle = context.state.population[name]
+        before = organelle.answers if context.tasks.habitats else 0
         if answers := before + len(earned):
-            mean = (before * (one.score or 0.0) + sum(earned)) / answers
+            mean = (before * (organelle.score or 0.0) + sum(earned)) / answers
             scores[name] = Score(name, float(mean), answers=answers)
     return scores

@@ -107,22 +107,22 @@ class Hyper(Strategy):
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """The next examples to everyone in training; an exam to those who are through."""
         learners, takers = dict[str, int](), list[str]()
-        for one in context.state.population.values():
+        for organelle in context.state.population.values():
             # Founders are there before the first generation, children come at the end of one.
-            step = context.state.generation - one.born - (one.born > 0)
+            step = context.state.generation - organelle.born - (organelle.born > 0)
             if step < self.steps:
-                learners[one.id] = step
-            elif one.score is None:
-                takers.append(one.id)
+                learners[organelle.id] = step
+            elif organelle.score is None:
+                takers.append(organelle.id)
         batches = {step: self._batch(step, context) for step in set(learners.values())}
-        learned = [(name, item) for name, step in learners.items() for item in batches[step]]
+        lessons = [(name, item) for name, step in learners.items() for item in batches[step]]
         exam = _drawn_of(context, self.eval_size, "exam") if takers else []
-        taken = assignments([(name, item) for name in takers for item in exam], 1)
-        read = assignments([(name, item.to_read) for name in takers for item in exam], 1)
+        exams = assignments([(name, item) for name in takers for item in exam], 1)
+        readings = assignments([(name, item.to_read) for name in takers for item in exam], 1)
         return [
-            *assignments(learned, 0),
-            *(replace(each, is_exam=True) for each in taken),
-            *(replace(each, purpose="probe") for each in read),
+            *assignments(lessons, 0),
+            *(replace(assignment, is_exam=True) for assignment in exams),
+            *(replace(assignment, purpose="probe") for assignment in readings),
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
@@ -131,11 +131,11 @@ class Hyper(Strategy):
         if not state.population:
             return self.found(context)
         earned = _fitness(context)
-        scores = {one.id: earned.get(one.id, one.score) for one in state.population.values()}
+        scores = {o.id: earned.get(o.id, o.score) for o in state.population.values()}
         decisions: list[Decision] = [Score(name, score) for name, score in earned.items()]
-        known = {name: score for name, score in scores.items() if score is not None}
-        is_over = earned and len(known) == len(scores)
-        return decisions + (self.next_life(known, context) if is_over else [])
+        known_scores = {name: score for name, score in scores.items() if score is not None}
+        is_over = earned and len(known_scores) == len(scores)
+        return decisions + (self.next_life(known_scores, context) if is_over else [])
 
     def next_life(
         self, scores: Mapping[OrganelleId, float], context: StrategyContext
@@ -145,7 +145,7 @@ class Hyper(Strategy):
         order = sorted(scores, key=lambda name: -scores[name])
         decisions: list[Decision] = [Retire(name, "eliminated") for name in order[self.elite :]]
         parents = [living[name] for name in order[: self.elite]]
-        taken = [one.genome.traits for one in living.values()]
+        taken = [o.genome.traits for o in living.values()]
         for number in range(self.population - len(parents)):
             child = self._new_child(parents, taken, context.draw("variant", number))
             taken.append(child.traits)
@@ -254,11 +254,11 @@ def _fitness(context: StrategyContext) -> dict[str, float]:
         if outcome.assignment.is_exam:
             verdicts[name] += outcome.verdicts
         elif outcome.assignment.purpose == "probe":
-            losses[name] += [-one.confidence for one in outcome.rollouts]
+            losses[name] += [-rollout.confidence for rollout in outcome.rollouts]
     return {
-        name: float(0.7 * np.mean(given) + 0.3 / (1 + np.exp(np.mean(losses[name]))))
+        name: float(0.7 * np.mean(values) + 0.3 / (1 + np.exp(np.mean(losses[name]))))
         * (LARGE_WORTH if context.state.population[name].genome.rank > LARGE else 1.0)
-        for name, given in verdicts.items()
+        for name, values in verdicts.items()
         if losses[name]
     }
 

@@ -37,15 +37,15 @@ class InContext(Single):
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """This generation's questions, each behind its examples."""
-        return tuple(self._behind_examples(one, context.state) for one in super().items(context))
+        return tuple(self._behind_examples(item, context.state) for item in super().items(context))
 
     def _behind_examples(self, item: Item, state: EcologyState) -> Item:
         accepted = state.habitats.get(item.habitat, Habitat()).accepted[-self.examples :]
         is_text = item.prompt.endswith(LEADS_OVER)
-        said = [
+        examples = [
             part
-            for one in accepted
-            for part in (last_turn(one.prompt), f"{one.reply}\n" if is_text else one.reply)
+            for a in accepted
+            for part in (last_turn(a.prompt), f"{a.reply}\n" if is_text else a.reply)
         ]
         *before, question = turns(item.prompt)  # what the system says stays in front
-        return replace(item, prompt=in_turns(*before, *said, question))
+        return replace(item, prompt=in_turns(*before, *examples, question))

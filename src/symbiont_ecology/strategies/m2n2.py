@@ -48,13 +48,13 @@ class M2N2(ExpertStrategy):
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
     ) -> list[Decision]:
         """The least fit leave, one after the other, as each makes room at its questions."""
-        left = dict(marks)
-        while len(left) > self.population:
-            fitness = {name: sum(own.values()) for name, own in niche_shares(left).items()}
-            del left[min(fitness, key=fitness.__getitem__)]
-        shares = niche_shares(left)
-        gone: list[Decision] = [Retire(name, "outcompeted") for name in marks if name not in left]
-        return gone + [self._child(shares, number, context) for number in range(self.offspring)]
+        rest = dict(marks)
+        while len(rest) > self.population:
+            fitness = {name: sum(own.values()) for name, own in niche_shares(rest).items()}
+            del rest[min(fitness, key=fitness.__getitem__)]
+        shares = niche_shares(rest)
+        exits: list[Decision] = [Retire(name, "outcompeted") for name in marks if name not in rest]
+        return exits + [self._child(shares, number, context) for number in range(self.offspring)]
 
     def _child(
         self, shares: Mapping[OrganelleId, Marks], number: int, context: StrategyContext
@@ -62,13 +62,13 @@ class M2N2(ExpertStrategy):
         """A child of two who complete each other."""
         generator = context.draw("mates", number)
         first = _one_of({name: sum(own.values()) for name, own in shares.items()}, generator)
-        others = {name: attraction(own, shares[first]) for name, own in shares.items()}
-        if len(others) > 1:
-            del others[first]
+        attractions = {name: attraction(own, shares[first]) for name, own in shares.items()}
+        if len(attractions) > 1:
+            del attractions[first]
         operator = Offspring(self.crossover, self.mutation)
         name = f"{kind_of(self.crossover)} and {kind_of(self.mutation)}"
         traits = context.state.population[first].genome.traits
-        return Birth((first, _one_of(others, generator)), operator, name, traits)
+        return Birth((first, _one_of(attractions, generator)), operator, name, traits)
 
 
 def niche_shares(marks: Mapping[OrganelleId, Marks]) -> dict[OrganelleId, dict[str, float]]:

@@ -59,11 +59,11 @@ class Mixing(ExpertStrategy):
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext
     ) -> list[Decision]:
         """The search is told the scores of its mixes; all but the best make room for others."""
-        living = {one.id: one.genome.traits for one in context.state.population.values()}
+        living = {o.id: o.genome.traits for o in context.state.population.values()}
         experts = {int(genes[NICHE]): name for name, genes in living.items() if MIX not in genes}
         mixes = {int(genes[MIX]): name for name, genes in living.items() if MIX in genes}
-        if gone := [number for number in range(self.population) if number not in experts]:
-            return [self.founder(number, context) for number in gone]  # after a catastrophe
+        if missing := [number for number in range(self.population) if number not in experts]:
+            return [self.founder(number, context) for number in missing]  # after a catastrophe
         scores = {number: mean_mark(marks[name]) for number, name in mixes.items()}
         told = context.state.notes.get(SCORES, ())
         if new := {number: score for number, score in scores.items() if number >= len(told)}:
@@ -94,7 +94,7 @@ class Mixing(ExpertStrategy):
         mean, size = np.full(self.groups * self.population, self.start), self.offspring
         sampler = SepCMA(mean=mean, sigma=self.sigma, seed=seed, population_size=size)
         for first in range(0, len(told) + 1, size):
-            asked = [sampler.ask() for _ in range(size)]
+            points = [sampler.ask() for _ in range(size)]
             if scores := told[first : first + size]:
-                sampler.tell([(one, -score) for one, score in zip(asked, scores, strict=True)])
-        return [one.reshape(self.groups, self.population) for one in asked]
+                sampler.tell([(point, -score) for point, score in zip(points, scores, strict=True)])
+        return [point.reshape(self.groups, self.population) for point in points]

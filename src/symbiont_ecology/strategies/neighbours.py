@@ -67,13 +67,13 @@ def _nearest_of(
         if (server := chosen(name, state))
         and not (diet := diet_of(habitat.answers, families)).is_empty
     }
-    likeness, found = likeness_in(state), dict[str, tuple[OrganelleId | None, float]]()
+    likeness, nearest = likeness_in(state), dict[str, tuple[OrganelleId | None, float]]()
     for name in dict.fromkeys(names):
         taste = taste_of(state.habitats.get(name, Habitat()).answers, families)
         if chosen(name, state) or taste.is_empty or not diets:
-            found[name] = None, 0.0
+            nearest[name] = None, 0.0
             continue
         agreements = likeness.agreements(list(diets.values()), taste)
         best = int(agreements.argmax())
-        found[name] = list(diets)[best], float(agreements[best])
-    return found
+        nearest[name] = list(diets)[best], float(agreements[best])
+    return nearest

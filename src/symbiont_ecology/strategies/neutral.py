@@ -35,12 +35,12 @@ class Neutral(Serving):
     def tell(self, context: StrategyContext) -> list[Decision]:
         """The births and deaths of this generation."""
         state, generator = context.state, context.draw("neutral")
-        settled = [
+        servers = [
             (name, habitat.last)
             for name, habitat in state.habitats.items()
             if not chosen(name, state) and habitat.last in state.population
         ]
-        decisions: list[Decision] = [*moves(settled, state)]
+        decisions: list[Decision] = [*moves(servers, state)]
         names = list(state.habitats)
         for moment, count in self.births:
             if moment == state.generation and names:

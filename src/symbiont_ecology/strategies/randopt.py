@@ -53,5 +53,5 @@ class RandOpt(ExamStrategy):
     ) -> list[Decision]:
         """The best stay, of equals the oldest; others come in place of the rest."""
         ranked = sorted(marks, key=lambda name: -mean_mark(marks[name]))
-        gone: list[Decision] = [Retire(name, "not among the best") for name in ranked[self.keep :]]
-        return gone + self.found(context)
+        exits: list[Decision] = [Retire(name, "not among the best") for name in ranked[self.keep :]]
+        return exits + self.found(context)

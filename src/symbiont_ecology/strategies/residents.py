@@ -56,12 +56,12 @@ class Residents(LearningStrategy):
         return self._founded(context, context.state.generation + 1)
 
     def _founded(self, context: StrategyContext, generation: int) -> list[Decision]:
-        known = _residents(context.state)
-        wanted = dict.fromkeys(self._asked(context, generation)[1])
+        residents = _residents(context.state)
+        niches = dict.fromkeys(self._asked(context, generation)[1])
         return [
             Found({**self.traits, NICHE: float(niche)}, context.rank)
-            for niche in wanted
-            if niche not in known
+            for niche in niches
+            if niche not in residents
         ]
 
     def _asked(self, context: StrategyContext, generation: int) -> tuple[Sequence[Item], list[int]]:
@@ -95,7 +95,7 @@ class PerHabitat(Residents):
             for niche, resident in _residents(state).items()
             if self.reset and _has_outlived(state.habitats.get(world.names[niche]), resident)
         }
-        decisions: list[Decision] = [Retire(one, "reset") for one in outdated.values()]
+        decisions: list[Decision] = [Retire(resident, "reset") for resident in outdated.values()]
         for niche in outdated:
             decisions.append(Found({**self.traits, NICHE: float(niche)}, context.rank))
         return [*decisions, *super().tell(context)]

@@ -44,8 +44,8 @@ class Serving(LearningStrategy):
         if not context.state.population:
             return []
         servers = self.servers([item.habitat for item in items], context, generator)
-        asked_now = assignments(zip(servers, items, strict=True), self.samples)
-        return self.sampled(asked_now, context)
+        assigned = assignments(zip(servers, items, strict=True), self.samples)
+        return self.sampled(assigned, context)
 
 
 def by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:
@@ -56,8 +56,8 @@ def by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:
 
 def chosen(name: str, state: EcologyState) -> OrganelleId | None:
     """The server that was chosen for a habitat, if it is alive."""
-    known = state.habitats.get(name)
-    return known.chosen if known and known.chosen in state.population else None
+    habitat = state.habitats.get(name)
+    return habitat.chosen if habitat and habitat.chosen in state.population else None
 
 
 def asked(context: StrategyContext) -> list[str]:

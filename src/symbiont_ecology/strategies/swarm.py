@@ -63,18 +63,18 @@ class Swarm(ExpertStrategy):
         scores = {name: mean_mark(own) for name, own in marks.items()}
         best, worst = max(scores, key=scores.__getitem__), min(scores, key=scores.__getitem__)
         flock: dict[int, list[OrganelleId]] = defaultdict(list)
-        for one in context.state.population.values():
-            flock[int(one.genome.traits[NICHE])].append(one.id)
-        kept, moved = {best, worst}, list[Decision]()
+        for organelle in context.state.population.values():
+            flock[int(organelle.genome.traits[NICHE])].append(organelle.id)
+        survivors, decisions = {best, worst}, list[Decision]()
         for number in range(self.population):
             if not (places := flock[number]):  # a catastrophe: the particle is founded anew
-                moved.append(self.founder(number, context))
+                decisions.append(self.founder(number, context))
                 continue
             top = max(places, key=scores.__getitem__)
-            kept |= {top, places[-1]}
-            others = [one[-1] for one in flock.values() if one and one is not places] or places
-            moved.append(self._move(places, others, (top, best, worst), context))
-        return moved + [Retire(name, "left behind") for name in marks if name not in kept]
+            survivors |= {top, places[-1]}
+            others = [path[-1] for path in flock.values() if path and path is not places] or places
+            decisions.append(self._move(places, others, (top, best, worst), context))
+        return decisions + [Retire(name, "left behind") for name in marks if name not in survivors]
 
     def _move(
         self,
@@ -88,11 +88,11 @@ class Swarm(ExpertStrategy):
         weights = generator.random(4) * (self.inertia, self.own, self.social, self.repel)
         inertia, own, social, repel = self._step(context.state.generation) * weights / weights.sum()
         if len(places) > 1:
-            came, way = places[-2], -inertia / self._step(now.born)
+            origin, way = places[-2], -inertia / self._step(now.born)
         else:
-            came, way = others[int(generator.integers(len(others)))], inertia
+            origin, way = others[int(generator.integers(len(others)))], inertia
         shares = Counter[OrganelleId]({now.id: 1 - way - own - social + repel})
-        for place, share in zip((came, *ends), (way, own, social, -repel), strict=True):
+        for place, share in zip((origin, *ends), (way, own, social, -repel), strict=True):
             shares[place] += share
         return Birth(tuple(shares), Combination(tuple(shares.values())), "swarm", now.genome.traits)
 

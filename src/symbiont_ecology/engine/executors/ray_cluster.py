@@ -57,16 +57,16 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
     import ray
 
     if not ray.is_initialized():
-        place, ours = address or LOCAL, dict[str, object]()
+        place, options = address or LOCAL, dict[str, object]()
         if place == LOCAL:
             _keep_silent()
             # Ray's own choice lets everything else on the machine go first.
-            ours = {"include_dashboard": False, "_system_config": {"worker_niceness": 0}}
-            ours["num_cpus"] = max(cores, os.cpu_count() or 1)
+            options = {"include_dashboard": False, "_system_config": {"worker_niceness": 0}}
+            options["num_cpus"] = max(cores, os.cpu_count() or 1)
         else:
             _knock(_own_cluster() if place == RUNNING else place, seconds)
         try:
-            ray.init(place, log_to_driver=False, logging_level=logging.ERROR, **ours)
+            ray.init(place, log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
             line = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise RunError(
@@ -74,10 +74,10 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
                 "ray start --head; if it asks for a token, set RAY_AUTH_MODE=token here, too"
             ) from error
     return [
-        Machine(found.get("memory", 0.0), found.get("CPU", 0.0), found.get("GPU", 0.0))
+        Machine(resources.get("memory", 0.0), resources.get("CPU", 0.0), resources.get("GPU", 0.0))
         for node in ray.nodes()
         if node["Alive"]
-        for found in [node["Resources"]]
+        for resources in [node["Resources"]]
     ]
 
 

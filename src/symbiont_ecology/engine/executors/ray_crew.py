@@ -143,8 +143,8 @@ class RayCrew:
     def _welcome(self, ready: Sequence[Any]) -> list[Any]:
         """Those among the awaited who have loaded the host; who was lost meanwhile is replaced."""
         welcome = []
-        for said in ready:
-            hand, facts = self._joining.pop(said), self._result(said)
+        for ref in ready:
+            hand, facts = self._joining.pop(ref), self._result(ref)
             if facts is None:
                 self._hire()
                 continue
@@ -158,7 +158,7 @@ class RayCrew:
             welcome.append(hand)
         return welcome
 
-    def _result(self, done: Any) -> Any:
+    def _result(self, ref: Any) -> Any:
         """What came of a call; None where the worker was lost.
 
         Raises:
@@ -167,17 +167,17 @@ class RayCrew:
         """
         errors = self._ray.exceptions
         try:
-            return self._ray.get(done)
+            return self._ray.get(ref)
         except errors.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, EcologyError):
                 raise cause from None
-            what = f"{type(cause).__name__}: {_first_line(cause)}"
-            raise RunError(f"a worker failed: {what}") from error
+            fault = f"{type(cause).__name__}: {_first_line(cause)}"
+            raise RunError(f"a worker failed: {fault}") from error
         except errors.RayError as error:
             if getattr(error, "actor_init_failed", False):  # which the next one would, too
-                last = str(error).strip().splitlines()[-1]
-                raise RunError(f"a worker could not begin: {last:.200}") from error
+                line = str(error).strip().splitlines()[-1]
+                raise RunError(f"a worker could not begin: {line:.200}") from error
             self._loss = f" ({_first_line(error)})"
             return None
 

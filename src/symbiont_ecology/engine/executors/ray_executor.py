@@ -45,11 +45,11 @@ class RayExecutor:
             HostError: the host cannot be loaded at a worker.
         """
         self.check()
-        wanted = 1 if self.workers == "auto" else self.workers
-        machines = connect(self.address, self.seconds, wanted * source.threads)
+        workers = 1 if self.workers == "auto" else self.workers
+        machines = connect(self.address, self.seconds, workers * source.threads)
         memory, gpus = source.memory(self.slots_per_shard), int(source.needs_gpu)
-        fitting = _fitting(machines, memory, source.threads, gpus)
-        count = fitting if self.workers == "auto" else self.workers
+        most = _fitting(machines, memory, source.threads, gpus)
+        count = most if self.workers == "auto" else self.workers
         # On this machine, who asks for more workers than there are cores has them.
         cores = source.threads if self.address else 0
         demands = Demands(memory, cores, gpus, self.seconds)

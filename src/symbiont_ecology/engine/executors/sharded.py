@@ -107,9 +107,9 @@ class ShardedHost:
 
         def task(shard: Shard) -> RolloutTask:
             """The rows of a shard with copies of their generators, as sending makes them."""
-            asked = [rows[row] for row in shard.rows]
+            requests = [rows[row] for row in shard.rows]
             return RolloutTask(
-                [Request(one.prompt, shard.local(one.slot), one.max_new_tokens) for one in asked],
+                [Request(r.prompt, shard.local(r.slot), r.max_new_tokens) for r in requests],
                 None if draws is None else [draws[row] for row in shard.rows],
                 decoding,
             )
@@ -158,16 +158,17 @@ class ShardedHost:
             """The lessons of a shard."""
             return LearnTask(lessons_of(batch, shard), shard.part(states))
 
-        shards, parts = self._done([one.slot for one in batch.lessons], task, weights)
-        for shard, (learned, remembered, told) in zip(shards, parts, strict=True):
+        shards, parts = self._done([lesson.slot for lesson in batch.lessons], task, weights)
+        for shard, (part_weights, part_states, part_statistics) in zip(shards, parts, strict=True):
             new_weights |= {
-                slot: _at_home(one, weights[slot]) for slot, one in shard.whole(learned).items()
+                slot: _at_home(new, weights[slot])
+                for slot, new in shard.whole(part_weights).items()
             }
-            new_states |= {slot: _kept(one) for slot, one in shard.whole(remembered).items()}
-            losses |= shard.whole(told.loss)
-            norms |= shard.whole(told.gradient_norm)
-            tokens |= shard.whole(told.tokens)
-            sick += [shard.slots[place] for place in told.sick]
+            new_states |= {slot: _kept(state) for slot, state in shard.whole(part_states).items()}
+            losses |= shard.whole(part_statistics.loss)
+            norms |= shard.whole(part_statistics.gradient_norm)
+            tokens |= shard.whole(part_statistics.tokens)
+            sick += [shard.slots[place] for place in part_statistics.sick]
         statistics = LearningStatistics(losses, norms, tokens, tuple(sorted(sick)))
         return new_weights, new_states, statistics
 

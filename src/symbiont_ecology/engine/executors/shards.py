@@ -154,12 +154,12 @@ def lessons_of(batch: LearningBatch, shard: Shard) -> LearningBatch:
 
 def in_order(shards: Sequence[Shard], parts: Sequence[Sequence[V]]) -> list[V]:
     """What the rows of all shards have, in the order of the call."""
-    found = {
+    values = {
         row: value
         for shard, part in zip(shards, parts, strict=True)
         for row, value in zip(shard.rows, part, strict=True)
     }
-    return [found[row] for row in range(len(found))]
+    return [values[row] for row in range(len(values))]
 
 
 def gathered(shards: Sequence[Shard], parts: Sequence[Completions]) -> Completions:
@@ -168,15 +168,15 @@ def gathered(shards: Sequence[Shard], parts: Sequence[Completions]) -> Completio
 
     def rows(columns: Sequence[np.ndarray]) -> np.ndarray:
         """An array of all rows, padded to the longest answer if a row is an array."""
-        wide = [
-            np.pad(one, ((0, 0), (0, width - one.shape[1]))) if one.ndim == 2 else one
-            for one in columns
+        padded = [
+            np.pad(column, ((0, 0), (0, width - column.shape[1]))) if column.ndim == 2 else column
+            for column in columns
         ]
         order = np.concatenate([np.array(shard.rows, dtype=np.int64) for shard in shards])
-        joined = np.concatenate(wide)
-        found = np.empty_like(joined)
-        found[order] = joined
-        return found
+        joined = np.concatenate(padded)
+        array = np.empty_like(joined)
+        array[order] = joined
+        return array
 
     def counted(name: str) -> np.ndarray | None:
         """A count that a host may leave out."""

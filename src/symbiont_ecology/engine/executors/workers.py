@@ -74,8 +74,8 @@ class ShardWorker:
     def do(self, task: ShardTask[object], *adapters: PackedAdapter) -> ShardResult:
         """Does a task with these adapters, slot by slot."""
         layout = self._host.layout
-        found = [AdapterWeights(layout, *adapter) for adapter in adapters]
-        return ShardResult(task.work(self._host, found), self._host.memory_mb)
+        weights = [AdapterWeights(layout, *adapter) for adapter in adapters]
+        return ShardResult(task.work(self._host, weights), self._host.memory_mb)
 
 
 class Crew(Protocol):

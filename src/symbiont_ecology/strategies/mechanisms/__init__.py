@@ -169,11 +169,11 @@ def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Chal
     return replace(challenger, counts=counts)
 
 
-def _paired(verdicts: _Verdicts, others: _Verdicts, cells: Sequence[str]) -> PairedCounts:
+def _paired(verdicts: _Verdicts, rivals: _Verdicts, cells: Sequence[str]) -> PairedCounts:
     """Over the questions of some cells that both were asked: a budget may have left one out."""
     pairs = PairedCounts()
-    for key in verdicts.keys() & others.keys():
+    for key in verdicts.keys() & rivals.keys():
         if key[0] in cells:
-            gap = verdicts[key] - others[key]
+            gap = verdicts[key] - rivals[key]
             pairs += PairedCounts(int(gap > 0), int(gap == 0), int(gap < 0))
     return pairs

@@ -53,9 +53,9 @@ class Canaries(ProbationMechanism):
         former = organelle.former
         if former is None:
             return None
-        known = [*now.items(), *former.posteriors.items()]
-        doubt = math.sqrt(sum(posterior.std**2 for _, posterior in known))
-        cells = {name for name, posterior in known if posterior.mean >= MASTERED}
+        pairs = [*now.items(), *former.posteriors.items()]
+        doubt = math.sqrt(sum(posterior.std**2 for _, posterior in pairs))
+        cells = {name for name, posterior in pairs if posterior.mean >= MASTERED}
         if not cells or skill(former.posteriors) - skill(now) <= SUSPICION * doubt:
             return None
         return ProposeFormerSelf(organelle.id, former, tuple(sorted(cells)), by=self.by)

@@ -89,11 +89,11 @@ class Foraging(Mechanism):
             for habitat in state.habitats.values()
             if habitat.chosen in state.population and habitat.accepted
         )
-        known = state.habitats.get(item.habitat, Habitat())
-        is_served = known.chosen in state.population
+        habitat = state.habitats.get(item.habitat, Habitat())
+        is_served = habitat.chosen in state.population
         tries_others = earlier and context.tasks.families[item.family].is_open
-        if is_served and (known.accepted or not tries_others):
-            return known.chosen
+        if is_served and (habitat.accepted or not tries_others):
+            return habitat.chosen
         if not pleased:
             return None
         shared = shared_among(len(context.tasks.names))
@@ -101,30 +101,30 @@ class Foraging(Mechanism):
         def promise(name: OrganelleId) -> float:
             """Log-odds that it is of the habitat's kind, and answers well then."""
             record = state.record(name, but_for=item.habitat)
-            return known.trust(name, shared) + log(max(pleased[name], 1) * record)
+            return habitat.trust(name, shared) + log(max(pleased[name], 1) * record)
 
-        others = [name for name in state.population if name != known.chosen]
-        order = sorted(others, key=promise, reverse=True)
-        order = [known.chosen, *order] if is_served else order
+        candidates = [name for name in state.population if name != habitat.chosen]
+        order = sorted(candidates, key=promise, reverse=True)
+        order = [habitat.chosen, *order] if is_served else order
         return order[earlier % len(order) if tries_others else 0]
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Which habitats change their server, and who is born for those that find none."""
         partition = Partition.of(context.state, context.tasks.names, self.loyalty)
-        everyone = list(partition.tastes)
-        asked = {
+        names = list(partition.tastes)
+        askers = {
             outcome.assignment.items[0].habitat: None
             for outcome in context.outcomes
             if outcome.assignment.is_practice
         }
         is_due = context.state.generation % FULL_SWEEP == FULL_SWEEP - 1
-        news = [
-            name for name in everyone if is_due or name in asked or name not in partition.servers
+        seekers = [
+            name for name in names if is_due or name in askers or name not in partition.servers
         ]
         generator = context.draw("forage")
         for _ in range(SWEEPS):
-            for place in generator.permutation(len(news)):
-                partition.move(news[place])
+            for place in generator.permutation(len(seekers)):
+                partition.move(seekers[place])
         partition.merge()
         return self._decisions(partition, context, room)
 
@@ -188,12 +188,12 @@ class Partition:
         }
         diets = {name: diet_of(state.habitats[name].answers, families) for name in tastes}
         past = {
-            one.id: diet_of(one.memories, families)
-            for one in (*state.population.values(), *state.dormant.values())
-            if one.memories
+            organelle.id: diet_of(organelle.memories, families)
+            for organelle in (*state.population.values(), *state.dormant.values())
+            if organelle.memories
         }
-        how = likeness_in(state), shared_among(len(families)), loyalty
-        partition = cls(state, *how, tastes, diets, past, {}, dict(past))
+        settings = likeness_in(state), shared_among(len(families)), loyalty
+        partition = cls(state, *settings, tastes, diets, past, {}, dict(past))
         for name in tastes:
             if (server := state.habitats[name].chosen) in state.population:
                 partition._place(name, server)
@@ -208,13 +208,13 @@ class Partition:
         before, habitat = self._leave(name), self.state.habitats[name]
         trust = partial(habitat.trust, shared=self.shared)
         record = partial(self._record, name)
-        others = [one for one in self.eaten if self.sizes[one] or one in self.past]
+        candidates = [server for server in self.eaten if self.sizes[server] or server in self.past]
         agreements = self.likeness.agreements(
-            [self.eaten[one] for one in others], self.tastes[name]
+            [self.eaten[server] for server in candidates], self.tastes[name]
         )
         scores = {
             server: agreement + trust(server) + log(max(self.sizes[server], 1) * record(server))
-            for server, agreement in zip(others, agreements.tolist(), strict=True)
+            for server, agreement in zip(candidates, agreements.tolist(), strict=True)
         }
         if before is not None:
             # Unless it pleases others too, it is left for a colony on sure evidence alone.
@@ -231,10 +231,10 @@ class Partition:
         """Whether habitats have food for a colony, or all others have failed."""
         habitats = [self.state.habitats[name] for name in names]
         food = sum(len(habitat.accepted) for habitat in habitats)
-        others = set(+self.sizes)
+        servers = set(+self.sizes)
         return food >= LEAST_FOOD or any(
             len(habitat.answers) >= HOPELESS
-            and others <= {answer.organelle_id for answer in habitat.answers}
+            and servers <= {answer.organelle_id for answer in habitat.answers}
             for habitat in habitats
         )
 
@@ -242,14 +242,14 @@ class Partition:
         """Servers whose habitats would be pleased by either become one, the best pair first."""
         tastes = {server: self._taste(server) for server in self._pleasing()}
 
-        def gain(one: str, other: str) -> float:
+        def gain(first: str, second: str) -> float:
             """What it explains more if both are one, in nats."""
-            return self._gain(one, other, tastes)
+            return self._gain(first, second, tastes)
 
-        def join(one: str, other: str) -> None:
+        def join(first: str, second: str) -> None:
             """Makes them one."""
-            kept = self._join(one, other)
-            tastes[kept] = self._taste(kept)
+            server = self._join(first, second)
+            tastes[server] = self._taste(server)
 
         join_alike(self._pleasing, gain, join, self.loyalty)
 
@@ -267,37 +267,37 @@ class Partition:
     def _taste(self, server: str) -> Diet:
         return reduce(add, map(self.tastes.__getitem__, self._served(server)))
 
-    def _join(self, one: str, other: str) -> str:
+    def _join(self, first: str, second: str) -> str:
         """All habitats of the worse of two servers go to the better one, which is returned."""
-        left, kept = sorted(
-            (one, other),
+        worse, better = sorted(
+            (first, second),
             key=lambda server: (
                 server in self.state.population,
                 self.eaten[server].counts.sum(),  # who has eaten more has learned more
             ),
         )
-        self.servers |= dict.fromkeys(self._served(left), kept)
+        self.servers |= dict.fromkeys(self._served(worse), better)
         for counts in (self.tenants, self.sizes):
-            counts[kept] += counts.pop(left)
-        self.eaten[kept] += self.eaten.pop(left)
-        if left in self.past:
-            self.eaten[kept] -= self.past[left]
-            self.eaten[left] = self.past[left]
-        return kept
+            counts[better] += counts.pop(worse)
+        self.eaten[better] += self.eaten.pop(worse)
+        if worse in self.past:
+            self.eaten[better] -= self.past[worse]
+            self.eaten[worse] = self.past[worse]
+        return better
 
     def _served(self, server: str) -> list[str]:
-        return [name for name, chosen in self.servers.items() if chosen == server]
+        return [name for name, owner in self.servers.items() if owner == server]
 
-    def _gain(self, one: str, other: str, tastes: Mapping[str, Diet]) -> float:
-        size, another = self.sizes[one], self.sizes[other]
-        together = lgamma(size + another) - lgamma(size) - lgamma(another)
-        return min(self._liking(one, other, tastes), self._liking(other, one, tastes)) + together
+    def _gain(self, first: str, second: str, tastes: Mapping[str, Diet]) -> float:
+        first_size, second_size = self.sizes[first], self.sizes[second]
+        prior = lgamma(first_size + second_size) - lgamma(first_size) - lgamma(second_size)
+        return min(self._liking(first, second, tastes), self._liking(second, first, tastes)) + prior
 
-    def _liking(self, server: str, other: str, tastes: Mapping[str, Diet]) -> float:
+    def _liking(self, server: str, rival: str, tastes: Mapping[str, Diet]) -> float:
         """What the habitats of another server say for this one, in nats."""
-        habitats = (self.state.habitats[name] for name in self._served(other))
+        habitats = (self.state.habitats[name] for name in self._served(rival))
         trust = sum(habitat.trust(server, self.shared) for habitat in habitats)
-        return self.likeness.agreement(self.eaten[server], tastes[other]) + trust
+        return self.likeness.agreement(self.eaten[server], tastes[rival]) + trust
 
     def _leave(self, name: str) -> str | None:
         """The server that a habitat had, which is forgotten if nothing else is known of it."""
@@ -320,14 +320,12 @@ class Partition:
     def _record(self, name: str, server: str) -> float:
         """``EcologyState.record`` but for a habitat; of who is not there yet, one half."""
         if server not in self.records:
-            known = self.state.pleased(server)
-            self.records[server] = pooled(known.values()), known
-        everyone, pleased = self.records[server]
+            posteriors = self.state.pleased(server)
+            self.records[server] = pooled(posteriors.values()), posteriors
+        overall, pleased = self.records[server]
         own = pleased.get(name, SuccessPosterior())
-        others = SuccessPosterior(
-            everyone.successes - own.successes, everyone.failures - own.failures
-        )
-        return others.mean
+        rest = SuccessPosterior(overall.successes - own.successes, overall.failures - own.failures)
+        return rest.mean
 
     def _colony(self) -> str:
         self.colonies += 1

@@ -31,20 +31,20 @@ class Speciation(Mechanism):
 
     def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """Whoever knows such prompts best; a newcomer where nobody does, or else the host."""
-        everyone, prompt = context.state.population.values(), last_turn(item.prompt)
-        known = {one.id: one.range.familiarity(prompt) for one in everyone if not one.range.is_open}
-        best = max(known, key=known.__getitem__, default=None)
-        if best is not None and known[best] >= -self.strange:
+        living, prompt = context.state.population.values(), last_turn(item.prompt)
+        familiarity = {o.id: o.range.familiarity(prompt) for o in living if not o.range.is_open}
+        best = max(familiarity, key=familiarity.__getitem__, default=None)
+        if best is not None and familiarity[best] >= -self.strange:
             return best
-        return next((one.id for one in everyone if one.range.is_open), HOST)
+        return next((o.id for o in living if o.range.is_open), HOST)
 
     def tell(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """A newcomer, if the host was asked what is strange to all, and there is room."""
-        asked = sum(
+        count = sum(
             len(outcome.assignment.items)
             for outcome in context.outcomes
             if outcome.assignment.organelle_id == HOST
         )
-        if asked < self.least or not room.places or not context.state.population:
+        if count < self.least or not room.places or not context.state.population:
             return ()
         return [Found(dict(room.traits), context.rank, operator="newcomer")]

@@ -54,8 +54,8 @@ class Thrift(ProbationMechanism):
     def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
         """Whether an organelle becomes its leaner variant."""
         (parent,) = challenger.parents
-        lost = set(challenger.cells[parent]) - set(homes(parent, state))
-        if 3 * len(lost) > len(challenger.cells[parent]):
+        lost_cells = set(challenger.cells[parent]) - set(homes(parent, state))
+        if 3 * len(lost_cells) > len(challenger.cells[parent]):
             return Ruling("reject", "its parent is at home elsewhere by now")
         pairs = challenger.counts[parent].get(parent, PairedCounts())
         verdict = Gate(loss=self.loss, most=MOST_QUESTIONS).kept(pairs)
@@ -65,6 +65,6 @@ class Thrift(ProbationMechanism):
         count, rest = divmod(state.generation - organelle.born, self.first)
         if rest or count.bit_count() != 1:
             return False
-        known, cells = state.posteriors.get(organelle.id, {}), homes(organelle.id, state)
-        rates = [known.get(name, SuccessPosterior()).mean for name in cells]
+        posteriors, cells = state.posteriors.get(organelle.id, {}), homes(organelle.id, state)
+        rates = [posteriors.get(name, SuccessPosterior()).mean for name in cells]
         return bool(rates) and sum(rates) >= ABLE * len(rates)

@@ -49,10 +49,10 @@ class Upheavals(Mechanism):
         fallen = _fallen(state.drift_detectors)
         if not fallen:
             return []
-        hasty = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
+        traits = {**room.traits, "learning_rate": self.haste * room.traits["learning_rate"]}
         if is_shaken or room.places < 1:
             return [Upheaval(fallen)]
-        return [Upheaval(fallen), Found(hasty, context.rank, operator="pioneer")]
+        return [Upheaval(fallen), Found(traits, context.rank, operator="pioneer")]
 
 
 def _fallen(drift_detectors: Mapping[str, DriftDetector]) -> tuple[str, ...]:
