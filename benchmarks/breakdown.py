@@ -255,11 +255,11 @@ def main() -> int:
     report: dict[str, Any] = {"machine": machine(), "matmul_rate": rate, "hosts": {}}
     with tempfile.TemporaryDirectory() as workplace:
         for name, turns in {"embedded": 4, "small": 2}.items():
-            found = phases(host_folder(name, Path(workplace)), 1 if options.quick else turns)
-            show(name, found, rate, console)
+            results = phases(host_folder(name, Path(workplace)), 1 if options.quick else turns)
+            show(name, results, rate, console)
             report["hosts"][name] = {
                 phase: {side: asdict(value) for side, value in sides.items()}
-                for phase, sides in found.items()
+                for phase, sides in results.items()
             }
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -72,11 +72,11 @@ def line_of(transcript: Transcript) -> str:
     behind = f"({transcript.examples} examples) " if transcript.examples else ""
     mark = "yes" if transcript.is_right else "no"
     is_told = transcript.target and not transcript.is_right
-    wanted = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
+    target = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
         f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
-        f"{sure:>4s}  {behind}{prompt} → {reply}{wanted}"
+        f"{sure:>4s}  {behind}{prompt} → {reply}{target}"
     )
 
 
