@@ -46,7 +46,7 @@ def main(
 ) -> None:
     """Runs what is not there, measures, prints a line per seed, and writes the figures."""
     torch.set_num_threads(1)
-    found = {}
+    results = {}
     for preset in presets:
         rows = []
         for seed in seeds:
@@ -54,11 +54,11 @@ def main(
             live(place, preset, seed)
             rows.append({"seed": seed, **measured(place)})
             print(preset, json.dumps(rows[-1]), flush=True)
-        found[preset] = {"seeds": rows, "gains": gains(rows)}
-        print(preset, json.dumps(found[preset]["gains"]))
+        results[preset] = {"seeds": rows, "gains": gains(rows)}
+        print(preset, json.dumps(results[preset]["gains"]))
     if json_file is not None:
-        known = json.loads(json_file.read_text())["presets"] if json_file.exists() else {}
-        report = {"schema": 1, "presets": known | found}
+        stored = json.loads(json_file.read_text())["presets"] if json_file.exists() else {}
+        report = {"schema": 1, "presets": stored | results}
         json_file.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 
 
@@ -72,8 +72,8 @@ def live(folder: Path, preset: str, seed: int) -> None:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([*symbiont, *map(str, words)], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    (folder / CPU_FILE).write_text(json.dumps(took))
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    (folder / CPU_FILE).write_text(json.dumps(seconds))
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -91,16 +91,16 @@ def measured(folder: Path) -> dict[str, Any]:
     for name in (HOST, centre):
         questions = [Question(item, name) for item in items]
         answers[name], _ = roll_out(questions, run.host, weights_of, Decoding())
-    own = answers[centre]
-    prompts, tokens = [one.item.prompt for one in own], [one.token_ids for one in own]
-    of_host = run.host.score(prompts, tokens, [HOST_SLOT] * len(own))
-    pairs = zip(own, of_host, strict=True)
-    ratios = [one.log_probabilities - np.asarray(other) for one, other in pairs]
+    replies = answers[centre]
+    prompts, tokens = [r.item.prompt for r in replies], [r.token_ids for r in replies]
+    of_host = run.host.score(prompts, tokens, [HOST_SLOT] * len(replies))
+    pairs = zip(replies, of_host, strict=True)
+    ratios = [reply.log_probabilities - np.asarray(scores) for reply, scores in pairs]
     return {
         "questions": len(items),
         "kl": float(np.concatenate(ratios).mean()),
         "host": facts(answers[HOST], reward),
-        "centre": facts(own, reward),
+        "centre": facts(replies, reward),
         "generations": run.state.generation,
         "flops": run.state.spent.flops,
         "cpu_seconds": json.loads((folder / CPU_FILE).read_text()),
@@ -110,21 +110,21 @@ def measured(folder: Path) -> dict[str, Any]:
 def facts(answers: Sequence[Rollout], reward: Any) -> dict[str, float]:
     """Means over answers."""
     return {
-        "reward": float(np.mean([reward(one) for one in answers])),
-        "right": float(np.mean([one.verdict for one in answers])),
-        "tokens": float(np.mean([len(one.token_ids) for one in answers])),
-        "empty": float(np.mean([not one.text.strip() for one in answers])),
+        "reward": float(np.mean([reward(answer) for answer in answers])),
+        "right": float(np.mean([answer.verdict for answer in answers])),
+        "tokens": float(np.mean([len(answer.token_ids) for answer in answers])),
+        "empty": float(np.mean([not answer.text.strip() for answer in answers])),
     }
 
 
 def gains(rows: Sequence[dict[str, Any]]) -> dict[str, list[float]]:
     """What the centre gains on the host, over seeds: mean and 95 % interval."""
-    found = {}
+    intervals = {}
     for name in ("reward", "right") if len(rows) > 1 else ():
-        centre, host = ([row[who][name] for row in rows] for who in ("centre", "host"))
+        centre, host = ([row[side][name] for row in rows] for side in ("centre", "host"))
         gain = paired_interval(centre, host)
-        found[name] = [gain.estimate, gain.low, gain.high]
-    return found
+        intervals[name] = [gain.estimate, gain.low, gain.high]
+    return intervals
 
 
 if __name__ == "__main__":

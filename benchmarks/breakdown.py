@@ -94,35 +94,35 @@ class Spent:
 
     def __sub__(self, other: Spent) -> Spent:
         kinds, flops = (
-            {kind: mine[kind] - its[kind] for kind in KINDS}
-            for mine, its in ((self.kinds, other.kinds), (self.flops, other.flops))
+            {kind: a[kind] - b[kind] for kind in KINDS}
+            for a, b in ((self.kinds, other.kinds), (self.flops, other.flops))
         )
         return Spent(self.seconds - other.seconds, kinds, flops)
 
 
 def phases(folder: Path, turns: int) -> dict[str, dict[str, Spent]]:
     """``{phase: {side: what it spent}}`` of one host."""
-    one, many = (
+    short, long = (
         Population(folder, ORGANELLES, ROWS_EACH, new_tokens=count) for count in (1, 1 + NEW_TOKENS)
     )
     runs: dict[str, Callable[[], object]] = {
-        "reading ours": one.ours,
-        "reading bare": one.bare,
-        "both ours": many.ours,
-        "both bare": many.bare,
-        "learning ours": one.learn,
-        "learning bare": one.bare_learn,
+        "reading ours": short.ours,
+        "reading bare": short.bare,
+        "both ours": long.ours,
+        "both bare": long.bare,
+        "learning ours": short.learn,
+        "learning bare": short.bare_learn,
     }
     seconds = timed({name: Side(run) for name, run in runs.items()}, turns).seconds
-    adapter = one.kernel.layout.size(RANK)
-    found = {name: spent(run, seconds[name], adapter, turns) for name, run in runs.items()}
+    adapter = short.kernel.layout.size(RANK)
+    results = {name: spent(run, seconds[name], adapter, turns) for name, run in runs.items()}
     sides = ("ours", "bare")
     return {
-        "reading prompts": {side: found[f"reading {side}"] for side in sides},
+        "reading prompts": {side: results[f"reading {side}"] for side in sides},
         "writing answers": {
-            side: found[f"both {side}"] - found[f"reading {side}"] for side in sides
+            side: results[f"both {side}"] - results[f"reading {side}"] for side in sides
         },
-        "learning": {side: found[f"learning {side}"] for side in sides},
+        "learning": {side: results[f"learning {side}"] for side in sides},
     }
 
 
@@ -225,18 +225,18 @@ def show(name: str, found: dict[str, dict[str, Spent]], rate: float, console: Co
     for kind in KINDS:
         table.add_row(
             kind,
-            *(pair(one["ours"].kinds[kind], one["bare"].kinds[kind]) for one in found.values()),
+            *(pair(part["ours"].kinds[kind], part["bare"].kinds[kind]) for part in found.values()),
         )
     table.add_row(
-        "all", *(pair(one["ours"].seconds, one["bare"].seconds) for one in found.values())
+        "all", *(pair(part["ours"].seconds, part["bare"].seconds) for part in found.values())
     )
     console.print(table)
     for phase, sides in found.items():
         ours = sides["ours"]
-        whole = sum(ours.flops.values()) / ours.seconds / rate
+        total = sum(ours.flops.values()) / ours.seconds / rate
         inside = ours.flops[BASE] / ours.kinds[BASE] / rate
         console.print(
-            f"{phase}: {whole:.0%} of the machine's matmul rate, {inside:.0%} inside base products"
+            f"{phase}: {total:.0%} of the machine's matmul rate, {inside:.0%} inside base products"
         )
     console.print()
 
@@ -255,11 +255,11 @@ def main() -> int:
     report: dict[str, Any] = {"machine": machine(), "matmul_rate": rate, "hosts": {}}
     with tempfile.TemporaryDirectory() as workplace:
         for name, turns in {"embedded": 4, "small": 2}.items():
-            found = phases(host_folder(name, Path(workplace)), 1 if options.quick else turns)
-            show(name, found, rate, console)
+            results = phases(host_folder(name, Path(workplace)), 1 if options.quick else turns)
+            show(name, results, rate, console)
             report["hosts"][name] = {
                 phase: {side: asdict(value) for side, value in sides.items()}
-                for phase, sides in found.items()
+                for phase, sides in results.items()
             }
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

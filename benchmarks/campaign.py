@@ -55,11 +55,11 @@ def main() -> int:
         of = {"cases": options.cases, "faults": options.faults}
         figures = {"machine": machine(), "of": of, "kinds": counts}
         file.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    everything = json.loads(file.read_text(encoding="utf-8"))["kinds"] | elsewhere()
+    tally = json.loads(file.read_text(encoding="utf-8"))["kinds"] | elsewhere()
     text = PAGE.read_text(encoding="utf-8")
-    text = fill(text, "campaign", campaign_table(everything))
+    text = fill(text, "campaign", campaign_table(tally))
     PAGE.write_text(fill(text, "kills", kills_table(_read("kills"))), encoding="utf-8")
-    return int(any(count["failed"] for count in everything.values()))
+    return int(any(count["failed"] for count in tally.values()))
 
 
 def tally_of(words: list[str]) -> Tally:
@@ -81,18 +81,18 @@ def tally_of(words: list[str]) -> Tally:
 def elsewhere() -> Tally:
     """What other benchmarks counted."""
     kills, faults, fuzz = (_read(name) for name in ("kills", "service_faults", "service_fuzz"))
-    sums, kinds = kills["all"], [one for one in faults.values() if "times" in one]
-    lost = sum(one["lost"] + one["wrong"] for one in kinds)
+    sums, kinds = kills["all"], [count for count in faults.values() if "times" in count]
+    lost = sum(count["lost"] + count["wrong"] for count in kinds)
     return {
         "SIGKILL of a command": {"tried": sums["kills"], "failed": sums["kills"] - sums["clean"]},
-        "faults of a service": {"tried": sum(one["times"] for one in kinds), "failed": lost},
+        "faults of a service": {"tried": sum(count["times"] for count in kinds), "failed": lost},
         "requests to a service": {"tried": fuzz["cases"], "failed": len(fuzz["failures"])},
     }
 
 
 def campaign_table(counts: Tally) -> str:
     """A line for every kind, and one for all."""
-    sums = {name: sum(one[name] for one in counts.values()) for name in ("tried", "failed")}
+    sums = {name: sum(count[name] for count in counts.values()) for name in ("tried", "failed")}
     lines = ["| kind | tried | clean | failed |", "|---|---|---|---|"]
     for name, count in {**dict(sorted(counts.items())), "**all**": sums}.items():
         tried, failed = count["tried"], count["failed"]
@@ -105,8 +105,8 @@ def kills_table(figures: dict[str, Any]) -> str:
     keys = ("kills", "before_writing", "too_late", "clean")
     head = ("command", "kills", "of them before its first write", "came too late", "same bytes")
     lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
-    for name, one in {**figures["commands"], "**all**": figures["all"]}.items():
-        lines.append(f"| {name} | {' | '.join(str(one[key]) for key in keys)} |")
+    for name, row in {**figures["commands"], "**all**": figures["all"]}.items():
+        lines.append(f"| {name} | {' | '.join(str(row[key]) for key in keys)} |")
     return "\n".join(lines)
 
 

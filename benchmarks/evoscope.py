@@ -54,7 +54,7 @@ def measure(folder: Path) -> None:
     """Makes the page and opens it."""
     began = time.perf_counter()
     html = page_html(page_record([folder]))
-    made = time.perf_counter() - began
+    seconds = time.perf_counter() - began
     path = Path(tempfile.mkdtemp()) / "page.html"
     write_page(html, path)
     with sync_playwright() as player:
@@ -73,7 +73,7 @@ def measure(folder: Path) -> None:
         browser.close()
     gaps = sorted(late - early for early, late in pairwise(times))
     print(
-        f"{folder.name}: page made in {made:.1f} s, {len(html) / 1e6:.1f} MB; first paint after "
+        f"{folder.name}: page made in {seconds:.1f} s, {len(html) / 1e6:.1f} MB; first paint after "
         f"{painted / 1000:.2f} s, everything drawn after {ready / 1000:.2f} s; canvas with "
         f"{bodies} bodies: {1000 * len(gaps) / sum(gaps):.0f} frames per second, 95 % of gaps below"
         f" {gaps[int(0.95 * len(gaps))]:.0f} ms"

@@ -83,7 +83,7 @@ def timed(
     hosts: Mapping[str, tuple[Host, int]], population: Population, repeats: int
 ) -> dict[str, dict[str, float]]:
     """The median seconds of rollouts and of lessons by each host, which take turns."""
-    found: dict[str, dict[str, list[float]]] = {
+    samples: dict[str, dict[str, list[float]]] = {
         name: {"rollouts": [], "lessons": []} for name in hosts
     }
     for repeat in range(repeats + 1):
@@ -92,11 +92,11 @@ def timed(
             rollouts = seconds(lambda host=host: population.roll_out(host))  # type: ignore[misc]
             lessons = seconds(lambda host=host: population.learn(host))  # type: ignore[misc]
             if repeat:  # the first time warms up
-                found[name]["rollouts"].append(rollouts)
-                found[name]["lessons"].append(lessons)
+                samples[name]["rollouts"].append(rollouts)
+                samples[name]["lessons"].append(lessons)
     return {
-        name: {what: median(times) for what, times in kinds.items()}
-        for name, kinds in found.items()
+        name: {work: median(times) for work, times in kinds.items()}
+        for name, kinds in samples.items()
     }
 
 
@@ -148,8 +148,8 @@ def main() -> None:
     rows, result = len(population.rows), dict[str, object]()
     result["rows"], result["seconds"] = rows, times
     for name, kinds in times.items():
-        told = ", ".join(f"{what} {rows / took:.0f} rows/s" for what, took in kinds.items())
-        print(f"{name:18s} {told}")
+        line = ", ".join(f"{work} {rows / duration:.0f} rows/s" for work, duration in kinds.items())
+        print(f"{name:18s} {line}")
     pairs = {
         "ray, 2 workers ÷ ray, 1 worker": ("ray, 2 workers", "ray, 1 worker"),
         "ray, 2 workers ÷ kernel, 1 thread": ("ray, 2 workers", "kernel, 1 thread"),
@@ -157,13 +157,13 @@ def main() -> None:
         "kernel, 2 threads ÷ 1": ("kernel, 2 threads", "kernel, 1 thread"),
     }
     result["ratios"] = {
-        name: {what: times[slow][what] / times[fast][what] for what in times[fast]}
+        name: {work: times[slow][work] / times[fast][work] for work in times[fast]}
         for name, (fast, slow) in pairs.items()
     }
     print(json.dumps(result["ratios"], indent=1, ensure_ascii=False))
     if arguments.kills:
-        usual = times["ray, 2 workers"]["rollouts"]
-        same = killed(crews[2], population, arguments.kills, usual)
+        typical = times["ray, 2 workers"]["rollouts"]
+        same = killed(crews[2], population, arguments.kills, typical)
         result["kills"], result["same"] = arguments.kills, same
     if arguments.json:
         arguments.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")

@@ -146,13 +146,13 @@ def summary(splits: list[Split]) -> dict[str, Any]:
 def share(found: list[bool], chance: float) -> dict[str, Any]:
     """How many were found, and the central 95 % of what ``chance`` alone would find, as shares."""
     low, high = (float(stats.binom.ppf(q, len(found), chance)) / len(found) for q in (0.025, 0.975))
-    seen = sum(found) / len(found)
+    part = sum(found) / len(found)
     return {
         "found": sum(found),
-        "share": round(seen, 4),
+        "share": round(part, 4),
         "expected": chance,
         "band": [low, high],
-        "is_inside": low <= seen <= high,
+        "is_inside": low <= part <= high,
     }
 
 

@@ -61,7 +61,7 @@ def fork(
             for adapter in weights:
                 runtime.store.put_weights(adapter)
             if config.strategy != read_config(folder).strategy:  # others may judge, or nobody
-                leaving = [Judge(one, "reject") for one in state.challengers.values()]
+                leaving = [Judge(challenger, "reject") for challenger in state.challengers.values()]
                 decisions = [*leaving, *decisions]
             events = _carried_out(decisions, state, runtime)
             log.rewind(state.next_seq)

@@ -185,7 +185,7 @@ def writing(bench: Bench) -> Result:
     """One decoding step against the time that reading the frozen weights once takes."""
     some, rows = bench.population, len(bench.population.slots)
     short, long = [1] * rows, [1 + STEPS] * rows
-    whole = bench.timed(
+    times = bench.timed(
         {
             "ours long": lambda: some.ours(long),
             "ours short": lambda: some.ours(short),
@@ -194,7 +194,7 @@ def writing(bench: Bench) -> Result:
         }
     )
     step = {
-        side: (whole[f"{side} long"] - whole[f"{side} short"]) / STEPS for side in ("ours", "bare")
+        side: (times[f"{side} long"] - times[f"{side} short"]) / STEPS for side in ("ours", "bare")
     }
     weights = some.kernel.shape.parameters * getattr(torch, bench.plan.dtype).itemsize
     limit = weights / bench.bandwidth
@@ -214,7 +214,7 @@ def writing(bench: Bench) -> Result:
             Ratio("frozen weights read once ÷ bare decoding step", limit / step["bare"]),
             Ratio("our decoding step ÷ bare", step["ours"] / step["bare"], at_most=True),
         ],
-        whole | {f"{side} step": value for side, value in step.items()},
+        times | {f"{side} step": value for side, value in step.items()},
         numbers={"frozen weights, MB": weights / 1e6, "adapters, MB": adapters / 1e6},
     )
 
@@ -269,7 +269,7 @@ def gpu_share(bench: Bench) -> Result:
     some = bench.population
     start = bench.plan.clock()
     some.ours()
-    whole = bench.plan.clock() - start
+    wall = bench.plan.clock() - start
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         some.ours()
         torch.cuda.synchronize()
@@ -278,12 +278,12 @@ def gpu_share(bench: Bench) -> Result:
         if event.device_type.name == "CUDA":
             name = event.key[:60]
             kernels[name] = kernels.get(name, 0.0) + event.self_device_time_total / 1e6
-    most = sorted(kernels.items(), key=lambda one: -one[1])[:15]
+    longest = sorted(kernels.items(), key=lambda entry: -entry[1])[:15]
     peak = torch.cuda.max_memory_allocated() / 1e6
     return Result(
         "what the GPU does during a batch of answers",
-        [Ratio("time in GPU kernels ÷ wall time", sum(kernels.values()) / whole)],
-        {"wall": whole} | {f"kernel {name}": value for name, value in most},
+        [Ratio("time in GPU kernels ÷ wall time", sum(kernels.values()) / wall)],
+        {"wall": wall} | {f"kernel {name}": value for name, value in longest},
         numbers={"peak memory, MB": peak},
     )
 
@@ -301,7 +301,7 @@ def peft_answers(bench: Bench) -> Result:
     timing = timed(sides, 2, bench.plan.clock)
     seconds = timing.seconds
     floors = {"PEFT, one by one": bench.plan.bounds(30)}
-    same = peft.agreement(timing.outputs["ours"], timing.outputs["PEFT, one by one"])
+    agreement = peft.agreement(timing.outputs["ours"], timing.outputs["PEFT, one by one"])
     notes = [
         f"sequential sides: {len(peft.asked)} of {some.organelles} adapters, {peft.loaded} "
         "loaded; scaled"
@@ -316,7 +316,7 @@ def peft_answers(bench: Bench) -> Result:
                 for name, value in seconds.items()
                 if name != "ours"
             ),
-            Ratio("share of answers equal to PEFT's, one by one", same),
+            Ratio("share of answers equal to PEFT's, one by one", agreement),
         ],
         seconds,
         notes,
@@ -326,12 +326,12 @@ def peft_answers(bench: Bench) -> Result:
 def peft_exactness(bench: Bench) -> Result:
     """Token log-probabilities against PEFT's in the same precision."""
     slot = bench.peft.asked[-1]
-    apart = abs(bench.population.log_probabilities(slot) - bench.peft.log_probabilities(slot))
+    differences = abs(bench.population.log_probabilities(slot) - bench.peft.log_probabilities(slot))
     return Result(
         "log-probabilities against PEFT's, nats",
         [
-            Ratio("mean difference", float(apart.mean()), at_most=True),
-            Ratio("largest difference", float(apart.max()), at_most=True),
+            Ratio("mean difference", float(differences.mean()), at_most=True),
+            Ratio("largest difference", float(differences.max()), at_most=True),
         ],
     )
 

@@ -46,12 +46,12 @@ NOISE = 1.05
 
 def size(folder: Path, turns: int) -> Result:
     """Cost per row against the number of organelles: answers, the bare host's, and learning."""
-    everyone = {count: Population(folder, count, ROWS_EACH) for count in SIZES}
-    answers = {f"ours {count}": per_row(one, one.ours) for count, one in everyone.items()}
+    by_count = {count: Population(folder, count, ROWS_EACH) for count in SIZES}
+    answers = {f"ours {count}": per_row(crowd, crowd.ours) for count, crowd in by_count.items()}
     answers |= {
-        f"bare {count}": per_row(everyone[count], everyone[count].bare) for count in BARE_SIZES
+        f"bare {count}": per_row(by_count[count], by_count[count].bare) for count in BARE_SIZES
     }
-    lessons = {f"learning {n}": per_row(everyone[n], everyone[n].learn) for n in LEARNING_SIZES}
+    lessons = {f"learning {n}": per_row(by_count[n], by_count[n].learn) for n in LEARNING_SIZES}
     seconds = timed(answers, turns).seconds | timed(lessons, turns).seconds
     costs = [seconds[f"ours {count}"] for count in SIZES]
     full = next(place for place, cost in enumerate(costs) if cost <= FLAT * min(costs))
@@ -79,7 +79,7 @@ def size(folder: Path, turns: int) -> Result:
 def crowds(folder: Path, turns: int) -> Result:
     """1,024 resident and 4,096 visiting organelles against 256, per row; a wave of visitors is a
     sample."""
-    usual, many = Population(folder, SLOTS, ROWS_EACH), Population(folder, RESIDENT, ROWS_EACH)
+    small, large = Population(folder, SLOTS, ROWS_EACH), Population(folder, RESIDENT, ROWS_EACH)
     generator, kernel = np.random.default_rng(1), Population(folder, SLOTS, ROWS_EACH)
     layout = kernel.kernel.layout
     visitors = [
@@ -97,15 +97,15 @@ def crowds(folder: Path, turns: int) -> Result:
             kernel.kernel.place(slot, weights)
         kernel.ours()
 
-    usual.ours()
+    small.ours()
     kernel.ours()
     waves = range(0, VISITORS, SLOTS)
     for index, first in enumerate(waves):
         take("4,096 visiting", len(kernel.slots), partial(wave, first))
         if index % 4 == 0:
-            take("256", len(usual.slots), usual.ours)
+            take("256", len(small.slots), small.ours)
         if index % (len(waves) // turns) == 0:
-            take("1,024 resident", len(many.slots), many.ours)
+            take("1,024 resident", len(large.slots), large.ours)
     seconds = {name: statistics.median(values) for name, values in times.items()}
     return Result(
         f"beyond {SLOTS} organelles, {ROWS_EACH} rows each",
@@ -124,26 +124,26 @@ def crowds(folder: Path, turns: int) -> Result:
 
 def rank(folder: Path, turns: int) -> Result:
     """Cost per row against the rank of everyone."""
-    some = {count: Population(folder, FEW, ROWS_EACH, ranks=count) for count in RANKS}
-    return curve("the adapters' rank", some, turns)
+    populations = {count: Population(folder, FEW, ROWS_EACH, ranks=count) for count in RANKS}
+    return curve("the adapters' rank", populations, turns)
 
 
 def prompt(folder: Path, turns: int) -> Result:
     """Cost per row against the length of prompts."""
-    some = {count: Population(folder, FEW, ROWS_EACH, (count, count)) for count in PROMPTS}
-    return curve("prompt tokens", some, turns)
+    populations = {count: Population(folder, FEW, ROWS_EACH, (count, count)) for count in PROMPTS}
+    return curve("prompt tokens", populations, turns)
 
 
 def answer(folder: Path, turns: int) -> Result:
     """Cost per row against the length of answers."""
-    some = {count: Population(folder, FEW, ROWS_EACH, new_tokens=count) for count in ANSWERS}
-    return curve("new tokens", some, turns)
+    populations = {count: Population(folder, FEW, ROWS_EACH, new_tokens=count) for count in ANSWERS}
+    return curve("new tokens", populations, turns)
 
 
 def curve(name: str, populations: Mapping[int, Population], turns: int) -> Result:
     """Ours and the bare host at every point."""
-    sides = {f"ours {count}": per_row(one, one.ours) for count, one in populations.items()}
-    sides |= {f"bare {count}": per_row(one, one.bare) for count, one in populations.items()}
+    sides = {f"ours {count}": per_row(crowd, crowd.ours) for count, crowd in populations.items()}
+    sides |= {f"bare {count}": per_row(crowd, crowd.bare) for count, crowd in populations.items()}
     seconds = timed(sides, turns).seconds
     return Result(f"cost per row against {name}, {FEW} organelles × {ROWS_EACH} rows", [], seconds)
 
@@ -153,15 +153,15 @@ def memory(folder: Path, turns: int) -> Result:
     numbers: dict[str, float] = {}
     for count in MEMORY_SIZES:
         command = [sys.executable, __file__, "--memory", str(count)]
-        told = json.loads(
+        peaks = json.loads(
             subprocess.run(command, check=True, capture_output=True, text=True).stdout
         )
-        numbers |= {f"{name} {count}": value for name, value in told.items()}
+        numbers |= {f"{name} {count}": value for name, value in peaks.items()}
     ratios = []
     if numbers:
-        most = numbers[f"learning {SLOTS}"] / 1e3
+        gigabytes = numbers[f"learning {SLOTS}"] / 1e3
         ratios.append(
-            Ratio(f"{SLOTS} organelles, answers and learning: GB", most, 2.0, at_most=True)
+            Ratio(f"{SLOTS} organelles, answers and learning: GB", gigabytes, 2.0, at_most=True)
         )
     return Result("memory beyond the host, MB", ratios, numbers=numbers)
 
@@ -174,13 +174,13 @@ def peak_memory(folder: Path, organelles: int) -> dict[str, float]:
     host.bare()
     host.learn()
     before = memory_mb("VmRSS")
-    some = Population(folder, organelles, ROWS_EACH)
-    some.ours()
-    found = {"answers": memory_mb() - before}
+    population = Population(folder, organelles, ROWS_EACH)
+    population.ours()
+    peaks = {"answers": memory_mb() - before}
     if organelles <= LARGEST_LEARNING:
-        some.learn()
-        found["learning"] = memory_mb() - before
-    return found
+        population.learn()
+        peaks["learning"] = memory_mb() - before
+    return peaks
 
 
 def per_row(population: Population, run: Callable[[], object]) -> Side:

@@ -48,9 +48,9 @@ class Meter:
         """Of every completion of a step."""
         shape = self.kernel.shape
         for prompt, ids in zip(prompts, columns["completion_ids"], strict=True):
-            read = len(self.kernel.encode([prompt])[0])
-            self.flops += shape.rollout_flops(self.parameters, read, len(ids))
-            self.flops += shape.learning_flops(self.parameters, read, len(ids))
+            length = len(self.kernel.encode([prompt])[0])
+            self.flops += shape.rollout_flops(self.parameters, length, len(ids))
+            self.flops += shape.learning_flops(self.parameters, length, len(ids))
         return self.questions(completions, **columns)
 
 
@@ -62,9 +62,9 @@ def trained(folder: Path, seed: int, rate: float, budget: float) -> Path:
 
     config = load_protocol("methods-v1").config("grpo", 1.0, seed)
     rank, tasks, draw = config.host.rank, mixture(config), Draw(seed)
-    each = POOL // len(tasks.cells)
-    drawn = [item for cell in tasks.cells for item in tasks.draw(cell, each, draw("peer", *cell))]
-    questions = TrlQuestions(tuple(drawn))
+    share = POOL // len(tasks.cells)
+    items = [item for cell in tasks.cells for item in tasks.draw(cell, share, draw("peer", *cell))]
+    questions = TrlQuestions(tuple(items))
     kernel = HostKernel.from_pretrained("embedded", slots=1, rank=rank)
     meter = Meter(questions, kernel, rank, budget)
 
@@ -83,7 +83,7 @@ def trained(folder: Path, seed: int, rate: float, budget: float) -> Path:
         lr_scheduler_type="constant",
         per_device_train_batch_size=SAMPLES * QUESTIONS,
         num_generations=SAMPLES,
-        max_completion_length=max(item.reply_limit for item in drawn),
+        max_completion_length=max(item.reply_limit for item in items),
         num_train_epochs=100,
         bf16=False,
         save_strategy="no",
@@ -138,7 +138,7 @@ def main(folder: Path, json_file: Path | None) -> None:
         )
         for rate in RATES
     }
-    rate = max(tuning, key=lambda one: tuning[one])
+    rate = max(tuning, key=lambda rate: tuning[rate])
     print("tuning", tuning, flush=True)
     rows = {}
     for seed in plan.seeds:

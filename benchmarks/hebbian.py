@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    hosts = {one["targets"]: build_host(configured(rule, 0)) for rule, one in RULES.items()}
+    hosts = {setting["targets"]: build_host(configured(rule, 0)) for rule, setting in RULES.items()}
     lives: dict[str, list[Life]] = {rule: [] for rule in RULES}
     for seed in range(arguments.seeds):
         for rule, settings in RULES.items():
@@ -128,9 +128,9 @@ def examined(folder: Path, config: RunConfig, host: Host) -> float:
     host.place(0, BlobStore(folder / "blobs").weights(organelle.genome.weights))
     questions = draw_items(mixture(config), PER_CELL)
     texts = host.rollout(
-        [Request(one.prompt, 0, one.reply_limit) for one in questions], None, Decoding()
+        [Request(q.prompt, 0, q.reply_limit) for q in questions], None, Decoding()
     ).texts
-    return float(np.mean([one.verifier(text) for one, text in zip(questions, texts, strict=True)]))
+    return float(np.mean([q.verifier(text) for q, text in zip(questions, texts, strict=True)]))
 
 
 def summary(lives: dict[str, list[Life]]) -> dict[str, Any]:
@@ -176,8 +176,8 @@ def table(result: dict[str, Any]) -> str:
     gains = [
         {name: 100 * value for name, value in gain.items()} for gain in result["hebbian - none"]
     ]
-    shown = ["{estimate:+.1f} [{low:+.1f}, {high:+.1f}]".format(**gain) for gain in gains]
-    rows += [["hebbian − none, points [95 % over seeds]", "", *shown]]
+    cells = ["{estimate:+.1f} [{low:+.1f}, {high:+.1f}]".format(**gain) for gain in gains]
+    rows += [["hebbian − none, points [95 % over seeds]", "", *cells]]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

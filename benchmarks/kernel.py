@@ -116,10 +116,10 @@ def leaving(workplace: Path, turns: int) -> Result:
     ahead to."""
     population = Population(host_folder("embedded", workplace), 16, 8)
     limits = ends(len(population.slots), np.random.default_rng(0))
-    most = [max(limits)] * len(limits)
+    longest = [max(limits)] * len(limits)
     sides = {
         "leaving": Side(lambda: population.ours(limits)),
-        "all to the end": Side(lambda: population.ours(most)),
+        "all to the end": Side(lambda: population.ours(longest)),
     }
     seconds = timed(sides, turns).seconds
     ratio = seconds["leaving"] / seconds["all to the end"]
@@ -184,8 +184,8 @@ def answers(
     ratios.append(
         Ratio("ours ÷ bare host, own loop", seconds[OURS] / seconds[BARE], *bare, at_most=True)
     )
-    same = peft.agreement(timing.outputs[OURS], timing.outputs[ONE_BY_ONE])
-    ratios.append(Ratio("share of answers equal to PEFT's, one by one", same, 0.999, 1.0))
+    agreement = peft.agreement(timing.outputs[OURS], timing.outputs[ONE_BY_ONE])
+    ratios.append(Ratio("share of answers equal to PEFT's, one by one", agreement, 0.999, 1.0))
     return Result("", ratios, seconds, scaled(peft))
 
 

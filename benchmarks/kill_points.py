@@ -100,9 +100,9 @@ class Watch:
 def watch_as_parent() -> None:
     """In a worker: watches what the process that started it watches."""
     if WATCH in os.environ:
-        told = json.loads(os.environ[WATCH])
-        point = told.pop("point")
-        Watch(**told, point=None if point is None else KillPoint(**point))._listen()
+        fields = json.loads(os.environ[WATCH])
+        point = fields.pop("point")
+        Watch(**fields, point=None if point is None else KillPoint(**point))._listen()
 
 
 def writes_in(log: Path) -> list[Write]:

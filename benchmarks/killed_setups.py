@@ -73,15 +73,15 @@ def _wheels(folder: Path) -> None:
     content, part = file.read_bytes(), "tiny_a/one.part"
     file.unlink()
     package = make_wheel(folder / "wheels", "tiny-a", {part: content})
-    found = hashlib.sha256(content).hexdigest()
-    PACKAGED["tiny"] = PackagedHost("tiny", "a tiny host", "none", (package,), (part,), found, 1)
+    digest = hashlib.sha256(content).hexdigest()
+    PACKAGED["tiny"] = PackagedHost("tiny", "a tiny host", "none", (package,), (part,), digest, 1)
 
 
 def _said(folder: Path) -> None:
     """Judgements of all replies that wait."""
     lines = (folder / "queue.jsonl").read_text().splitlines()
-    said = [{"id": json.loads(line)["id"], "worth": 0.5} for line in lines]
-    (folder / "said.jsonl").write_text("".join(json.dumps(one) + "\n" for one in said))
+    rows = [{"id": json.loads(line)["id"], "worth": 0.5} for line in lines]
+    (folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _damaged(folder: Path) -> None:

@@ -110,12 +110,12 @@ class Trials:
             alone = self._left_alone(name, COMMANDS[name])
         except CommandError as error:
             return Outcome(failures=[str(error)])
-        found = Outcome(len(alone.writes), round(alone.cpu, 2))
-        number, wanted = 0, found.wanted(kills)
-        while found.kills < wanted and number < 2 * wanted:
-            self._try(name, number, alone, found)
+        tally = Outcome(len(alone.writes), round(alone.cpu, 2))
+        number, target = 0, tally.wanted(kills)
+        while tally.kills < target and number < 2 * target:
+            self._try(name, number, alone, tally)
             number += 1
-        return found
+        return tally
 
     def reader(self, name: str) -> Outcome:
         """A command that must not write."""
@@ -130,7 +130,7 @@ class Trials:
             raise CommandError(f"{name}, left alone, left with {ended.code}: {ended.said}")
         return LeftAlone(contents(folder), writes_in(log), ended.seconds, ended.cpu)
 
-    def _try(self, name: str, number: int, alone: LeftAlone, found: Outcome) -> None:
+    def _try(self, name: str, number: int, alone: LeftAlone, tally: Outcome) -> None:
         """A command that is killed and typed again until it comes to its end."""
         command, log, killed = COMMANDS[name], self._place / "ignored.log", list[KillPoint]()
         folder = self._fresh(command)
@@ -139,10 +139,10 @@ class Trials:
             point = drawn_point(alone.writes, alone.seconds, draw, is_timed=is_timed)
             ended = self._type(self._words(command, folder), folder, log, point)
             if not ended.is_killed:
-                found.too_late += ended.code == 0
+                tally.too_late += ended.code == 0
                 break
-            found.kills += 1
-            found.before_writing += point.writes == 0
+            tally.kills += 1
+            tally.before_writing += point.writes == 0
             killed.append(point)
         else:
             ended = self._type(self._words(command, folder), folder, log)
@@ -151,9 +151,9 @@ class Trials:
         wrong = f"left with {ended.code}: {ended.said}" if ended.code else ""
         wrong = wrong or difference(alone.files, contents(folder))
         if wrong:
-            found.failures.append(f"{name} {number}, killed at {killed}: {wrong}")
+            tally.failures.append(f"{name} {number}, killed at {killed}: {wrong}")
         else:
-            found.clean += len(killed)
+            tally.clean += len(killed)
 
     def _fresh(self, command: KilledCommand) -> Path:
         """A folder with what a command needs, and nothing else."""
@@ -181,29 +181,29 @@ class Trials:
 def run_command(words: Sequence[str], folder: Path, watch: Watch | None = None) -> Ended:
     """Types a command in a folder, in a process group of its own."""
     began = time.monotonic()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as output:
         child = os.fork()
         if child == 0:
-            _be(words, folder, watch, said.fileno())
+            _be(words, folder, watch, output.fileno())
         status, cpu = _wait(child)
         with suppress(ProcessLookupError):
             os.killpg(child, signal.SIGKILL)  # workers that it left behind
         seconds = time.monotonic() - began
-        said.seek(0)
-        told = " ".join(said.read().decode(errors="replace").split())[-1500:]
+        output.seek(0)
+        text = " ".join(output.read().decode(errors="replace").split())[-1500:]
     is_killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
     code = 0 if is_killed else os.waitstatus_to_exitcode(status)
-    return Ended(is_killed, code, told, seconds, cpu)
+    return Ended(is_killed, code, text, seconds, cpu)
 
 
-def _be(words: Sequence[str], folder: Path, watch: Watch | None, said: int) -> None:
+def _be(words: Sequence[str], folder: Path, watch: Watch | None, output: int) -> None:
     """In the new process: the command, from its first word to its end."""
     code = 70
     try:
         os.setsid()
         os.chdir(folder)
         for number in (1, 2):
-            os.dup2(said, number)
+            os.dup2(output, number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         if words[0] == "host":
             os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
@@ -228,9 +228,9 @@ def _wait(child: int) -> tuple[int, float]:
     """The status of a process that ended, and the CPU seconds that it took with its workers."""
     deadline = time.monotonic() + PATIENCE
     while True:
-        ended, status, took = os.wait4(child, os.WNOHANG)
+        ended, status, usage = os.wait4(child, os.WNOHANG)
         if ended:
-            return status, took.ru_utime + took.ru_stime
+            return status, usage.ru_utime + usage.ru_stime
         if time.monotonic() > deadline:
             os.killpg(child, signal.SIGTERM)
             deadline += PATIENCE
@@ -288,16 +288,16 @@ def main() -> int:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     load()
-    known = _known(options)
-    outcomes = {name: known[name] for name in options.only if name in known}
-    began, left = time.monotonic(), [name for name in options.only if name not in known]
+    finished = _known(options)
+    outcomes = {name: finished[name] for name in options.only if name in finished}
+    began, pending = time.monotonic(), [name for name in options.only if name not in finished]
     with tempfile.TemporaryDirectory(prefix="kills-") as place:
         trials = Trials(Path(place).resolve(), options.seed)
-        for number, name in enumerate(left, 1):
-            one = outcomes[name] = trials.outcome(name, options.kills)
+        for number, name in enumerate(pending, 1):
+            outcome = outcomes[name] = trials.outcome(name, options.kills)
             print(
-                f"{number} of {len(left)}, {time.monotonic() - began:.0f} s: {name}: "
-                f"{one.kills} kills, {one.clean} clean, {one.too_late} too late",
+                f"{number} of {len(pending)}, {time.monotonic() - began:.0f} s: {name}: "
+                f"{outcome.kills} kills, {outcome.clean} clean, {outcome.too_late} too late",
                 flush=True,
             )
             _write(outcomes, options)
@@ -305,7 +305,7 @@ def main() -> int:
             outcomes |= {name: trials.reader(name) for name in READERS}
     figures = _write(outcomes, options)
     print(json.dumps(figures["all"]))
-    failures = [failure for one in outcomes.values() for failure in one.failures]
+    failures = [failure for outcome in outcomes.values() for failure in outcome.failures]
     print("\n".join(failures), end="\n" * bool(failures))
     return int(bool(failures))
 
@@ -317,11 +317,11 @@ def _known(options: argparse.Namespace) -> dict[str, Outcome]:
     figures = json.loads(options.json.read_text(encoding="utf-8"))
     if figures.get("of") != _of(options):
         return {}
-    outcomes = {name: Outcome(**one) for name, one in figures["commands"].items()}
+    outcomes = {name: Outcome(**outcome) for name, outcome in figures["commands"].items()}
     return {
-        name: one
-        for name, one in outcomes.items()
-        if not one.failures and one.kills >= one.wanted(options.kills)
+        name: outcome
+        for name, outcome in outcomes.items()
+        if not outcome.failures and outcome.kills >= outcome.wanted(options.kills)
     }
 
 
@@ -332,8 +332,8 @@ def _of(options: argparse.Namespace) -> dict[str, object]:
 def _write(outcomes: dict[str, Outcome], options: argparse.Namespace) -> dict[str, Any]:
     """The figures as they are now, also into the file."""
     counts = ("kills", "clean", "before_writing", "too_late")
-    sums = {name: sum(getattr(one, name) for one in outcomes.values()) for name in counts}
-    commands = {name: asdict(one) for name, one in sorted(outcomes.items())}
+    sums = {name: sum(getattr(outcome, name) for outcome in outcomes.values()) for name in counts}
+    commands = {name: asdict(outcome) for name, outcome in sorted(outcomes.items())}
     figures = {"machine": machine(), "of": _of(options), "all": sums, "commands": commands}
     if options.json:
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

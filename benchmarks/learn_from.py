@@ -38,10 +38,10 @@ def main(seeds: list[int], json_file: Path | None) -> None:
             rows.append(_measured(Path(folder), seed))
             print(json.dumps(rows[-1]), flush=True)
     summary = {}
-    for other in ("per_habitat", "ecology"):
-        gap = paired_interval([row["learned"] for row in rows], [row[other] for row in rows])
-        summary[f"learned - {other}"] = [gap.estimate, gap.low, gap.high]
-        print(f"learned - {other}: {gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
+    for arm in ("per_habitat", "ecology"):
+        gap = paired_interval([row["learned"] for row in rows], [row[arm] for row in rows])
+        summary[f"learned - {arm}"] = [gap.estimate, gap.low, gap.high]
+        print(f"learned - {arm}: {gap.estimate:+.3f} [{gap.low:+.3f}, {gap.high:+.3f}]")
     if json_file is not None:
         text = json.dumps({"schema": 1, "seeds": rows, "summary": summary}, indent=1)
         json_file.write_text(text + "\n", encoding="utf-8")
@@ -57,7 +57,7 @@ def _measured(folder: Path, seed: int) -> Mapping[str, float]:
     world = mixture(live.config).habitats
     assert isinstance(world, SyntheticHabitats)
     items = world.drawn(PER_HABITAT, seed, "holdout")
-    found: dict[str, float] = {"seed": seed, "rows": len(log.read_text().splitlines())}
+    row: dict[str, float] = {"seed": seed, "rows": len(log.read_text().splitlines())}
     arms = {"per_habitat": live, "ecology": ecology}
     for name, words in {"learned": (), "without_families": ("--family", "none")}.items():
         out = folder / f"{name}-{seed}"
@@ -67,23 +67,23 @@ def _measured(folder: Path, seed: int) -> Mapping[str, float]:
         arms[name] = Run.open(out)
     for name, run in arms.items():
         evaluation: Evaluation = run.loaded.evaluate(items, live.host, "habitat")
-        found[name] = float(np.mean(evaluation.verdicts))
+        row[name] = float(np.mean(evaluation.verdicts))
         servers = [run.state.habitats[habitat].server for habitat in world.names]
         numbers = np.array([sorted(set(servers)).index(server) for server in servers])
-        found[f"rand_{name}"] = adjusted_rand(numbers, world.kinds(1 << 20))
-        found[f"adapters_{name}"] = len(set(servers))
-    return found
+        row[f"rand_{name}"] = adjusted_rand(numbers, world.kinds(1 << 20))
+        row[f"adapters_{name}"] = len(set(servers))
+    return row
 
 
 def _write_log(live: Run, path: Path) -> None:
     """Lives a run, and writes every reply with its verdict."""
-    host, seen = live.host, dict[str, int]()
+    host, asked_before = live.host, dict[str, int]()
     assert isinstance(host, HostKernel)
     with path.open("w", encoding="utf-8") as file:
         for generation in live:
             for name, habitat in generation.state.habitats.items():
-                count = habitat.asked - seen.get(name, 0)
-                seen[name] = habitat.asked
+                count = habitat.asked - asked_before.get(name, 0)
+                asked_before[name] = habitat.asked
                 for answer in habitat.answers[-count:] if count else ():
                     reply = host.tokenizer.decode(answer.token_ids, skip_special_tokens=True)
                     row: dict[str, object] = {

@@ -180,7 +180,7 @@ def life(folder: Path, seed: int, prices: str) -> Record:
         config = config.model_copy(update={"economy": flat(config.economy, twin["price"])})
     history = lived(config, folder)
     stops = range(WINDOW, history.generations + 1, STEP)
-    held = [len(set(specialists(history, stop, WINDOW).values())) for stop in stops]
+    counts = [len(set(specialists(history, stop, WINDOW).values())) for stop in stops]
     effective = [
         effective_specialists(by_group(history.earned(stop - WINDOW, stop))) for stop in stops
     ]
@@ -192,7 +192,7 @@ def life(folder: Path, seed: int, prices: str) -> Record:
         "groups": len({group_of(f"{name}/short") for name in config.tasks.families}),
         "price": mean_price(config.economy, checkpoint.load_state(folder).success.values()),
         "stops": list(stops),
-        "held": held,
+        "held": counts,
         "effective": rounded(effective, 3),
         "served": rounded(history.served(demand(config))[::STEP]),
         "population": [len(alive) for alive in history.alive[::STEP]],
@@ -206,8 +206,8 @@ def life(folder: Path, seed: int, prices: str) -> Record:
 
 def flat(economy: Prices, price: float) -> Prices:
     """The same economy with one price for everything."""
-    same = round(price)
-    return replace(economy, base=same, slope=0, lowest=same, highest=same)
+    amount = round(price)
+    return replace(economy, base=amount, slope=0, lowest=amount, highest=amount)
 
 
 def mean_price(economy: Prices, success: Collection[float]) -> float:
@@ -221,10 +221,10 @@ def mean_price(economy: Prices, success: Collection[float]) -> float:
 def invasions(folder: Path, seed: int) -> Record:
     """Of two types that know one family each, either comes as a tenth to a community of the
     other."""
-    apart = configured(
+    config = configured(
         seed, *ARMS["independent"], "strategy.questions=8", f"run.generations={BRED}"
     )
-    lived(apart, folder / "bred")
+    lived(config, folder / "bred")
     bred = checkpoint.load_state(folder / "bred").population.values()
     types = sorted(bred, key=lambda organelle: organelle.genome.traits["niche"])
     around = [(number, (number + 1) % len(types)) for number in range(len(types))]
@@ -241,18 +241,18 @@ def invaded(
     type."""
     families = [configured(seed).tasks.families[index] for index in (resident, newcomer)]
     world = (f"seed={seed}", f"tasks.families=[{','.join(families)}]")
-    alone = load_config(PAIRS, (*world, f"run.generations={ARRIVAL}"))
+    base = load_config(PAIRS, (*world, f"run.generations={ARRIVAL}"))
     removals = [Retire(organelle.id, "removed") for organelle in types]
     settlers = [founder(types[resident], "resident")] * RESIDENTS
-    before = forked(folder / "bred", folder / "community", alone, [*removals, *settlers])
+    before = forked(folder / "bred", folder / "community", base, [*removals, *settlers])
     success = checkpoint.load_state(folder / "community").success
-    price = mean_price(alone.economy, [success[f"{name}/short"] for name in families])
-    one_price = flat(alone.economy, price)
+    price = mean_price(base.economy, [success[f"{name}/short"] for name in families])
+    one_price = flat(base.economy, price)
     count = max(round(RARE / (1 - RARE) * len(before.alive[-1])), 1)
     weights = BlobStore(folder / "bred/blobs").weights(types[newcomer].genome.weights)
     trials = []
     for name, economy, allocator in (
-        ("scarcity", alone.economy, "uniform"),
+        ("scarcity", base.economy, "uniform"),
         ("flat", one_price, "uniform"),
         ("suited", one_price, "thompson"),
     ):
@@ -296,8 +296,8 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
     The neutral expectation is how often as many residents, marked at random, double their share of
     them.
     """
-    came = [taxon.id for taxon in history.taxa.values() if taxon.operator == "newcomer"]
-    line = {organelle_id for newcomer in came for organelle_id in history.line(newcomer)}
+    ids = [taxon.id for taxon in history.taxa.values() if taxon.operator == "newcomer"]
+    line = {organelle_id for newcomer in ids for organelle_id in history.line(newcomer)}
     asked, right = Counter[bool](), Counter[bool]()
     for work in (work for works in history.work[ARRIVAL:] for work in works):
         asked[work.organelle_id in line] += work.asked
@@ -308,16 +308,16 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
         organelle_id: taxon for organelle_id, taxon in history.taxa.items() if taxon.born >= ARRIVAL
     }
     since = replace(history, taxa=later)
-    left = np.array(
+    kin = np.array(
         [len(since.line(organelle_id) & history.alive[-1]) for organelle_id in residents]
     )
-    marked = np.array([generator.choice(left, len(came), replace=False).sum() for _ in range(1000)])
+    marked = np.array([generator.choice(kin, len(ids), replace=False).sum() for _ in range(1000)])
     return {
         "line": [len(line & alive) for alive in history.alive[ARRIVAL:]],
         "population": [len(alive) for alive in history.alive[ARRIVAL:]],
         "skill": round(right[True] / asked[True], 3),
         "resident skill": round(right[False] / max(asked[False], 1), 3),
-        "neutral": float(np.mean(marked * len(residents) >= 2 * len(came) * max(left.sum(), 1))),
+        "neutral": float(np.mean(marked * len(residents) >= 2 * len(ids) * max(kin.sum(), 1))),
     }
 
 

@@ -53,18 +53,18 @@ class Course:
     def mean_activity(self) -> np.ndarray:
         """Mean counter of the living, in verified answers, ``(generations,)``; NaN where nobody
         lived."""
-        return np.array([np.mean(list(now.values())) if now else np.nan for now in self.counters()])
+        return np.array([np.mean(list(c.values())) if c else np.nan for c in self.counters()])
 
 
 def course_of(history: History) -> Course:
     """The course of a run."""
     uses = []
     for works, alive in zip(history.work, history.alive, strict=True):
-        now = dict.fromkeys(sorted(alive), 0)
+        counts = dict.fromkeys(sorted(alive), 0)
         for work in works:
-            if work.organelle_id in now:
-                now[work.organelle_id] += work.right
-        uses.append(now)
+            if work.organelle_id in counts:
+                counts[work.organelle_id] += work.right
+        uses.append(counts)
     return Course(
         uses, {organelle_id: taxon.ancestors for organelle_id, taxon in history.taxa.items()}
     )
@@ -80,20 +80,20 @@ def shadow(course: Course, generator: np.random.Generator) -> Course:
     ancestors: dict[OrganelleId, Sequence[OrganelleId]] = {}
     before: Mapping[OrganelleId, int] = {}
     living: list[OrganelleId] = []
-    for now in course.uses:
-        newcomers = [organelle_id for organelle_id in now if organelle_id not in before]
-        kept = generator.permutation(len(living))[: len(now) - len(newcomers)]
+    for counts in course.uses:
+        newcomers = [organelle_id for organelle_id in counts if organelle_id not in before]
+        survivors = generator.permutation(len(living))[: len(counts) - len(newcomers)]
         for organelle_id in newcomers:
             parents = generator.permutation(len(living))[
                 : len(course.ancestors.get(organelle_id, ()))
             ]
             ancestors[organelle_id] = [living[index] for index in parents]
-        living = [living[index] for index in sorted(kept)] + newcomers
-        dealt = generator.permutation(np.array(list(now.values()), dtype=int))
+        living = [living[index] for index in sorted(survivors)] + newcomers
+        dealt = generator.permutation(np.array(list(counts.values()), dtype=int))
         uses.append(
             {organelle_id: int(use) for organelle_id, use in zip(living, dealt, strict=True)}
         )
-        before = now
+        before = counts
     return Course(uses, ancestors)
 
 

@@ -68,26 +68,26 @@ class History:
     def line(self, organelle_id: OrganelleId) -> set[OrganelleId]:
         """An organelle and all that descend from it."""
         members = {organelle_id}
-        for other, taxon in self.taxa.items():  # in the order of birth
+        for name, taxon in self.taxa.items():  # in the order of birth
             if members.intersection(taxon.ancestors):
-                members.add(other)
+                members.add(name)
         return members
 
 
 def read_history(events: Iterable[Event]) -> History:
     """The history of a log."""
-    kept = list(events)
+    log = list(events)
     work: dict[int, list[Work]] = defaultdict(list)
     alive: dict[int, set[OrganelleId]] = defaultdict(set)
-    for event in kept:
+    for event in log:
         if isinstance(event, Acted) and event.purpose == "practice":
             right = round(sum(event.verdicts))
             work[event.generation].append(Work(event.id, event.cell, len(event.verdicts), right))
         elif isinstance(event, Settled):
             alive[event.generation].add(event.id)
-    ends = (event.generation for event in kept if isinstance(event, Settled | GenerationEnded))
-    lived = range(max(ends, default=-1) + 1)
-    return History(taxa_of(kept), [work[g] for g in lived], [frozenset(alive[g]) for g in lived])
+    ends = (event.generation for event in log if isinstance(event, Settled | GenerationEnded))
+    span = range(max(ends, default=-1) + 1)
+    return History(taxa_of(log), [work[g] for g in span], [frozenset(alive[g]) for g in span])
 
 
 def group_of(cell: str) -> str:
@@ -177,18 +177,18 @@ def effective_specialists(earned: Mapping[OrganelleId, Counter[str]]) -> float:
     if not table.size:
         return math.nan
     joint = table / table.sum()
-    apart = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
-    shared = float((joint[joint > 0] * np.log(joint[joint > 0] / apart[joint > 0])).sum())
+    independent = joint.sum(axis=1, keepdims=True) * joint.sum(axis=0, keepdims=True)
+    shared = float((joint[joint > 0] * np.log(joint[joint > 0] / independent[joint > 0])).sum())
     bias = (table.shape[0] - 1) * (table.shape[1] - 1) / (2 * table.sum())
     return math.exp(max(shared - bias, 0.0))
 
 
 def longest(is_so: Sequence[bool]) -> int:
     """The most entries in a row that are true."""
-    best = now = 0
+    best = length = 0
     for holds in is_so:
-        now = now + 1 if holds else 0
-        best = max(best, now)
+        length = length + 1 if holds else 0
+        best = max(best, length)
     return best
 
 

@@ -53,12 +53,12 @@ def potentials(history: History, interval: int) -> list[Potential]:
             for organelle_id in sorted(lines)
             if (kind := _kind(earned.get(organelle_id, Counter())))
         )
-        there = set(kinds)
+        current = set(kinds)
         shares = [count / kinds.total() for count in kinds.values()]
         diversity = sum(-share * math.log(share) for share in shares)
-        change, novelty = len(there - last), len(there - ever)
-        snapshots.append(Potential(now, change, novelty, diversity, len(there), kinds.total()))
-        ever, last = ever | there, there
+        change, novelty = len(current - last), len(current - ever)
+        snapshots.append(Potential(now, change, novelty, diversity, len(current), kinds.total()))
+        ever, last = ever | current, current
     return snapshots
 
 
@@ -73,10 +73,10 @@ def _forebears(
 ) -> set[OrganelleId]:
     """The living and everyone whom they descend from."""
     forebears: set[OrganelleId] = set()
-    left = list(living)
-    while left:
-        organelle_id = left.pop()
+    waiting = list(living)
+    while waiting:
+        organelle_id = waiting.pop()
         if organelle_id not in forebears:
             forebears.add(organelle_id)
-            left += taxa[organelle_id].ancestors
+            waiting += taxa[organelle_id].ancestors
     return forebears

@@ -73,7 +73,7 @@ def over_seeds(values: Sequence[float], form: str = ".1f") -> str:
 def stretch(life: Record) -> int:
     """The longest time without a judgement that found too few groups held, in generations."""
     step = int(life["stops"][1] - life["stops"][0])
-    return max(longest([held >= SHARE * life["groups"] for held in life["held"]]) - 1, 0) * step
+    return max(longest([count >= SHARE * life["groups"] for count in life["held"]]) - 1, 0) * step
 
 
 def span(name: str, life: Record, start: int, stop: int) -> np.ndarray:
@@ -81,8 +81,8 @@ def span(name: str, life: Record, start: int, stop: int) -> np.ndarray:
     judge."""
     values, (first, second) = np.array(life[name]), life["stops"][:2]
     at = (first if name in ("held", "effective") else 0) + (second - first) * np.arange(len(values))
-    chosen: np.ndarray = values[(start < at) & (at <= stop)]
-    return chosen
+    part: np.ndarray = values[(start < at) & (at <= stop)]
+    return part
 
 
 def coexistence(result: Record) -> Iterable[str]:
@@ -213,15 +213,15 @@ def invasions(result: Record) -> Iterable[str]:
         ]
         for arm in INVASIONS
     }
-    less = {arm: [trial for trial in trials if lead(trial) < 0] for arm, trials in every.items()}
+    weaker = {arm: [trial for trial in trials if lead(trial) < 0] for arm, trials in every.items()}
     failed = [trial for trial in every["scarcity"] if not doubles(trial)]
     skills = [
         100 * float(np.mean([trial[name] for trial in failed]))
         for name in ("skill", "resident skill")
     ]
     yield (
-        f"Of newcomers that were right less often than the residents, {sum(map(doubles, less['scarcity']))} of "
-        f"{len(less['scarcity'])} doubled by scarcity and {sum(map(doubles, less['flat']))} of {len(less['flat'])} at "
+        f"Of newcomers that were right less often than the residents, {sum(map(doubles, weaker['scarcity']))} of "
+        f"{len(weaker['scarcity'])} doubled by scarcity and {sum(map(doubles, weaker['flat']))} of {len(weaker['flat'])} at "
         f"one price. The {len(failed)} that failed by scarcity were right in {skills[0]:.0f} % of all that they were "
         f"asked, the residents in {skills[1]:.0f} %."
     )
@@ -268,14 +268,14 @@ def catastrophes(result: Record) -> Iterable[str]:
         ]
         back = [strike["recovery"] for strike in hit]
         times = sorted(math.inf if strike["time"] is None else strike["time"] for strike in back)
-        when = ", ".join("never" if math.isinf(time) else str(time) for time in times)
+        moments = ", ".join("never" if math.isinf(time) else str(time) for time in times)
         lost = [strike["lost"] / strike["before"] for strike in back]
         killed = sorted({strike["killed"] for strike in hit})
         toll_text = f"{killed[0]} to {killed[-1]}" if len(killed) > 1 else f"{killed[0]}"
         toll_text += f" of {controls[arm]}" if arm in controls else ""
         yield (
             f"| {arm}, {100 * toll:.0f} % | {toll_text} | {over_seeds([100 * strike['before'] for strike in back])} "
-            f"| {over_seeds([100 * strike['drop'] for strike in back])} | {when} | {over_seeds(lost)} |"
+            f"| {over_seeds([100 * strike['drop'] for strike in back])} | {moments} | {over_seeds(lost)} |"
         )
 
 

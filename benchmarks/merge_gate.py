@@ -94,7 +94,7 @@ def measured(gate: Gate, children: int) -> dict[str, Any]:
         ]
 
     home: Comparison = (kept, 0.0, 0.15)
-    alone = {"better": rows(better, GAINS), "kept": rows(kept, LOSSES)}
+    singles = {"better": rows(better, GAINS), "kept": rows(kept, LOSSES)}
     good = {
         "gains 15 points, keeps three homes": admitted([(better, 0.15, 0.3), *[home] * 3], children)
     }
@@ -104,9 +104,9 @@ def measured(gate: Gate, children: int) -> dict[str, Any]:
             [(better, 0.3, 0.45), home, home, (kept, -0.15, 0.3)], children
         ),
     }
-    right = [*good.values(), *(row for row in alone["better"] if row["effect"] == 0.15)]
-    wrong = [*bad.values(), *(row for row in alone["better"] if row["effect"] == 0)]
-    wrong += [row for row in alone["kept"] if row["effect"] == -0.15]
+    right = [*good.values(), *(row for row in singles["better"] if row["effect"] == 0.15)]
+    wrong = [*bad.values(), *(row for row in singles["better"] if row["effect"] == 0)]
+    wrong += [row for row in singles["kept"] if row["effect"] == -0.15]
     promises = {"wrongly admitted": extreme(max, wrong), "rightly admitted": extreme(min, right)}
     is_rare, is_usual = (
         promises["wrongly admitted"]["low"] <= gate.level,
@@ -118,7 +118,7 @@ def measured(gate: Gate, children: int) -> dict[str, Any]:
         "gate": asdict(gate),
         "questions_per_look": LOOK,
         "children": children,
-        **alone,
+        **singles,
         "whole": good | bad,
         "naive": naive(gate, children),
     }
@@ -200,20 +200,20 @@ def told(result: dict[str, Any]) -> str:
     for kind, title in (("better", "true gain"), ("kept", "true change at a home")):
         cells = {(row["effect"], row["discordance"]): row for row in result[kind]}
         lines += [
-            f"| {title} | {' | '.join(f'discordance {one:.0%}' for one in COLOURS)} |",
+            f"| {title} | {' | '.join(f'discordance {chance:.0%}' for chance in COLOURS)} |",
             f"|---|{'---|' * len(COLOURS)}",
         ]
         for effect in GAINS if kind == "better" else LOSSES:
-            row = [cells.get((effect, one)) for one in COLOURS]
-            shown = " | ".join(
-                f"{one['share']:.1%}, {one['pairs']:.0f}" if one else "" for one in row
+            row = [cells.get((effect, chance)) for chance in COLOURS]
+            text = " | ".join(
+                f"{cell['share']:.1%}, {cell['pairs']:.0f}" if cell else "" for cell in row
             )
-            lines.append(f"| {100 * effect:+.0f} points | {shown} |")
+            lines.append(f"| {100 * effect:+.0f} points | {text} |")
         lines.append("")
     lines += ["| all comparisons of a child | admitted | questions |", "|---|---|---|"]
     lines += [
-        f"| {name} | {one['share']:.1%} | {one['pairs']:.0f} |"
-        for name, one in result["whole"].items()
+        f"| {name} | {entry['share']:.1%} | {entry['pairs']:.0f} |"
+        for name, entry in result["whole"].items()
     ]
     lines += ["", "| instead of the gate, discordance 30% | passes |", "|---|---|"]
     return "\n".join(

@@ -88,12 +88,12 @@ class Observer:
             if organelle_id in self.proposed and organelle_id not in self.children:
                 self.children[organelle_id] = self._examined(organelle, state)
         self.bred.update(
-            organelle_id for organelle_id, one in state.population.items() if len(one.parents) == 1
+            organelle_id for organelle_id, o in state.population.items() if len(o.parents) == 1
         )
         for child in self.children.values():
             child.is_alive = child.id in state.population
             child.generations += child.is_alive
-        self.proposed |= {one.id: one for one in state.challengers.values() if len(one.parents) > 1}
+        self.proposed |= {c.id: c for c in state.challengers.values() if len(c.parents) > 1}
 
     def _examined(self, child: Organelle, state: EcologyState) -> Child:
         homes = {name for cells in self.proposed[child.id].cells.values() for name in cells}
@@ -106,35 +106,33 @@ class Observer:
         family = {child.id: self.store.weights(child.inborn)}
         for parent in child.parents:
             family[parent] = self.store.weights(state.population[parent].genome.weights)
-        said = answers(self.host, items, family)
+        replies = answers(self.host, items, family)
         right = {
             organelle_id: float(
                 np.mean([item.verifier(text) for item, text in zip(items, texts, strict=True)])
             )
-            for organelle_id, texts in said.items()
+            for organelle_id, texts in replies.items()
         }
         changed = {
             parent: float(
-                np.mean(
-                    [one != other for one, other in zip(said[child.id], said[parent], strict=True)]
-                )
+                np.mean([a != b for a, b in zip(replies[child.id], replies[parent], strict=True)])
             )
             for parent in child.parents
         }
-        own = right.pop(child.id)
-        return Child(self.seed, child.id, child.born, tuple(sorted(homes)), own, right, changed)
+        share = right.pop(child.id)
+        return Child(self.seed, child.id, child.born, tuple(sorted(homes)), share, right, changed)
 
 
 def answers(
     host: Host, items: Sequence[Item], family: Mapping[OrganelleId, AdapterWeights]
 ) -> dict[OrganelleId, tuple[str, ...]]:
     """What each of them says to the same questions, greedily."""
-    said = {}
+    replies = {}
     for slot, (organelle_id, weights) in enumerate(family.items()):
         host.place(slot, weights)
         rows = [Request(item.prompt, slot, item.reply_limit) for item in items]
-        said[organelle_id] = host.rollout(rows, None, Decoding()).texts
-    return said
+        replies[organelle_id] = host.rollout(rows, None, Decoding()).texts
+    return replies
 
 
 def lived(seed: int) -> Observer:
@@ -170,14 +168,14 @@ def told(result: dict[str, Any]) -> str:
     """The table of the page."""
     children, gain = result["children"], result["gain"]
     mean = {
-        "child": np.mean([one["accuracy"] for one in children]),
-        "better parent": np.mean([max(one["parents"].values()) for one in children]),
-        "other parent": np.mean([min(one["parents"].values()) for one in children]),
+        "child": np.mean([child["accuracy"] for child in children]),
+        "better parent": np.mean([max(child["parents"].values()) for child in children]),
+        "other parent": np.mean([min(child["parents"].values()) for child in children]),
     }
-    worse = sum(one["gain"] < 0 for one in children)
-    changed = min(min(one["changed"].values()) for one in children)
-    ages, bred = [one["generations"] for one in children], result["bred"]
-    seeds = len({one["seed"] for one in children})
+    worse = sum(child["gain"] < 0 for child in children)
+    changed = min(min(child["changed"].values()) for child in children)
+    ages, bred = [child["generations"] for child in children], result["bred"]
+    seeds = len({child["seed"] for child in children})
     lines = [
         f"{result['seeds']} worlds of {result['generations']} generations: {len(children)} of "
         f"{sum(result['proposed'].values())} proposed children were admitted, in {seeds} of the "
@@ -199,7 +197,7 @@ def told(result: dict[str, Any]) -> str:
         f"| generations that the {len(bred)} children of one parent lived | median "
         f"{np.median(bred):.0f}, "
         f"{min(bred)} to {max(bred)} |",
-        f"| alive at the end of the world | {sum(one['is_alive'] for one in children)} of "
+        f"| alive at the end of the world | {sum(child['is_alive'] for child in children)} of "
         f"{len(children)} |",
     ]
     return "\n".join(lines)

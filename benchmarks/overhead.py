@@ -71,10 +71,10 @@ class Clocks:
             try:
                 return function(*arguments, **options)
             finally:
-                whole = time.perf_counter() - began
-                self.seconds[part] += whole - self._paused.pop()
+                duration = time.perf_counter() - began
+                self.seconds[part] += duration - self._paused.pop()
                 if self._paused:
-                    self._paused[-1] += whole
+                    self._paused[-1] += duration
 
         return timed
 
@@ -110,12 +110,12 @@ def measure(seed: int, *extra: str) -> dict[str, Any]:
     count, total = len(marks) - 1, sum(seconds for seconds, _ in marks[1:])  # the first warms up
     (_, first), (_, last) = marks[0], marks[-1]
     parts = {part: seconds - first.get(part, 0.0) for part, seconds in last.items()}
-    others = total - parts[ANSWERING] - parts[LEARNING]
+    rest = total - parts[ANSWERING] - parts[LEARNING]
     parts["everything else"] += total - sum(parts.values())
     return {
         "seed": seed,
         "generations": count,
-        "share": others / total,
+        "share": rest / total,
         "milliseconds": {part: 1e3 * seconds / count for part, seconds in parts.items()},
     }
 
@@ -125,15 +125,15 @@ def main() -> None:
     settle()
     options = arguments(__doc__ or "").parse_args()
     extra = ["run.generations=40", "run.train_flops=null"] if options.quick else []
-    found = [measure(seed, *extra) for seed in (SEEDS[:1] if options.quick else SEEDS)]
-    share = sum(one["share"] for one in found) / len(found)
-    table = Table("part", *(f"seed {one['seed']}, ms" for one in found))
+    runs = [measure(seed, *extra) for seed in (SEEDS[:1] if options.quick else SEEDS)]
+    share = sum(run["share"] for run in runs) / len(runs)
+    table = Table("part", *(f"seed {run['seed']}, ms" for run in runs))
     for part in (ANSWERING, LEARNING, *dict.fromkeys(PARTS.values())):
-        table.add_row(part, *(f"{one['milliseconds'][part]:.2f}" for one in found))
-    table.add_row("not the host", *(f"{one['share']:.1%}" for one in found))
+        table.add_row(part, *(f"{run['milliseconds'][part]:.2f}" for run in runs))
+    table.add_row("not the host", *(f"{run['share']:.1%}" for run in runs))
     Console().print(table)
     if options.json:
-        report = {"machine": machine(), "limit": LIMIT, "share": share, "runs": found}
+        report = {"machine": machine(), "limit": LIMIT, "share": share, "runs": runs}
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     if share > LIMIT:
         sys.exit(f"expected at most {LIMIT:.0%} of a generation outside the host, got {share:.1%}")

@@ -35,11 +35,11 @@ def table(cases: dict[str, Any]) -> list[str]:
     for case in cases.values():
         if case["ratios"]:
             lines.append(f"| **{case['title']}** | | | | |")
-        for one in case["ratios"]:
-            bounds = (bound(one[name], one["at_most"]) for name in ("floor", "goal"))
+        for ratio in case["ratios"]:
+            bounds = (bound(ratio[name], ratio["at_most"]) for name in ("floor", "goal"))
             lines.append(
-                f"| {one['what']} | {' | '.join(bounds)} | {number(one['measured'])} | "
-                f"{verdict(one)} |"
+                f"| {ratio['what']} | {' | '.join(bounds)} | {number(ratio['measured'])} | "
+                f"{verdict(ratio)} |"
             )
     return lines
 
@@ -54,20 +54,20 @@ def verdict(ratio: dict[str, Any]) -> str:
 def count(cases: dict[str, Any]) -> list[str]:
     """How many floors hold, and which do not."""
     bounded = [
-        (name, one)
+        (name, ratio)
         for name, case in cases.items()
-        for one in case["ratios"]
-        if one["holds"] is not None
+        for ratio in case["ratios"]
+        if ratio["holds"] is not None
     ]
-    missed = [(name, one) for name, one in bounded if not one["holds"]]
+    missed = [(name, ratio) for name, ratio in bounded if not ratio["holds"]]
     lines = [
         f"{len(bounded) - len(missed)} of {len(bounded)} floors "
         f"hold{'; missed:' if missed else '.'}",
         "",
     ]
-    for name, one in missed:
-        limit = bound(one["floor"], one["at_most"])
-        lines.append(f"- {name}: {one['what']} is {number(one['measured'])}, to be {limit}")
+    for name, ratio in missed:
+        limit = bound(ratio["floor"], ratio["at_most"])
+        lines.append(f"- {name}: {ratio['what']} is {number(ratio['measured'])}, to be {limit}")
     return [*lines, ""] if missed else lines
 
 
@@ -75,10 +75,10 @@ def milliseconds(cases: dict[str, Any]) -> list[str]:
     """The times behind the ratios, a line for each case."""
     lines = []
     for case in cases.values():
-        told = [f"{name} {milli(value)}" for name, value in case["seconds"].items()]
-        told += [f"{name} {milli(value / 1e3)}" for name, value in case["numbers"].items()]
-        if told:
-            lines.append(f"- {case['title']}: {'; '.join([*told, *case['notes']])}")
+        times = [f"{name} {milli(value)}" for name, value in case["seconds"].items()]
+        times += [f"{name} {milli(value / 1e3)}" for name, value in case["numbers"].items()]
+        if times:
+            lines.append(f"- {case['title']}: {'; '.join([*times, *case['notes']])}")
     return lines
 
 
@@ -120,8 +120,8 @@ def growth(report: dict[str, Any]) -> str:
     sizes = [name.split()[1] for name in seconds if name.startswith("ours")]
     for size in sizes:
         cells = [seconds.get(f"{side} {size}") for side in ("ours", "bare", "learning")]
-        shown = ("" if cell is None else f"{1e3 * cell:.2f}" for cell in cells)
-        lines.append(f"| {size} | {' | '.join(shown)} |")
+        texts = ("" if cell is None else f"{1e3 * cell:.2f}" for cell in cells)
+        lines.append(f"| {size} | {' | '.join(texts)} |")
     for name in ("1,024 resident", "4,096 visiting"):
         lines.append(f"| {name} | {1e3 * cases['crowds']['seconds'][name]:.2f} | | |")
     return "\n".join(lines)
@@ -140,21 +140,21 @@ def breakdown(report: dict[str, Any]) -> str:
             f"|---|{'---|' * len(PHASES)}",
         ]
         for kind in phases[PHASES[0]]["ours"]["kinds"]:
-            lines.append(f"| {kind} | {' | '.join(_pair(phases[one], kind) for one in PHASES)} |")
+            lines.append(f"| {kind} | {' | '.join(_pair(phases[name], kind) for name in PHASES)} |")
         totals = [
-            " / ".join(f"{1e3 * phases[one][side]['seconds']:.1f}" for side in ("ours", "bare"))
-            for one in PHASES
+            " / ".join(f"{1e3 * phases[name][side]['seconds']:.1f}" for side in ("ours", "bare"))
+            for name in PHASES
         ]
         lines.append(f"| **all** | {' | '.join(totals)} |")
         lines.append(
             "| share of the matmul rate | "
-            f"{' | '.join(_rates(phases[one], report) for one in PHASES)} |"
+            f"{' | '.join(_rates(phases[name], report) for name in PHASES)} |"
         )
-        within = [_rates(phases[one], report, BASE) for one in PHASES]
+        within = [_rates(phases[name], report, BASE) for name in PHASES]
         lines.append(f"| the same within base products | {' | '.join(within)} |")
-        shares = (phases[one]["ours"]["flops"] for one in PHASES)
-        told = [f"{one['low-rank terms'] / one[BASE]:.1%}" for one in shares]
-        lines += [f"| low-rank FLOPs ÷ base FLOPs | {' | '.join(told)} |", ""]
+        shares = (phases[name]["ours"]["flops"] for name in PHASES)
+        texts = [f"{flops['low-rank terms'] / flops[BASE]:.1%}" for flops in shares]
+        lines += [f"| low-rank FLOPs ÷ base FLOPs | {' | '.join(texts)} |", ""]
     return "\n".join(lines).rstrip()
 
 
@@ -167,11 +167,11 @@ def _pair(phase: dict[str, Any], kind: str) -> str:
 def _rates(phase: dict[str, Any], report: dict[str, Any], kind: str = "") -> str:
     """Of one kind of product within its own time, or of all within all of it."""
     shares = []
-    for one in (phase["ours"], phase["bare"]):
+    for side in (phase["ours"], phase["bare"]):
         rate = (
-            one["flops"][kind] / one["kinds"][kind]
+            side["flops"][kind] / side["kinds"][kind]
             if kind
-            else sum(one["flops"].values()) / one["seconds"]
+            else sum(side["flops"].values()) / side["seconds"]
         )
         shares.append(f"{rate / report['matmul_rate']:.0%}")
     return " / ".join(shares)
@@ -180,16 +180,16 @@ def _rates(phase: dict[str, Any], report: dict[str, Any], kind: str = "") -> str
 def overhead(report: dict[str, Any]) -> str:
     """What a generation of the demo spends where, in milliseconds, one column per run."""
     runs = report["runs"]
-    counts = ", ".join(str(one["generations"]) for one in runs)
+    counts = ", ".join(str(run["generations"]) for run in runs)
     parts = sorted(runs[0]["milliseconds"], key=lambda part: -runs[0]["milliseconds"][part])
-    rows = [[part, *(f"{one['milliseconds'][part]:.2f}" for one in runs)] for part in parts]
+    rows = [[part, *(f"{run['milliseconds'][part]:.2f}" for run in runs)] for part in parts]
     rows.append(
         [
             f"**not the host, at most {report['limit']:.0%}**",
-            *(f"{one['share']:.1%}" for one in runs),
+            *(f"{run['share']:.1%}" for run in runs),
         ]
     )
-    head = ["ms per generation", *(f"seed {one['seed']}" for one in runs)]
+    head = ["ms per generation", *(f"seed {run['seed']}" for run in runs)]
     lines = [f"{place(report)}. Whole runs of {counts} generations.", "", f"| {' | '.join(head)} |"]
     return "\n".join(
         [*lines, f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
@@ -198,10 +198,10 @@ def overhead(report: dict[str, Any]) -> str:
 
 def gpu(reports: list[dict[str, Any]]) -> str:
     """The latest report of a CUDA device, the most whole one first."""
-    reports = [one for one in reports if one["dtype"] == "bfloat16"]
+    reports = [entry for entry in reports if entry["dtype"] == "bfloat16"]
     if not reports:
         return "No GPU has been measured yet."
-    report = max(reports, key=lambda one: (one["missing"] == {}, one["machine"]["date"]))
+    report = max(reports, key=lambda entry: (entry["missing"] == {}, entry["machine"]["date"]))
     lines = [
         f"{report['machine']['date']}, {report['device']}; {report['host']}, {report['dtype']}.",
         "",
@@ -225,10 +225,10 @@ def main() -> None:
         file = RESULTS / f"{name}.json"
         if file.exists():
             text = fill(text, mark, write(json.loads(file.read_text(encoding="utf-8"))))
-    found = [
-        json.loads(one.read_text(encoding="utf-8")) for one in RESULTS.glob("kernel_gpu_*.json")
+    reports = [
+        json.loads(path.read_text(encoding="utf-8")) for path in RESULTS.glob("kernel_gpu_*.json")
     ]
-    text = fill(text, "gpu", gpu(found))
+    text = fill(text, "gpu", gpu(reports))
     PAGE.write_text(text, encoding="utf-8")
 
 

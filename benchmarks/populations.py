@@ -178,7 +178,7 @@ class Population:
         """Forward and backward to the embeddings through the same decoder without adapters: the
         limit."""
         decoder = self.kernel._decoder
-        nothing = bare(len(decoder.sites))
+        no_adapters = bare(len(decoder.sites))
         prompts = self.kernel.encode([lesson.prompt for lesson in self._lessons])
         answers = [np.array(lesson.completion, dtype=np.int64) for lesson in self._lessons]
         texts = [Text(prompt, answer[:-1]) for prompt, answer in zip(prompts, answers, strict=True)]
@@ -190,7 +190,7 @@ class Population:
                 decoder.device
             )
             with torch.enable_grad():
-                F.cross_entropy(decoder.logits(packing, nothing).float(), targets).backward()  # type: ignore[no-untyped-call]
+                F.cross_entropy(decoder.logits(packing, no_adapters).float(), targets).backward()  # type: ignore[no-untyped-call]
 
     @cached_property
     def _lessons(self) -> tuple[Lesson, ...]:
@@ -202,9 +202,9 @@ class Population:
         )
 
     def _rollout(self, slots: Sequence[int], limits: Sequence[int]) -> Completions:
-        each = limits or [self.new_tokens] * len(slots)
-        rows = [Request(*row) for row in zip(self.prompts, slots, each, strict=True)]
-        return self.kernel.rollout(rows, None, Decoding(min_new_tokens=max(each)))
+        lengths = limits or [self.new_tokens] * len(slots)
+        rows = [Request(*row) for row in zip(self.prompts, slots, lengths, strict=True)]
+        return self.kernel.rollout(rows, None, Decoding(min_new_tokens=max(lengths)))
 
 
 class PeftPopulation:
@@ -300,35 +300,35 @@ class PeftPopulation:
         """Of a slot's loss in ``learn``, laid out as its adapter's vector."""
         self.model.set_adapter(str(slot))
         self._loss(slot).backward()
-        found: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+        factors: dict[str, tuple[np.ndarray, np.ndarray]] = {}
         for name, module in self.model.get_base_model().named_modules():
             if hasattr(module, "lora_A"):
                 a, b = (part[str(slot)].weight.grad for part in (module.lora_A, module.lora_B))
-                found[name] = a.float().cpu().numpy(), b.float().cpu().numpy()
+                factors[name] = a.float().cpu().numpy(), b.float().cpu().numpy()
         self.model.zero_grad()
         layout = self.population.kernel.layout
         return AdapterWeights.from_factors(
-            layout, self.population.adapters[slot].rank, 1.0, found
+            layout, self.population.adapters[slot].rank, 1.0, factors
         ).vector
 
     def log_probabilities(self, slot: int) -> np.ndarray:
         """Of every token of a slot's prompts after the first letter, each prompt read alone."""
         self.model.set_adapter(str(slot))
-        found = []
+        pieces = []
         for prompt in self._prompts_of(slot):
             batch = self._tokens([prompt])
             with torch.inference_mode():
                 logits = self.model(**batch).logits[0, 1:-1].float()
-            found.append(-F.cross_entropy(logits, batch["input_ids"][0, 2:], reduction="none"))
-        return torch.cat(found).cpu().numpy()
+            pieces.append(-F.cross_entropy(logits, batch["input_ids"][0, 2:], reduction="none"))
+        return torch.cat(pieces).cpu().numpy()
 
     def agreement(self, ours: Completions, theirs: Sequence[Answer]) -> float:
         """Share of the asked adapters' rows on which two sides wrote the same tokens."""
         rows = [row for slot in self.asked for row in self.population.rows_of(slot)]
-        same = [
+        matches = [
             ours[row].token_ids == answer.tokens for row, answer in zip(rows, theirs, strict=True)
         ]
-        return float(np.mean(same))
+        return float(np.mean(matches))
 
     def _loss(self, slot: int) -> Any:
         batch = self._tokens(self._prompts_of(slot), padding_side="right")
@@ -339,7 +339,7 @@ class PeftPopulation:
     def _optimiser(self, slot: int) -> torch.optim.AdamW:
         """The slot's own optimiser, in torch's fastest form."""
         if slot not in self._optimisers:
-            parameters = [one for one in self.model.parameters() if one.requires_grad]
+            parameters = [weight for weight in self.model.parameters() if weight.requires_grad]
             self._optimisers[slot] = torch.optim.AdamW(
                 parameters, lr=0.0, betas=(0.9, 0.95), weight_decay=0.0, fused=True
             )
@@ -389,9 +389,9 @@ def spread(count: int, wanted: int) -> list[int]:
 
 def ends(rows: int, generator: np.random.Generator, mean: int = 12, most: int = 48) -> list[int]:
     """Lengths of answers: geometric, a few as long as allowed, moved until their mean is exact."""
-    found = generator.geometric(1 / mean, rows).clip(1, most)
-    found[: max(1, rows // 32)] = most
-    while excess := int(found.sum()) - mean * rows:
-        movable = np.flatnonzero((found > 1) & (found < most))
-        found[generator.choice(movable)] += -1 if excess > 0 else 1
-    return [int(one) for one in generator.permutation(found)]
+    lengths = generator.geometric(1 / mean, rows).clip(1, most)
+    lengths[: max(1, rows // 32)] = most
+    while excess := int(lengths.sum()) - mean * rows:
+        movable = np.flatnonzero((lengths > 1) & (lengths < most))
+        lengths[generator.choice(movable)] += -1 if excess > 0 else 1
+    return [int(length) for length in generator.permutation(lengths)]

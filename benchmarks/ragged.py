@@ -37,7 +37,7 @@ def ragged(folder: Path, turns: int) -> Result:
     means."""
     generator = np.random.default_rng(0)
     rows, ranks = (
-        np.resize(one, SLOTS)[generator.permutation(SLOTS)].tolist() for one in (ROWS, RANKS)
+        np.resize(values, SLOTS)[generator.permutation(SLOTS)].tolist() for values in (ROWS, RANKS)
     )
     count, mean_prompt = SLOTS * MEAN_ROWS, (SHORTEST + LONGEST) // 2
     lengths = (

@@ -77,11 +77,11 @@ def questions(style: PromptStyle, families: list[str], count: int, name: int) ->
 def asked(style: PromptStyle, organelles: int) -> list[str]:
     """The prompts of all rows, organelle after organelle."""
     if organelles == 1:
-        return [one for one in questions(style, list(FAMILIES), 2, 0) for _ in range(4)]
+        return [prompt for prompt in questions(style, list(FAMILIES), 2, 0) for _ in range(4)]
     prompts = []
     for organelle in range(organelles):
-        own = [FAMILIES[(organelle + step) % len(FAMILIES)] for step in range(2)]
-        prompts += questions(style, own, ROWS // organelles // 2, organelle)
+        families = [FAMILIES[(organelle + step) % len(FAMILIES)] for step in range(2)]
+        prompts += questions(style, families, ROWS // organelles // 2, organelle)
     return prompts
 
 
@@ -113,8 +113,8 @@ class Asked(Population):
         """The same for organelles whose adapters are empty: they read each beginning for
         themselves."""
         for slot in range(self.organelles):
-            nothing = AdapterWeights(self.kernel.layout, 0, 1.0, np.zeros(0, dtype=np.float32))
-            self.kernel.place(slot, nothing)
+            no_adapter = AdapterWeights(self.kernel.layout, 0, 1.0, np.zeros(0, dtype=np.float32))
+            self.kernel.place(slot, no_adapter)
         return self.ours()
 
     def before(self) -> Completions:
@@ -169,8 +169,8 @@ def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
         Ratio("float32 ÷ int8, lessons", lessons / spent["lessons, int8"]),
         Ratio("ours ÷ bare on the same rows", spent["ours"] / spent["bare"], None, 1.1, True),
         *(
-            Ratio(f"{other} ÷ ours", spent[other] / spent["ours"])
-            for other in ("PEFT, one by one", "PEFT, mixed batch", "HF generate, bare")
+            Ratio(f"{peer} ÷ ours", spent[peer] / spent["ours"])
+            for peer in ("PEFT, one by one", "PEFT, mixed batch", "HF generate, bare")
             if is_compared
         ),
         *(differences(ours, eight) if is_compared else ()),
@@ -179,8 +179,8 @@ def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
     read, alone = timing.outputs["ours"].read.sum(), timing.outputs["without sharing"].read.sum()
     span = f"{min(lengths)} to {max(lengths)} tokens"
     note = f"prompts of {span}, {sum(lengths)} in all, {read} read, {alone} without sharing"
-    who = "one organelle" if organelles == 1 else f"{organelles} organelles"
-    title = f"{name} prompts, {who} × {ROWS // organelles} rows"
+    label = "one organelle" if organelles == 1 else f"{organelles} organelles"
+    title = f"{name} prompts, {label} × {ROWS // organelles} rows"
     return Result(title, ratios, spent, [note])
 
 
@@ -189,13 +189,13 @@ def others(ours: Asked, workplace: Path, style: PromptStyle) -> dict[str, Side]:
     peft, texts = PeftPopulation(ours, workplace, 1), ours.prompts
     texts = ours.kernel._codec.texts(texts, is_chat=style.is_chat)
     each = ROWS // ours.organelles
-    some, names = texts[::each], [str(slot) for slot in ours.slots[::each]]
+    sample, names = texts[::each], [str(slot) for slot in ours.slots[::each]]
     return {
         "PEFT, one by one": Side(
             lambda: [peft._generate([text]) for text in texts[:3]], len(texts) / 3
         ),
-        "PEFT, mixed batch": Side(lambda: peft._generate(some, adapter_names=names), each),
-        "HF generate, bare": Side(partial(generate_bare, peft, some), each),
+        "PEFT, mixed batch": Side(lambda: peft._generate(sample, adapter_names=names), each),
+        "HF generate, bare": Side(partial(generate_bare, peft, sample), each),
     }
 
 
@@ -209,21 +209,21 @@ def generate_bare(peft: PeftPopulation, texts: list[str]) -> object:
 def differences(ours: Asked, eight: Asked) -> list[Ratio]:
     """What int8 says otherwise, on answers of the bare host."""
     rows = [Request(text, HOST_SLOT, 12) for text in ours.prompts[::2]]
-    said = ours.kernel.rollout(rows, None, Decoding(min_new_tokens=12))
-    also = eight.kernel.rollout(rows, None, Decoding(min_new_tokens=12))
+    exact_replies = ours.kernel.rollout(rows, None, Decoding(min_new_tokens=12))
+    int8_replies = eight.kernel.rollout(rows, None, Decoding(min_new_tokens=12))
     answers, prompts = (
-        [said[row].token_ids for row in range(len(rows))],
+        [exact_replies[row].token_ids for row in range(len(rows))],
         [row.prompt for row in rows],
     )
-    one, other = (
+    exact, int8 = (
         torch.cat(side.kernel.score(prompts, answers, HOST_SLOT)) for side in (ours, eight)
     )
-    same = np.cumprod(said.ids == also.ids, axis=1).mean()
+    agreement = np.cumprod(exact_replies.ids == int8_replies.ids, axis=1).mean()
     return [
         Ratio(
-            "int8: mean difference of log-probabilities, nats", float((one - other).abs().mean())
+            "int8: mean difference of log-probabilities, nats", float((exact - int8).abs().mean())
         ),
-        Ratio("int8: share of greedy tokens as before", float(same)),
+        Ratio("int8: share of greedy tokens as before", float(agreement)),
     ]
 
 
@@ -233,13 +233,13 @@ def memory(folder: Path) -> Result:
     numbers, forecasts = {}, {}
     for dtype in ("float32", "int8"):
         code = f"import real_host; real_host.learn_once({str(folder)!r}, {dtype!r})"
-        told = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
             capture_output=True,
             check=True,
         )
-        numbers[dtype], forecasts[dtype] = map(float, told.stdout.split()[-2:])
+        numbers[dtype], forecasts[dtype] = map(float, process.stdout.split()[-2:])
     ratios = [
         Ratio(f"peak memory, {dtype}, GB", value, 2.3, 2.2, at_most=True)
         for dtype, value in numbers.items()
@@ -258,14 +258,14 @@ def learn_once(folder: str, dtype: str) -> None:
     model, kernel = read_model_config(Path(folder)), ours.kernel
     host = HostConfig(slots=ORGANELLES, rank=ours.adapters[0].rank, dtype=dtype)  # type: ignore[arg-type]
     program = program_bytes(bytes_of(outline_of(model, find_dtype(dtype))))
-    program = max(program - sum(one.vector.nbytes for one in ours.adapters), 0)
+    program = max(program - sum(adapter.vector.nbytes for adapter in ours.adapters), 0)
     ours.fresh()
     for _ in range(2):
         ours.lesson_step()
     longest = max(map(len, kernel.encode(ours.prompts)))
     load = MemoryLoad(ORGANELLES, LESSONS, longest, NEW_TOKENS)
-    seen = forecast_memory(model, host, load, program=program)
-    print(memory_mb() * 2**20 / 1e9, seen.ram / 1e9)
+    forecast = forecast_memory(model, host, load, program=program)
+    print(memory_mb() * 2**20 / 1e9, forecast.ram / 1e9)
 
 
 CASES = {
@@ -279,19 +279,19 @@ def main() -> int:
     """Runs the cases; 1 when a floor does not hold."""
     parser = arguments(__doc__ or "", CASES)
     parser.add_argument("host", nargs="?", default="smollm2", help="SmolLM2-135M-Instruct")
-    given = parser.parse_args()
+    options = parser.parse_args()
     settle()
     console, results = Console(), {}
     try:
-        folder = find_folder(given.host)
+        folder = find_folder(options.host)
     except HostError as error:
         print(f"nothing measured: {error}")
         return 0
     for name, run in CASES.items():
-        if given.only in (None, name):
-            results[name] = run(folder, 1 if given.quick else 3)
+        if options.only in (None, name):
+            results[name] = run(folder, 1 if options.quick else 3)
             show(results[name], console)
-            save(given.json, results, given.only, gflops=matmul_rate() / 1e9)
+            save(options.json, results, options.only, gflops=matmul_rate() / 1e9)
     return 0 if all_hold(results.values()) else 1
 
 

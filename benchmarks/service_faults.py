@@ -60,9 +60,9 @@ class Count:
         self.times += 1
         self.acknowledged += len(told.answers) + len(told.verdicts)
         for name, user in told.answers.items():
-            kept = journal.answer(name)
-            self.lost += kept is None
-            self.wrong += kept is not None and kept.user != user
+            answer = journal.answer(name)
+            self.lost += answer is None
+            self.wrong += answer is not None and answer.user != user
         for name, is_accepted in told.verdicts.items():
             verdict = journal.verdict(name, 0)
             self.lost += verdict is None
@@ -73,7 +73,7 @@ class Count:
 async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> None:
     """Users ask and judge until the time is over or the service is gone."""
 
-    async def one(number: int) -> None:
+    async def talk(number: int) -> None:
         """A client."""
         try:
             async with Client(port) as client:
@@ -88,7 +88,7 @@ async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> Non
             return
 
     try:
-        await asyncio.wait_for(asyncio.gather(*map(one, range(clients))), seconds)
+        await asyncio.wait_for(asyncio.gather(*map(talk, range(clients))), seconds)
     except TimeoutError:
         return
 
@@ -138,8 +138,8 @@ def vanished(folder: Path, generator: np.random.Generator) -> Told:
             f"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
-        sent = head + body if number % 3 else (head + body)[: int(generator.integers(1, 200))]
-        writer.write(sent.encode())
+        request = head + body if number % 3 else (head + body)[: int(generator.integers(1, 200))]
+        writer.write(request.encode())
         await writer.drain()
         if number % 3 == 1:
             await reader.read(10)
@@ -148,9 +148,9 @@ def vanished(folder: Path, generator: np.random.Generator) -> Told:
 
     async def work() -> None:
         """Rude clients beside usual ones."""
-        usual = asyncio.create_task(bustle(server.port, told, 4))
+        load = asyncio.create_task(bustle(server.port, told, 4))
         await asyncio.gather(*(rude(number) for number in range(24)), return_exceptions=True)
-        await usual
+        await load
 
     asyncio.run(work())
     server.stop()
@@ -208,13 +208,13 @@ def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
     counts = dict[str, Count]()
     for name, fault in FAULTS.items():
         folder = Path(shutil.copytree(founded, place / name.split()[0]))
-        generator, everything = np.random.default_rng(seed), Told()
+        generator, total = np.random.default_rng(seed), Told()
         counts[name] = Count()
         for number in range(times):
             told = fault(folder, generator)
-            everything.answers |= told.answers
-            everything.verdicts |= told.verdicts
-            counts[name].add(folder, everything if number == times - 1 else told)
+            total.answers |= told.answers
+            total.verdicts |= told.verdicts
+            counts[name].add(folder, total if number == times - 1 else told)
             print(f"{name}: {number + 1} of {times}, {counts[name]}", file=sys.stderr)
     return counts
 

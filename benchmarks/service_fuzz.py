@@ -71,9 +71,9 @@ def described(client: TestClient, cases: int, tally: Tally) -> None:
     description = client.get("/openapi.json").json()
     for modes in (["positive"], ["negative"]):
         config = schemathesis.GenerationMode
-        wanted = [config(mode) for mode in modes]
+        generation_modes = [config(mode) for mode in modes]
         schema = schemathesis.openapi.from_dict(description)
-        schema.config.generation.update(modes=wanted)
+        schema.config.generation.update(modes=generation_modes)
         for path in PATHS:
             operation = schema[path]["POST"]
 
@@ -141,8 +141,8 @@ def send(
 ) -> None:
     """One request, counted."""
     began = time.perf_counter()
-    usual = {"Content-Type": "application/json"}
-    answer = client.request(method, path, content=data, headers=usual | headers)
+    defaults = {"Content-Type": "application/json"}
+    answer = client.request(method, path, content=data, headers=defaults | headers)
     tally.add(f"{method} {path} {data[:200]!r}", answer.status_code, time.perf_counter() - began)
 
 

@@ -111,14 +111,14 @@ async def load(
 ) -> Measured:
     """So many requests by so many clients; with ``per_second`` they come at that rate, each user
     waiting for nobody."""
-    measured, left, began = Measured(), iter(range(count)), time.perf_counter()
+    measured, numbers, began = Measured(), iter(range(count)), time.perf_counter()
     generator = np.random.default_rng(0)
     arrivals = np.cumsum(generator.exponential(1 / per_second, count)) if per_second else None
 
     async def work() -> None:
         """One client."""
         async with Client(port) as client:
-            for number in left:
+            for number in numbers:
                 if arrivals is not None:
                     await asyncio.sleep(max(began + arrivals[number] - time.perf_counter(), 0))
                 await ask(client, next(asked), measured, judges=judges)
@@ -223,23 +223,23 @@ def beside_peft(place: Path, config: Any, count: int) -> dict[str, object]:
         ours = count / (time.perf_counter() - began)
     finally:
         server.stop()
-    few = [item for _, item in zip(range(PEFT_REQUESTS), questions(world), strict=False)]
+    items = [item for _, item in zip(range(PEFT_REQUESTS), questions(world), strict=False)]
     peer = PeftUsers(place / "peft", config.host.rank)
-    peer.serve(few[0])  # warms up
+    peer.serve(items[0])  # warms up
     began = time.perf_counter()
-    for item in few:
+    for item in items:
         peer.serve(item)
-    theirs = len(few) / (time.perf_counter() - began)
-    told = {"ours, per second": round(ours, 1), "PEFT, per second": round(theirs, 2)}
-    return {"answered and learned": told | {"ratio": round(ours / theirs, 1)}}
+    theirs = len(items) / (time.perf_counter() - began)
+    rates = {"ours, per second": round(ours, 1), "PEFT, per second": round(theirs, 2)}
+    return {"answered and learned": rates | {"ratio": round(ours / theirs, 1)}}
 
 
 def waiting_verdicts(port: int) -> float:
     """How many verdicts were not learned from yet."""
     with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
         lines = answer.read().decode().splitlines()
-    found = [line for line in lines if line.startswith("symbiont_waiting_verdicts ")]
-    return float(found[0].split()[1])
+    matches = [line for line in lines if line.startswith("symbiont_waiting_verdicts ")]
+    return float(matches[0].split()[1])
 
 
 class PeftUsers:
@@ -265,24 +265,24 @@ class PeftUsers:
             model.add_adapter(name, self._config)
         model.set_adapter(name)
         batch = self._tokenizer(item.prompt, return_tensors="pt", return_token_type_ids=False)
-        read = batch["input_ids"].shape[1]
+        length = batch["input_ids"].shape[1]
         with torch.no_grad():
             ids = model.generate(
                 **batch, max_new_tokens=item.reply_limit, do_sample=True, temperature=1.0
             )
-        reply = self._tokenizer.decode(ids[0, read:], skip_special_tokens=True)
+        reply = self._tokenizer.decode(ids[0, length:], skip_special_tokens=True)
         if item.verifier(reply):
-            mine = [part for part in model.parameters() if part.requires_grad]
-            optimizer = torch.optim.Adam(mine, 0.01)
+            parameters = [part for part in model.parameters() if part.requires_grad]
+            optimizer = torch.optim.Adam(parameters, 0.01)
             state = place / "optimizer.safetensors"
             if state.exists():
-                for part, moments in zip(mine, pairs_of(state), strict=True):
+                for part, moments in zip(parameters, pairs_of(state), strict=True):
                     optimizer.state[part] = moments
             labels = ids.clone()
-            labels[:, :read] = -100
+            labels[:, :length] = -100
             model(input_ids=ids, labels=labels).loss.backward()
             optimizer.step()
-            save_pairs(state, [optimizer.state[part] for part in mine])
+            save_pairs(state, [optimizer.state[part] for part in parameters])
         model.save_pretrained(place, selected_adapters=[name])
         model.set_adapter("nobody")
         model.delete_adapter(name)
@@ -290,10 +290,10 @@ class PeftUsers:
 
 def pairs_of(path: Path) -> list[dict[str, torch.Tensor]]:
     """Adam's moments, parameter by parameter."""
-    held = load_file(path)
+    tensors = load_file(path)
     return [
-        {name: held[f"{number} {name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
-        for number in range(len(held) // 3)
+        {name: tensors[f"{number} {name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
+        for number in range(len(tensors) // 3)
     ]
 
 

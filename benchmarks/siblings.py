@@ -134,7 +134,7 @@ class Peer:
         for seed in self.members:
             for part, noise in zip(self.parts, self._noise(seed), strict=True):
                 part.data.copy_(noise)
-            earned.append(np.mean([one for batch in batches for one in self._verdicts(batch)]))
+            earned.append(np.mean([mark for batch in batches for mark in self._verdicts(batch)]))
         worth = np.array(earned) - np.mean(earned)
         step = [torch.zeros_like(part) for part in self.parts]
         for seed, share in zip(self.members, worth, strict=True):
@@ -158,7 +158,7 @@ class Peer:
             )
         new = ids[:, batch["input_ids"].shape[1] :]
         texts = self.tokenizer.batch_decode(new, skip_special_tokens=True)
-        return [one.verdict for one in judge(zip(items, texts, strict=True))]
+        return [judgement.verdict for judgement in judge(zip(items, texts, strict=True))]
 
 
 def memory(workplace: Path, turns: int) -> Result:
@@ -232,11 +232,11 @@ class Training:
         strategy: Any = strategies.build(run.config.strategy)
         self.kernel = run.kernel
         store, living = BlobStore(folder / "blobs"), run.state.population.values()
-        self.weights = {at: store.weights(one.genome.weights) for at, one in enumerate(living)}
-        self.traits = [one.genome.traits for one in living]
+        self.weights = {at: store.weights(o.genome.weights) for at, o in enumerate(living)}
+        self.traits = [o.genome.traits for o in living]
         tasks, draw = mixture(run.config), Draw(0)
         count = strategy.train_size // len(tasks.cells)
-        items = [one for cell in tasks.cells for one in tasks.draw(cell, count, draw(*cell))]
+        items = [item for cell in tasks.cells for item in tasks.draw(cell, count, draw(*cell))]
         order = draw("order").permutation(len(items))
         answers = self.kernel.encode_answers([item.answer for item in items])
         rows = [(items[place].prompt, tuple(answers[place])) for place in order]
@@ -248,10 +248,10 @@ class Training:
 
     def alone(self) -> dict[int, AdapterWeights]:
         """One variant after another."""
-        found: dict[int, AdapterWeights] = {}
+        adapters: dict[int, AdapterWeights] = {}
         for slot in self.weights:
-            found |= self._trained([slot])
-        return found
+            adapters |= self._trained([slot])
+        return adapters
 
     def _trained(self, slots: Sequence[int]) -> dict[int, AdapterWeights]:
         weights = {slot: self.weights[slot] for slot in slots}
@@ -281,7 +281,7 @@ class Training:
             )
             host = AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER)
             model: Any = get_peft_model(host, config).train()
-            parameters = [one for one in model.parameters() if one.requires_grad]
+            parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
             optimiser = torch.optim.AdamW(
                 parameters,
                 lr=genes["learning_rate"],
@@ -302,11 +302,11 @@ class Training:
             torch.tensor([*prompt, *answer])
             for prompt, (_, answer) in zip(prompts, rows, strict=True)
         ]
-        labels = [one.clone() for one in ids]
+        labels = [row.clone() for row in ids]
         for label, prompt in zip(labels, prompts, strict=True):
             label[: len(prompt)] = -100
         pad = torch.nn.utils.rnn.pad_sequence
-        masks = [torch.ones_like(one) for one in ids]
+        masks = [torch.ones_like(row) for row in ids]
         return {
             "input_ids": pad(ids, batch_first=True),
             "attention_mask": pad(masks, batch_first=True),

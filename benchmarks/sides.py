@@ -114,9 +114,7 @@ class Result:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, verdicts included."""
-        ratios = [
-            asdict(one) | {"holds": one.holds, "is_reached": one.is_reached} for one in self.ratios
-        ]
+        ratios = [asdict(r) | {"holds": r.holds, "is_reached": r.is_reached} for r in self.ratios]
         return asdict(self) | {"ratios": ratios}
 
 
@@ -211,11 +209,11 @@ def show(result: Result, console: Console) -> None:
         )
     console.print(table if result.ratios else result.title)
     if result.seconds:
-        told = ", ".join(f"{name} {1e3 * value:.4g}" for name, value in result.seconds.items())
-        console.print(f"[dim]ms: {told}[/dim]")
+        line = ", ".join(f"{name} {1e3 * value:.4g}" for name, value in result.seconds.items())
+        console.print(f"[dim]ms: {line}[/dim]")
     if result.numbers:
-        told = ", ".join(f"{name} {value:.4g}" for name, value in result.numbers.items())
-        console.print(f"[dim]{told}[/dim]")
+        line = ", ".join(f"{name} {value:.4g}" for name, value in result.numbers.items())
+        console.print(f"[dim]{line}[/dim]")
     for note in result.notes:
         console.print(f"[dim]{note}[/dim]")
     console.print()

@@ -48,9 +48,9 @@ def teach(
                 item = family.sample("short" if index % 2 else "medium", generator)
                 ids = kernel.tokenizer(item.answer, add_special_tokens=False)["input_ids"]
                 lessons.append(Lesson(item.prompt, (*ids, kernel.end_token_id), slot))
-        now = rate * min(1.0, (step + 1) / 5) * (1 - step / steps)
+        lr = rate * min(1.0, (step + 1) / 5) * (1 - step / steps)
         weights, optimizer_state, _ = kernel.learn(
-            LearningBatch(tuple(lessons), dict.fromkeys(weights, now)), weights, optimizer_state
+            LearningBatch(tuple(lessons), dict.fromkeys(weights, lr)), weights, optimizer_state
         )
     for slot, adapter in weights.items():
         kernel.place(slot, adapter)
@@ -99,11 +99,11 @@ def main() -> None:
     for seed in range(arguments.seeds):
         teach(kernel, families, seed, arguments.steps, arguments.batch, arguments.rate)
         gain = accuracy(kernel, families, list(range(len(families))), arguments.questions) - base
-        same = np.array([[a.group == b.group for b in families] for a in families])
-        own = np.eye(len(families), dtype=bool)
-        pairs["own"].append(float(gain[own].mean()))
-        pairs["within"].append(float(gain[same & ~own].mean()))
-        pairs["across"].append(float(gain[~same].mean()))
+        is_same = np.array([[a.group == b.group for b in families] for a in families])
+        is_own = np.eye(len(families), dtype=bool)
+        pairs["own"].append(float(gain[is_own].mean()))
+        pairs["within"].append(float(gain[is_same & ~is_own].mean()))
+        pairs["across"].append(float(gain[~is_same].mean()))
         print(seed, {kind: round(values[-1], 3) for kind, values in pairs.items()}, flush=True)
     report = {"base": round(float(base.mean()), 4), "seeds": arguments.seeds, "gain": {}}
     for kind, values in pairs.items():

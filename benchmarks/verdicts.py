@@ -68,8 +68,8 @@ def _live(folder: Path, seed: int) -> None:
     words = ["resume", folder] if folder.exists() else new
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     subprocess.run([*symbiont, *map(str, words)], check=True)
-    took = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    (folder / CPU_FILE).write_text(json.dumps(took))
+    seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
+    (folder / CPU_FILE).write_text(json.dumps(seconds))
 
 
 def _measured(folder: Path, seed: int) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _verdicts(run: Run, weights: str, items: list[Item]) -> list[float]:
     kernel.place(0, BlobStore(run.folder / "blobs").weights(weights))
     requests = [Request(item.prompt, 0, item.reply_limit) for item in items]
     texts = kernel.rollout(requests, None, Decoding()).texts
-    return [one.verdict for one in judge(zip(items, texts, strict=True))]
+    return [judgement.verdict for judgement in judge(zip(items, texts, strict=True))]
 
 
 if __name__ == "__main__":

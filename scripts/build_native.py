@@ -27,8 +27,8 @@ OLDEST_GLIBC = (2, 17)
 
 def build() -> str | None:
     """Compiles; returns what stood in the way, if anything did."""
-    chosen = os.environ.get("CC")
-    return compile_passes(BUILT, compilers=[chosen] if chosen else [])
+    compiler = os.environ.get("CC")
+    return compile_passes(BUILT, compilers=[compiler] if compiler else [])
 
 
 def wheel_tag(library: bytes, machine: str) -> str | None:

@@ -81,7 +81,7 @@ def is_same(expected: str, line: str) -> bool:
     if NUMBER.sub("", expected) != NUMBER.sub("", line):
         return False
     pairs = zip(NUMBER.findall(expected), NUMBER.findall(line), strict=True)
-    return all(math.isclose(float(one), float(other), rel_tol=1e-9) for one, other in pairs)
+    return all(math.isclose(float(a), float(b), rel_tol=1e-9) for a, b in pairs)
 
 
 def check_files(folder: Path, again: Path) -> Iterator[str]:
@@ -90,17 +90,17 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
 
     They are not compared with those made again: another version of matplotlib draws other bytes.
     """
-    drawn, there = (sorted(path.name for path in place.glob("*.png")) for place in (again, folder))
-    if drawn != there:
-        shown = ", ".join(there) or "none"
-        yield f"{folder}: expected the figures {', '.join(drawn)}, found {shown}"
+    drawn, names = (sorted(path.name for path in place.glob("*.png")) for place in (again, folder))
+    if drawn != names:
+        text = ", ".join(names) or "none"
+        yield f"{folder}: expected the figures {', '.join(drawn)}, found {text}"
     manifest = folder / pack.MANIFEST
     hashes = json.loads(manifest.read_text(encoding="utf-8"))["files"] if manifest.exists() else {}
-    for name in (*sorted(SOURCES), *there):
-        said, digest = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        if said != digest:
-            shown = said or "none"
-            yield f"{manifest}: expected the hash {digest:.16} for {name}, found {shown:.16}"
+    for name in (*sorted(SOURCES), *names):
+        listed, digest = hashes.get(name), hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        if listed != digest:
+            text = listed or "none"
+            yield f"{manifest}: expected the hash {digest:.16} for {name}, found {text:.16}"
 
 
 def check_ablations(page: Path) -> Iterator[str]:
@@ -184,11 +184,11 @@ def find(data: Any, keys: list[str]) -> Any:
         return data
     if isinstance(data, list):
         return find(data[int(keys[0])], keys[1:])
-    known = data if isinstance(data, dict) else {}
+    entries = data if isinstance(data, dict) else {}
     for count in range(len(keys), 0, -1):
-        if (key := ".".join(keys[:count])) in known:
-            return find(known[key], keys[count:])
-    raise LookupError(f"no {'.'.join(keys)} there, but {', '.join(known) or 'a value'}")
+        if (key := ".".join(keys[:count])) in entries:
+            return find(entries[key], keys[count:])
+    raise LookupError(f"no {'.'.join(keys)} there, but {', '.join(entries) or 'a value'}")
 
 
 def main() -> None:
@@ -209,10 +209,10 @@ def main() -> None:
     for page in sorted((arguments.root / "docs").glob(ABLATIONS)):
         wrong += check_ablations(page)
     for page in sorted([arguments.root / "README.md", *(arguments.root / "docs").glob("*.md")]):
-        for line, whole in check_excerpts(page, home):
-            wrong += [] if arguments.fill and whole != page.read_text(encoding="utf-8") else [line]
+        for line, mended in check_excerpts(page, home):
+            wrong += [] if arguments.fill and mended != page.read_text(encoding="utf-8") else [line]
             if arguments.fill:
-                page.write_text(whole, encoding="utf-8")
+                page.write_text(mended, encoding="utf-8")
         text: list[str] = []
         mismatches = list(check_page(page, home, text))
         if mismatches and arguments.fill:

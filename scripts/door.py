@@ -26,7 +26,7 @@ def open_door() -> None:
         )
     script = script_for(Path(sys.argv[0]).stem, sys.argv[1:])
     try:
-        made = translated(script, sys.argv[1:])
+        command = translated(script, sys.argv[1:])
     except ConfigError as error:
         print(f"error: {error}; see docs/coming-from.md", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -35,9 +35,9 @@ def open_door() -> None:
         if _is_hebbian() and script.command in ("run", "calibrate")
         else []
     )
-    sys.argv = ["symbiont", *made.words, *rule]
+    sys.argv = ["symbiont", *command.words, *rule]
     print(f"this is: {shlex.join(sys.argv)}", file=sys.stderr, flush=True)
-    for note in made.notes:
+    for note in command.notes:
         print(f"note: {note}", file=sys.stderr, flush=True)
     cli.main()
 

@@ -40,7 +40,7 @@ def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
         summaries.append(json.loads((out / SUMMARY_FILE).read_text()))
     shutil.copy(folder / "seed-0" / PICTURE_FILE, FIGURES / PICTURE_FILE)
     arms = {
-        arm: {measure: [one["arms"][arm][measure] for one in summaries] for measure in ROWS}
+        arm: {measure: [demo["arms"][arm][measure] for demo in summaries] for measure in ROWS}
         for arm in ARMS
     }
     ecology = arms["ecology"]["acceptance"]
@@ -52,15 +52,15 @@ def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
             for arm, values in arms.items()
             if arm != "ecology"
         },
-        "births": [len(one["births"]) for one in summaries],
-        "deaths": [one["deaths"] for one in summaries],
-        "shared": [sum(sum(c.values()) > 1 for c in one["served"].values()) for one in summaries],
+        "births": [len(demo["births"]) for demo in summaries],
+        "deaths": [demo["deaths"] for demo in summaries],
+        "shared": [sum(sum(c.values()) > 1 for c in demo["served"].values()) for demo in summaries],
         "pure": [
-            sum(max(c.values()) for c in one["served"].values())
-            / sum(sum(c.values()) for c in one["served"].values())
-            for one in summaries
+            sum(max(c.values()) for c in demo["served"].values())
+            / sum(sum(c.values()) for c in demo["served"].values())
+            for demo in summaries
         ],
-        "seconds": [one["seconds"] for one in summaries if one["seconds"]],
+        "seconds": [demo["seconds"] for demo in summaries if demo["seconds"]],
     }
 
 

@@ -40,9 +40,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("users", "trials", "steps", "trainings"):
         parser.add_argument(name, type=Path)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     FIGURES.mkdir(parents=True, exist_ok=True)
-    users, trials = page_record([asked.users]), page_record([asked.trials])
+    users, trials = page_record([arguments.users]), page_record([arguments.trials])
     write_film(users["runs"][0], FIGURES / "living.gif")
     with sync_playwright() as player:
         browser = player.chromium.launch(
@@ -51,8 +51,8 @@ def main() -> None:
         for record, views, moment in (
             (users, OF_USERS, "g=100&organelle=o3"),
             (trials, OF_TRIALS, ""),
-            (page_record([asked.steps]), OF_STEPS, ""),
-            (page_record([asked.trainings]), OF_TRAININGS, ""),
+            (page_record([arguments.steps]), OF_STEPS, ""),
+            (page_record([arguments.trainings]), OF_TRAININGS, ""),
         ):
             path = FIGURES / "page.html"
             write_page(page_html(record), path)

@@ -97,8 +97,8 @@ def rows() -> Iterator[tuple[str, str, str]]:
     yield f"answers at a time at the peak, {ANSWER_SECONDS} s each", f"{running:,.0f}", supposed
     yield "keys and values of a token", f"{cached:,} bytes", formula
     yield "keys and values at the peak, all GPUs", gigabytes(running * longest * cached), formula
-    held = bytes_of(outline) + 2 * size * KINDS + running * longest * cached / GPUS
-    yield f"host, adapters and caches on each of {GPUS} GPUs", gigabytes(held), formula
+    gpu_bytes = bytes_of(outline) + 2 * size * KINDS + running * longest * cached / GPUS
+    yield f"host, adapters and caches on each of {GPUS} GPUs", gigabytes(gpu_bytes), formula
     yield "memory of a GPU", f"{GPU_GB} GB", supposed
     needed = (peak * rollout + learning) / 1e12
     yield (
@@ -141,16 +141,16 @@ def table() -> str:
 def remembered(run: Path) -> str:
     """Bytes of each habitat in a run's state: the mean, and that of full ones."""
     state = json.loads((run / "state.json").read_text(encoding="utf-8"))
-    known = list(state["habitats"].values())
-    sizes = [len(json.dumps(one, ensure_ascii=False, separators=(",", ":"))) for one in known]
+    habitats = list(state["habitats"].values())
+    sizes = [len(json.dumps(h, ensure_ascii=False, separators=(",", ":"))) for h in habitats]
     full = [
-        size for one, size in zip(known, sizes, strict=True) if len(one["answers"]) == MOST_ANSWERS
+        size for h, size in zip(habitats, sizes, strict=True) if len(h["answers"]) == MOST_ANSWERS
     ]
     if not sizes:
         return "no habitats"
-    answers = mean(len(one["answers"]) for one in known)
-    told = f"{len(sizes)} habitats, {mean(sizes):.0f} bytes and {answers:.1f} answers each"
-    return told + (f"; {len(full)} are full, {mean(full):.0f} bytes each" if full else "")
+    answers = mean(len(h["answers"]) for h in habitats)
+    text = f"{len(sizes)} habitats, {mean(sizes):.0f} bytes and {answers:.1f} answers each"
+    return text + (f"; {len(full)} are full, {mean(full):.0f} bytes each" if full else "")
 
 
 def main() -> None:

@@ -86,8 +86,8 @@ def undecorated(source: str) -> str:
     lines = source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef):
-            for one in node.decorator_list:
-                for number in range(one.lineno, (one.end_lineno or one.lineno) + 1):
+            for expr in node.decorator_list:
+                for number in range(expr.lineno, (expr.end_lineno or expr.lineno) + 1):
                     lines[number - 1] = ""
     return "\n".join(lines) + "\n"
 
@@ -137,13 +137,13 @@ def _code(function: Any) -> str:
 
 def function_of(module: ModuleType, qualname: str) -> FunctionType:
     """The plain function behind a name, whatever decorates it."""
-    found: Any = module
+    target: Any = module
     for part in qualname.split("."):
-        found = vars(found)[part]
+        target = vars(target)[part]
     for name in ("fget", "func", "__func__", "__wrapped__"):
-        found = getattr(found, name, None) or found
-    assert isinstance(found, FunctionType), qualname
-    return found
+        target = getattr(target, name, None) or target
+    assert isinstance(target, FunctionType), qualname
+    return target
 
 
 def changes_of(source: str) -> list[Change]:
@@ -154,13 +154,13 @@ def changes_of(source: str) -> list[Change]:
         if isinstance(node, cst.FunctionDef):
             names[node] = node.name.value
         elif isinstance(node, cst.ClassDef):
-            for one in node.body.body:
-                if isinstance(one, cst.FunctionDef):
-                    names[one] = f"{node.name.value}.{one.name.value}"
+            for method in node.body.body:
+                if isinstance(method, cst.FunctionDef):
+                    names[method] = f"{node.name.value}.{method.name.value}"
     return [
-        Change(one.contained_by_top_level_function, one, names[one.contained_by_top_level_function])
-        for one in mutations
-        if one.contained_by_top_level_function in names
+        Change(m.contained_by_top_level_function, m, names[m.contained_by_top_level_function])
+        for m in mutations
+        if m.contained_by_top_level_function in names
     ]
 
 
@@ -179,12 +179,12 @@ def numbers_of(source: str) -> Iterator[tuple[Mutant, str]]:
                 row = part.lineno - 1
                 value: Any = part.value
                 is_whole = isinstance(value, int)
-                for other in (value - 1, value + 1) if is_whole else (value / 2, value * 2):
+                for number in (value - 1, value + 1) if is_whole else (value / 2, value * 2):
                     line = lines[row]
-                    new = f"{line[: part.col_offset]}{other}{line[part.end_col_offset :]}"
-                    said = (text.partition("  #")[0].strip() for text in (line, new))
+                    new = f"{line[: part.col_offset]}{number}{line[part.end_col_offset :]}"
+                    texts = (text.partition("  #")[0].strip() for text in (line, new))
                     changed = [*lines[:row], new, *lines[row + 1 :]]
-                    yield Mutant(ast.unparse(target), *said), "\n".join(changed) + "\n"
+                    yield Mutant(ast.unparse(target), *texts), "\n".join(changed) + "\n"
 
 
 # How mutants are tried.
@@ -213,8 +213,8 @@ class Notes:
 
     def are_due(self, number: int, is_again: bool) -> bool:
         """Whether a mutant is still to be tried, or again."""
-        known = self.mutants.get(number)
-        return known is None or (is_again and not known.is_noticed)
+        mutant = self.mutants.get(number)
+        return mutant is None or (is_again and not mutant.is_noticed)
 
 
 class Trial:
@@ -227,19 +227,19 @@ class Trial:
         """Finds out which tests call which functions, then tries one change after the other."""
         if session.testsfailed:
             return False
-        usual = sorted(session.items, key=lambda item: hasattr(_function(item), "hypothesis"))
-        calls = _calls(usual, self.module)
+        items = sorted(session.items, key=lambda item: hasattr(_function(item), "hypothesis"))
+        calls = _calls(items, self.module)
         gc.freeze()
         began = time.monotonic()
         for done, (number, change) in enumerate(self.changes.items()):
             places = calls.get(change.qualname, [])
-            end, killer = _in_a_fork(change, self.module, [usual[place] for place in places])
+            end, killer = _in_a_fork(change, self.module, [items[place] for place in places])
             if end == KILLED:  # likely the next one's, too
                 places.insert(0, places.pop(killer))
             self.notes.add(number, Mutant(*change.mutant.key, end))
-            left = (time.monotonic() - began) / (done + 1) * (len(self.changes) - done - 1)
+            seconds_left = (time.monotonic() - began) / (done + 1) * (len(self.changes) - done - 1)
             if done % 20 == 19:
-                print(f"{done + 1} of {len(self.changes)}, {left:.0f} s left", flush=True)
+                print(f"{done + 1} of {len(self.changes)}, {seconds_left:.0f} s left", flush=True)
         return True
 
 
@@ -252,15 +252,15 @@ def _calls(items: Sequence[pytest.Item], module: ModuleType) -> dict[str, list[i
     reading, writing = os.pipe()
     if not (child := os.fork()):
         os.close(reading)
-        found, file = defaultdict[str, list[int]](list), str(module.__file__)
+        callers, file = defaultdict[str, list[int]](list), str(module.__file__)
 
         def look(frame: FrameType, event: str, argument: object) -> None:
             """Notes the functions of the module, the outermost of nested ones."""
             code: CodeType = frame.f_code
             if event == "call" and code.co_filename == file:
                 name = code.co_qualname.partition(".<locals>")[0]
-                if place not in found[name]:
-                    found[name].append(place)
+                if place not in callers[name]:
+                    callers[name].append(place)
 
         failed = False
         for place in range(len(items)):
@@ -268,13 +268,13 @@ def _calls(items: Sequence[pytest.Item], module: ModuleType) -> dict[str, list[i
             failed = failed or _fails(items, place)
             sys.setprofile(None)
         with os.fdopen(writing, "w") as pipe:
-            json.dump(None if failed else found, pipe)
+            json.dump(None if failed else callers, pipe)
         os._exit(0)
     os.close(writing)
     with os.fdopen(reading) as pipe:
-        said = pipe.read()
+        text = pipe.read()
     os.waitpid(child, 0)
-    calls = json.loads(said or "null")
+    calls = json.loads(text or "null")
     if calls is None:
         raise pytest.UsageError("the tests fail without any change")
     return dict(calls)
@@ -304,10 +304,10 @@ def _in_a_fork(change: Change, module: ModuleType, items: Sequence[pytest.Item])
         os._exit(code)
     if signal.sigtimedwait({signal.SIGCHLD}, WALL_SECONDS) is None:
         os.kill(child, signal.SIGKILL)
-    found = os.waitpid(child, 0)
-    if os.WIFSIGNALED(found[1]):
+    status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status[1]):
         return LATE, 0
-    code = os.WEXITSTATUS(found[1])
+    code = os.WEXITSTATUS(status[1])
     return (LIVED, 0) if code == ALIVE else (KILLED, code)
 
 
@@ -350,12 +350,12 @@ def _with_source(module: ModuleType, source: str, tests: Sequence[str]) -> str:
     script = Path(__file__).with_name("mutants.py")
     command = [sys.executable, str(script), "--source", module.__name__, "--", *tests]
     try:
-        ran = subprocess.run(
+        process = subprocess.run(
             command, cwd=ROOT, input=source, text=True, capture_output=True, timeout=WALL_SECONDS
         )
     except subprocess.TimeoutExpired:
         return LATE
-    return KILLED if ran.returncode else LIVED
+    return KILLED if process.returncode else LIVED
 
 
 def run_with_source(name: str, source: str, tests: Sequence[str]) -> int:
@@ -383,7 +383,7 @@ def run_with_source(name: str, source: str, tests: Sequence[str]) -> int:
                 )
             return None
 
-    for loaded in [one for one in sys.modules if one.partition(".")[0] == PACKAGE]:
+    for loaded in [module for module in sys.modules if module.partition(".")[0] == PACKAGE]:
         del sys.modules[loaded]
     sys.meta_path.insert(0, Finder())
     return int(pytest.main(["-x", *PYTEST, *tests]))

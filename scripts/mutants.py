@@ -82,10 +82,10 @@ def told(found: dict[str, Any], parts: Iterable[str]) -> str:
     for module, result in found.items():
         total += Counter(result["counts"])
         rows.append(_row(f"`{module}`", Counter(result["counts"])))
-        for one in result["survivors"]:
-            change = f"{one['before']} ⟶ {one['after'] or 'nothing'}".replace("|", "\\|")
-            place = f"`{module}` {one['place']}"
-            reasons.append(f"| {place} | `` {change} `` | {one['reason']} |")
+        for survivor in result["survivors"]:
+            change = f"{survivor['before']} ⟶ {survivor['after'] or 'nothing'}".replace("|", "\\|")
+            place = f"`{module}` {survivor['place']}"
+            reasons.append(f"| {place} | `` {change} `` | {survivor['reason']} |")
     if found:
         rows.append(_row("all", total))
     if missing := [f"`{module}`" for module in parts if module not in found]:
@@ -109,17 +109,17 @@ def write_page(found: dict[str, Any], parts: Iterable[str]) -> None:
 def summed(mutants: Iterable[Mutant], before: dict[str, Any]) -> dict[str, Any]:
     """What the file says of a module: counts, and survivors with the reasons that are known."""
     reasons = {
-        (one["place"], one["before"], one["after"]): one["reason"]
-        for one in before.get("survivors", ())
+        (survivor["place"], survivor["before"], survivor["after"]): survivor["reason"]
+        for survivor in before.get("survivors", ())
     }
     mutants = list(mutants)
     survivors = [
-        {"place": one.place, "before": one.before, "after": one.after}
-        | {"reason": reasons.get(one.key, "")}
-        for one in mutants
-        if not one.is_noticed
+        {"place": mutant.place, "before": mutant.before, "after": mutant.after}
+        | {"reason": reasons.get(mutant.key, "")}
+        for mutant in mutants
+        if not mutant.is_noticed
     ]
-    counts = Counter(one.end for one in mutants)
+    counts = Counter(mutant.end for mutant in mutants)
     return {"counts": dict(sorted(counts.items())), "survivors": survivors}
 
 

@@ -67,14 +67,14 @@ def cleaned(notebook: NotebookNode) -> NotebookNode:
 def pictures(notebook: NotebookNode) -> list[int]:
     """Bytes of every picture."""
     data = [output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", ())]
-    return [len(one["image/png"]) * 3 // 4 for one in data if "image/png" in one]
+    return [len(output["image/png"]) * 3 // 4 for output in data if "image/png" in output]
 
 
 def _smaller(picture: str) -> str:
     """The same PNG with at most so many colours."""
-    found, less = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB"), io.BytesIO()
-    found.quantize(COLOURS_KEPT).save(less, "png", optimize=True)
-    return base64.b64encode(less.getvalue()).decode()
+    image, buffer = Image.open(io.BytesIO(base64.b64decode(picture))).convert("RGB"), io.BytesIO()
+    image.quantize(COLOURS_KEPT).save(buffer, "png", optimize=True)
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 def main() -> None:

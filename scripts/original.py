@@ -60,7 +60,7 @@ def translated(script: Script, typed: Sequence[str]) -> Translated:
     Raises:
         ConfigError: a flag has no value, or asks for something that is not here.
     """
-    given, own = _parted(script, typed)
+    given, rest = _parted(script, typed)
     arguments: list[str] = []
     options: list[str] = []
     notes = []
@@ -74,19 +74,19 @@ def translated(script: Script, typed: Sequence[str]) -> Translated:
             if value not in flag.unless:
                 words += [word.format(_Value(value)) for word in flag.becomes.split()]
     more = script.more(given) if script.more else []
-    return Translated((*script.command.split(), *arguments, *own, *options, *more), tuple(notes))
+    return Translated((*script.command.split(), *arguments, *rest, *options, *more), tuple(notes))
 
 
 def _parted(script: Script, typed: Sequence[str]) -> tuple[Given, list[str]]:
     """The original's flags with their values, and all other words."""
     flags = {flag.name: flag for flag in script.flags}
     given: dict[str, list[str]] = {}
-    own, ahead = list[str](), list(typed)
+    rest, ahead = list[str](), list(typed)
     while ahead:
         word = ahead.pop(0)
         name, equals, value = word.partition("=")
         if name not in flags:
-            own.append(word)
+            rest.append(word)
             continue
         takes, values = flags[name].takes, [value] if equals else []
         while takes != "0" and ahead and not ahead[0].startswith("--"):
@@ -96,7 +96,7 @@ def _parted(script: Script, typed: Sequence[str]) -> tuple[Given, list[str]]:
         if takes != "0" and not values:
             raise ConfigError(f"{name}: expected a value behind it")
         given[name] = [*given.get(name, []), *values] if takes == "*" else values
-    return given, own
+    return given, rest
 
 
 class _Value(str):
@@ -138,8 +138,8 @@ def generations_more(given: Given) -> list[str]:
     if "--generations" not in given:
         return []
     state = Path(run_folder(given["--resume-from"][0])) / "state.json"
-    lived = json.loads(state.read_text(encoding="utf-8"))["generation"] if state.exists() else 0
-    return [f"run.generations={lived + _whole('--generations', given)}"]
+    count = json.loads(state.read_text(encoding="utf-8"))["generation"] if state.exists() else 0
+    return [f"run.generations={count + _whole('--generations', given)}"]
 
 
 def part_of_budget(given: Given) -> list[str]:
@@ -165,8 +165,8 @@ def lines_per_cell(given: Given) -> list[str]:
     if "--config" not in given:
         raise ConfigError("--train-size and others: expected --config FILE beside them")
     cells = len(mixture(load_config(config_name(given["--config"][0]))).cells)
-    wanted = (_whole(flag, given) if flag in given else size for flag, size in sizes.items())
-    return ["--per-cell", ",".join(f"{math.ceil(size / cells)}" for size in wanted)]
+    counts = (_whole(flag, given) if flag in given else size for flag, size in sizes.items())
+    return ["--per-cell", ",".join(f"{math.ceil(size / cells)}" for size in counts)]
 
 
 def _whole(flag: str, given: Given) -> int:

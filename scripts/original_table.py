@@ -320,11 +320,11 @@ def tables() -> str:
             lines += [f"| `{flag.name}` | {_meaning(flag)} |" for flag in script.flags]
             lines += [""]
     lines += ["### Other scripts", "", "| there | here |", "|---|---|"]
-    lines += [f"| `{name}` | {what} |" for name, what in INSTEAD.items()]
+    lines += [f"| `{name}` | {text} |" for name, text in INSTEAD.items()]
     lines += ["", "### Variables", "", "| there | here |", "|---|---|"]
-    for names, what in VARIABLES.items():
+    for names, text in VARIABLES.items():
         listed = ", ".join(f"`{name}`" for name in names.split(", "))
-        lines.append(f"| {listed} | {what} |")
+        lines.append(f"| {listed} | {text} |")
     return "\n".join(lines) + "\n"
 
 
@@ -336,10 +336,10 @@ def _meaning(flag: Flag) -> str:
         return flag.why
     if not flag.becomes:
         return f"left out: {flag.why}"
-    here = flag.becomes
+    text = flag.becomes
     for conversion in ("config", "list", "protocol", "run"):
-        here = here.replace(f"{{:{conversion}}}", f"{conversion.upper()}")
-    return f"`{here.replace('{}', 'VALUE')}`"
+        text = text.replace(f"{{:{conversion}}}", f"{conversion.upper()}")
+    return f"`{text.replace('{}', 'VALUE')}`"
 
 
 def main(page: Path) -> None:

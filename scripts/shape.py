@@ -55,11 +55,11 @@ def code_lines(source: str) -> int:
 
 def sizes(package: Path = PACKAGE) -> dict[str, int]:
     """Lines of code by folder; modules at the top are one row."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path in package.rglob("*.py"):
         parts = path.relative_to(package).parts
-        found[parts[0] if len(parts) > 1 else "top level"] += code_lines(path.read_text("utf-8"))
-    return dict(found.most_common())
+        counts[parts[0] if len(parts) > 1 else "top level"] += code_lines(path.read_text("utf-8"))
+    return dict(counts.most_common())
 
 
 def public_names(tree: ast.Module) -> Iterator[str]:
@@ -92,30 +92,30 @@ def ambiguous_names(package: Path = PACKAGE) -> dict[str, list[str]]:
 
 def findings(package: Path = PACKAGE) -> dict[str, list[str]]:
     """Places by what is found there."""
-    found: dict[str, list[str]] = {
+    places: dict[str, list[str]] = {
         "string-keyed look-ups in analysis": [],
         "uses of Any": [],
         f"calls with more than {MOST_POSITIONAL} positional arguments": [],
         f"lines over {LONGEST_LINE} characters": [],
     }
-    keyed, untyped, positional, long = found.values()
+    keyed, untyped, positional, long = places.values()
     for path in sorted(package.rglob("*.py")):
         source, place = path.read_text("utf-8"), path.relative_to(package).as_posix()
         for node in ast.walk(ast.parse(source)):
-            where = f"{place}:{getattr(node, 'lineno', 0)}"
+            spot = f"{place}:{getattr(node, 'lineno', 0)}"
             match node:
                 case ast.Subscript(slice=ast.Constant(value=str())) if place.startswith(
                     "analysis/"
                 ):
-                    keyed.append(where)
+                    keyed.append(spot)
                 case ast.Name(id="Any"):
-                    untyped.append(where)
+                    untyped.append(spot)
                 case ast.Call(args=args) if len(args) > MOST_POSITIONAL:
-                    positional.append(where)
+                    positional.append(spot)
         for number, line in enumerate(source.splitlines(), 1):
             if len(line) > LONGEST_LINE:
                 long.append(f"{place}:{number}")
-    return found
+    return places
 
 
 def main() -> None:
@@ -133,11 +133,11 @@ def main() -> None:
     if arguments.where:
         for name, places in names.items():
             print(f"          {name}: {', '.join(places)}")
-    for what, places in findings(arguments.package).items():
-        print(f"{len(places):6,d}  {what}")
+    for title, places in findings(arguments.package).items():
+        print(f"{len(places):6,d}  {title}")
         if arguments.where:
-            for where in places:
-                print(f"          {where}")
+            for spot in places:
+                print(f"          {spot}")
 
 
 if __name__ == "__main__":

@@ -52,9 +52,9 @@ def installed(wheel: Path, place: Path) -> Path:
     environment = place / "environment"
     venv.create(environment, with_pip=True)
     python = environment / "bin" / "python"
-    asked = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    own = Path(subprocess.check_output([python, "-c", asked], text=True).strip())
-    (own / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
+    code = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = Path(subprocess.check_output([python, "-c", code], text=True).strip())
+    (packages / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     words = ("-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))
     subprocess.run([python, *words], check=True)
     return environment / "bin" / "symbiont"
@@ -66,7 +66,7 @@ def attempt(command: Path, place: Path, changes: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory(dir=place) as folder:
         for words in COMMANDS:
             began = time.monotonic()
-            done = subprocess.run(
+            process = subprocess.run(
                 [command, *words],
                 cwd=folder,
                 env={**environment, **changes},
@@ -74,10 +74,10 @@ def attempt(command: Path, place: Path, changes: dict[str, str]) -> None:
                 text=True,
                 check=False,
             )
-            if done.returncode:
-                sys.exit(f"error: symbiont {' '.join(words)}: {done.stderr}")
+            if process.returncode:
+                sys.exit(f"error: symbiont {' '.join(words)}: {process.stderr}")
             print(f"  {time.monotonic() - began:6.1f} s  symbiont {' '.join(words)}")
-            for line in done.stdout.splitlines() if words == ("doctor",) else ():
+            for line in process.stdout.splitlines() if words == ("doctor",) else ():
                 if "compiled passes" in line:
                     print(f"            {line}")
 

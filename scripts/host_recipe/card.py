@@ -46,12 +46,12 @@ def _measure_cell(kernel: HostKernel, family: SyntheticTask, depth: str) -> dict
     if family.role == "composition":
         return row
     row["ceiling"] = _share(kernel, family, items, Cue())
-    few = items[:WORDING_QUESTIONS]
-    others = [family.in_variant(k) for k in range(CONVENTIONS) if k != family.target]
-    row["other_cues"] = [_share(kernel, other, few, Cue()) for other in others]
-    row["other_habits"] = [_share(kernel, other, items, Terse()) for other in others]
+    sample = items[:WORDING_QUESTIONS]
+    variants = [family.in_variant(k) for k in range(CONVENTIONS) if k != family.target]
+    row["other_cues"] = [_share(kernel, variant, sample, Cue()) for variant in variants]
+    row["other_habits"] = [_share(kernel, variant, items, Terse()) for variant in variants]
     for label, shift in (("known_wording", 1), ("unseen_wording", 0)):
-        row[label] = _share(kernel, family, few, Wording(shift))
+        row[label] = _share(kernel, family, sample, Wording(shift))
     return row
 
 

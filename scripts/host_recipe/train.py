@@ -112,8 +112,8 @@ def batches(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Iterator[Batc
             [len(p) + len(c) + noise for (p, c), noise in zip(rows, jitter, strict=True)]
         )
         for bucket in draw("buckets").permutation(recipe.pool):
-            chosen = order[bucket * recipe.batch : (bucket + 1) * recipe.batch]
-            yield _pad([rows[index] for index in chosen], recipe.prompt_weight)
+            places = order[bucket * recipe.batch : (bucket + 1) * recipe.batch]
+            yield _pad([rows[index] for index in places], recipe.prompt_weight)
         step += recipe.pool
 
 
@@ -153,14 +153,14 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
             rate = recipe.learning_rate * _schedule(step, recipe)
             for optimiser in optimisers:
                 optimiser.param_groups[0]["lr"] = rate
-            loss, answer_loss, seen = _loss(model, next(stream))
+            loss, answer_loss, count = _loss(model, next(stream))
             for optimiser in optimisers:
                 optimiser.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(others, 1.0)
             for optimiser in optimisers:
                 optimiser.step()
-            tokens += seen
+            tokens += count
             smooth = answer_loss if step == 0 else 0.98 * smooth + 0.02 * answer_loss
             description = f"training the host, {smooth:.3f} nats per answer token"
             progress.update(task, advance=1, description=description)
@@ -192,8 +192,8 @@ def _loss(model: Qwen3ForCausalLM, batch: Batch) -> tuple[torch.Tensor, float, i
 
 
 def _schedule(step: int, recipe: Recipe) -> float:
-    done = step / recipe.steps
-    return min(1.0, (step + 1) / recipe.warm_up, (1 - done) / (1 - recipe.hold))
+    part = step / recipe.steps
+    return min(1.0, (step + 1) / recipe.warm_up, (1 - part) / (1 - recipe.hold))
 
 
 def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

@@ -118,8 +118,8 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         self.who, self.habitat = who, habitat
         source = host_source(loaded.config)
         changes = {"model": host, "device": device and _usable(device)}
-        wanted = {name: value for name, value in changes.items() if value}
-        self.kernel = replace(source, config=source.config.model_copy(update=wanted)).load()
+        update = {name: value for name, value in changes.items() if value}
+        self.kernel = replace(source, config=source.config.model_copy(update=update)).load()
         self.fingerprint = check_host(loaded.folder, self.kernel)
         self.kernel.is_chat = False  # the harness brings the template, if it is wanted
         self.tokenizer = self.kernel.tokenizer
@@ -179,8 +179,8 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
                 enable_thinking=False,
             )
         )
-        asked = [turn["content"] for turn in chat_history if turn["role"] == "user"]
-        self._questions[text] = asked[-1] if asked else text
+        questions = [turn["content"] for turn in chat_history if turn["role"] == "user"]
+        self._questions[text] = questions[-1] if questions else text
         return text
 
     def _loglikelihood_tokens(
@@ -191,8 +191,8 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
     ) -> list[Answer]:
         """Of continuations behind contexts, which come as texts and as token ids; and whether the
         host would have written them. ``loglikelihood`` of the base class encodes them."""
-        said = [pair for pair, *_ in requests]
-        owners = self._owners([context for context, _ in said])
+        texts = [pair for pair, *_ in requests]
+        owners = self._owners([context for context, _ in texts])
         pairs = [
             self._encode_pair(behind(phrase, context), continuation) if phrase else (before, after)
             for ((context, continuation), before, after), phrase in zip(
@@ -200,7 +200,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             )
         ]
         answers = list(map(_answer, self._read(pairs, owners, disable_tqdm)))
-        for pair, answer in zip(said, answers, strict=True):
+        for pair, answer in zip(texts, answers, strict=True):
             self.cache_hook.add_partial("loglikelihood", pair, answer)
         return answers
 
@@ -235,31 +235,31 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             alike.setdefault(json.dumps(request.args[1], sort_keys=True), []).append(place)
         replies = [""] * len(requests)
         with tqdm(total=len(requests), desc="replies", disable=disable_tqdm) as bar:
-            for said, places in alike.items():
-                options = _ReplyOptions.of(json.loads(said))
+            for spec, places in alike.items():
+                options = _ReplyOptions.of(json.loads(spec))
                 for piece in _pieces(places):
-                    asked = [(place, requests[place].args[0]) for place in piece]
-                    for place, reply in zip(piece, self._replies(asked, options), strict=True):
+                    contexts = [(place, requests[place].args[0]) for place in piece]
+                    for place, reply in zip(piece, self._replies(contexts, options), strict=True):
                         replies[place] = reply
                         args = requests[place].args
                         self.cache_hook.add_partial("generate_until", args, reply)
                     bar.update(len(piece))
         return replies
 
-    def _replies(self, asked: Sequence[tuple[int, str]], options: _ReplyOptions) -> list[str]:
+    def _replies(self, contexts: Sequence[tuple[int, str]], options: _ReplyOptions) -> list[str]:
         """The reply to each context; the number in front of it draws its chance."""
 
         def ask(items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
             """Puts whole contexts."""
             questions = [
-                Question(self._put(item, who, options.limit), who, self._generator(item, options))
-                for item, who in zip(items, choices, strict=True)
+                Question(self._put(item, name, options.limit), name, self._generator(item, options))
+                for item, name in zip(items, choices, strict=True)
             ]
             weights = self._pool.weights.__getitem__
             rollouts, _ = roll_out(questions, self.kernel, weights, options.decoding)
             return rollouts
 
-        items = [self._item(context, number) for number, context in asked]
+        items = [self._item(context, number) for number, context in contexts]
         return [rollout.text for rollout in self._routing(self._pool, items, ask)]
 
     def _generator(self, item: Item, options: _ReplyOptions) -> np.random.Generator | None:
@@ -278,34 +278,34 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             habitat=self.habitat,
         )
 
-    def _put(self, item: Item, who: OrganelleId, limit: int) -> Item:
+    def _put(self, item: Item, owner: OrganelleId, limit: int) -> Item:
         """The question as it is put: whole, but for the beginning of one that leaves no room for
         the reply. A reply is never longer than what is left."""
         context, begin = item.question, self.tokenizer.bos_token
         if begin and self.tok_encode("") == [self.tokenizer.bos_token_id]:
             context = context.removeprefix(begin)  # encoding brings it
         room = max(self.max_length - limit, self.max_length // 2)
-        if (excess := self._length(context, who) - room) > 0:
+        if (excess := self._length(context, owner) - room) > 0:
             spans = self.tokenizer(context, return_offsets_mapping=True)["offset_mapping"]
             starts = [start for start, end in spans if end > start]  # special tokens have no text
             context = context[starts[excess] :]
-        left = self.max_length - self._length(context, who)
-        return replace(item, prompt=context, reply_limit=min(limit, left))
+        rest = self.max_length - self._length(context, owner)
+        return replace(item, prompt=context, reply_limit=min(limit, rest))
 
-    def _length(self, context: str, who: OrganelleId) -> int:
+    def _length(self, context: str, owner: OrganelleId) -> int:
         """Tokens that an organelle reads of a context."""
-        return len(self.kernel.encode([behind(self._phrase(who), context)])[0])
+        return len(self.kernel.encode([behind(self._phrase(owner), context)])[0])
 
-    def _phrase(self, who: OrganelleId) -> str:
+    def _phrase(self, owner: OrganelleId) -> str:
         """What stands in front of every question that an organelle is asked."""
-        return "" if who == HOST else self._pool.weights[who].phrase
+        return "" if owner == HOST else self._pool.weights[owner].phrase
 
     def _owners(self, contexts: Sequence[str]) -> list[OrganelleId]:
         """Who reads what stands behind each context."""
         distinct = list(dict.fromkeys(contexts))
         owners = respondents(self._routing, self._pool, list(map(self._item, distinct)))
-        found = dict(zip(distinct, owners, strict=True))
-        return [found[context] for context in contexts]
+        owner_of = dict(zip(distinct, owners, strict=True))
+        return [owner_of[context] for context in contexts]
 
     def _read(
         self, pairs: Sequence[Pair], owners: Sequence[OrganelleId], is_silent: bool
@@ -314,21 +314,21 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         The last token is not read."""
         rooms = [max(self.max_length + 1 - len(after), 1) for _, after in pairs]
         kernel = self.kernel
-        found: dict[int, Reading] = {}
+        by_place: dict[int, Reading] = {}
         with tqdm(total=len(pairs), desc="likelihoods", disable=is_silent) as bar:
             for slots in waves(set(owners), kernel.slots):
-                for who, slot in slots.items():
-                    if who != HOST:
-                        kernel.place(slot, self._pool.weights[who])
-                for piece in _pieces([at for at, who in enumerate(owners) if who in slots]):
+                for owner, slot in slots.items():
+                    if owner != HOST:
+                        kernel.place(slot, self._pool.weights[owner])
+                for piece in _pieces([at for at, owner in enumerate(owners) if owner in slots]):
                     readings = kernel.read(
                         [pairs[place][0][-rooms[place] :] for place in piece],
                         [pairs[place][1] for place in piece],
                         [slots[owners[place]] for place in piece],
                     )
-                    found.update(zip(piece, readings, strict=True))
+                    by_place.update(zip(piece, readings, strict=True))
                     bar.update(len(piece))
-        return [found[place] for place in range(len(pairs))]
+        return [by_place[place] for place in range(len(pairs))]
 
 
 @dataclass(frozen=True)

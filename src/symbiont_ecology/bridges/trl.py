@@ -64,9 +64,9 @@ class TrlQuestions:
     def __post_init__(self) -> None:
         rule = self.rule
         if rule.reads or rule.asks_people:
-            what = "reads reference answers" if rule.reads else "asks people"
+            reason = "reads reference answers" if rule.reads else "asks people"
             raise ConfigError(
-                f"reward: trl has answers to reward, and {kind_of(self.reward)} {what}: set "
+                f"reward: trl has answers to reward, and {kind_of(self.reward)} {reason}: set "
                 "reward=verdict"
             )
 
@@ -100,8 +100,8 @@ class TrlQuestions:
             )
         tasks, draw = mixture(config), Draw(config.seed)
         if tasks.habitats is not None:
-            drawn = tasks.habitats.drawn(per_cell, config.seed, split)
-            items = [item for item in drawn if habitat in ("", item.habitat)]
+            questions = tasks.habitats.drawn(per_cell, config.seed, split)
+            items = [item for item in questions if habitat in ("", item.habitat)]
         else:
             items = [
                 item
@@ -151,12 +151,12 @@ class TrlQuestions:
         data set; verifiers and rewards that fail are warned of, and nobody gains by it."""
         rollouts = self.rollouts(completions, number, columns.get("completion_ids"))
         faults = Faults()
-        found = worths(rollouts, self.rule, faults)
-        said = {f"the verifier of {one.item.family} {one.fault}" for one in rollouts if one.fault}
-        said |= {f"{part} {tally.fault}" for part, tally in faults.tallies.items() if tally.fault}
-        for fault in sorted(said):
+        rewards = worths(rollouts, self.rule, faults)
+        texts = {f"the verifier of {r.item.family} {r.fault}" for r in rollouts if r.fault}
+        texts |= {f"{part} {tally.fault}" for part, tally in faults.tallies.items() if tally.fault}
+        for fault in sorted(texts):
             warnings.warn(fault, EcologyWarning, stacklevel=2)
-        return found
+        return rewards
 
     def rollouts(
         self,
@@ -165,8 +165,8 @@ class TrlQuestions:
         completion_ids: Sequence[Sequence[int]] | None = None,
     ) -> list[Rollout]:
         """The completions as judged rollouts. Their log-probabilities are not known, and zero."""
-        asked, cut = [self.items[place] for place in number], Decoding(stop=self.stops).cut
-        texts = [cut(one if isinstance(one, str) else one[-1]["content"]) for one in completions]
+        items, cut = [self.items[place] for place in number], Decoding(stop=self.stops).cut
+        texts = [cut(c if isinstance(c, str) else c[-1]["content"]) for c in completions]
         ids = completion_ids or [()] * len(texts)
         return [
             Rollout(
@@ -181,6 +181,6 @@ class TrlQuestions:
                 fault=judgement.fault,
             )
             for item, text, tokens, judgement in zip(
-                asked, texts, ids, judge(zip(asked, texts, strict=True)), strict=True
+                items, texts, ids, judge(zip(items, texts, strict=True)), strict=True
             )
         ]

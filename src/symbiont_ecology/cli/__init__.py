@@ -128,13 +128,13 @@ def _before_commands(
 def main() -> None:
     """Entry point: an error or warning of ours is one line, any other error keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
-    usual = warnings.formatwarning
+    default_format = warnings.formatwarning
 
-    def one_line(message: Warning | str, category: type[Warning], *where: Any) -> str:
+    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
         """A warning of ours without the place in the code."""
         if issubclass(category, EcologyWarning):
             return f"warning: {_one_line(message)}\n"
-        return usual(message, category, *where)
+        return default_format(message, category, *place)
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
     remember_interrupts()
@@ -161,12 +161,12 @@ def main() -> None:
         sys.exit(0)
 
 
-def _one_line(said: object) -> str:
+def _one_line(message: object) -> str:
     """A message in one line. It may quote data, whose control characters must not reach the
     terminal."""
     from symbiont_ecology.transcripts import escaped
 
-    text = escaped(" ".join(str(said).split()))
+    text = escaped(" ".join(str(message).split()))
     if len(text) <= LONGEST_MESSAGE:
         return text
     return f"{text[: LONGEST_MESSAGE * 2 // 3]} […] {text[-LONGEST_MESSAGE // 3 :]}"

@@ -66,36 +66,36 @@ def calibrate(
         raise ConfigError(
             f"--generations: expected at most --full, which is {full}, got {generations}"
         )
-    written = checked_config(config, overrides)
+    run_config = checked_config(config, overrides)
     name = Path(config).name.removesuffix(".yaml")
-    whole = _ended(written, full)
+    full_config = _ended(run_config, full)
     lengths = ("generations", "checkpoint_every")
-    kinds = _with_learning_rates(whole) if sweep else [whole]
+    kinds = _with_learning_rates(full_config) if sweep else [full_config]
     folder = folder_for(
         f"{name}-calibrated",
         out,
         lambda place: (
             any(is_free_for(place, kind, *lengths) for kind in kinds)
-            and (not sweep or _is_free_for_sweep(place, whole))
+            and (not sweep or _is_free_for_sweep(place, full_config))
         ),
     )
     host = None
     if sweep:
-        written, host = _swept(written, folder, quiet)
+        run_config, host = _swept(run_config, folder, quiet)
     if not quiet:
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
-        for key in written.train_budgets:
-            print(f"run.{key}={getattr(written.run, key):.3g} is lifted: generations count here")
+        for key in run_config.train_budgets:
+            print(f"run.{key}={getattr(run_config.run, key):.3g} is lifted: generations count here")
     words = ["calibrate", config, *(overrides or ()), *(["--sweep"] if sweep else [])]
     words += ["--generations", str(generations)]
     again = f"{typed()} {shlex.join([*words, '--full', str(full), '--out', str(folder)])}"
-    lived = Run(folder, _ended(written, generations), host)
-    if not (quiet or lived.is_started):
-        warn_if_silent(lived)
-    live_unless_complete(lived, quiet, again, goes_on=generations < full)
-    health = _examine(lived)
+    run = Run(folder, _ended(run_config, generations), host)
+    if not (quiet or run.is_started):
+        warn_if_silent(run)
+    live_unless_complete(run, quiet, again, goes_on=generations < full)
+    health = _examine(run)
     if not quiet:
-        _tell_health(health, full, written.run.train_flops)
+        _tell_health(health, full, run_config.run.train_flops)
     if health.is_sick:
         names = ", ".join(finding.name for finding in health.findings if finding.severity == "sick")
         onward = f"{typed()} resume {shlex.quote(str(folder))} run.generations={full}"
@@ -103,12 +103,12 @@ def calibrate(
             f"sick after {health.generations} generations ({names}): mend the config and calibrate "
             f"again, or go on all the same with: {onward}"
         )
-    lived.config = _ended(written, max(full, lived.state.generation))  # on the same host
-    live_unless_complete(lived, quiet, again)
+    run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
+    live_unless_complete(run, quiet, again)
     if not quiet:
-        tell_next(lived)
-    if not _is_answered(lived):
-        evaluate_at_end(lived)
+        tell_next(run)
+    if not _is_answered(run):
+        evaluate_at_end(run)
 
 
 def _with_learning_rates(config: RunConfig) -> list[RunConfig]:
@@ -121,7 +121,7 @@ def _with_learning_rates(config: RunConfig) -> list[RunConfig]:
     from symbiont_ecology.experiments import learning_rates
 
     learning_rates.sweep_items(mixture(config), config.seed)
-    return [learning_rates.with_learning_rate(config, one) for one in learning_rates.LEARNING_RATES]
+    return [learning_rates.with_learning_rate(config, lr) for lr in learning_rates.LEARNING_RATES]
 
 
 def _is_free_for_sweep(folder: Path, config: RunConfig) -> bool:
@@ -137,26 +137,26 @@ def _swept(config: RunConfig, folder: Path, quiet: bool) -> tuple[RunConfig, Hos
     from symbiont_ecology.engine.build import build_host
     from symbiont_ecology.experiments import learning_rates
 
-    tried = len(learning_rates.LEARNING_RATES)
+    count = len(learning_rates.LEARNING_RATES)
     if not quiet:
         print(
-            f"trying {tried} learning rates, {learning_rates.SWEPT_GENERATIONS} generations each: "
+            f"trying {count} learning rates, {learning_rates.SWEPT_GENERATIONS} generations each: "
             f"{folder / learning_rates.SWEEP_FOLDER}"
         )
     host = build_host(config)
-    with _progress(tried * learning_rates.SWEPT_GENERATIONS, quiet) as advance:
+    with _progress(count * learning_rates.SWEPT_GENERATIONS, quiet) as advance:
         scores = list(learning_rates.sweep_learning_rates(config, folder, host, advance))
     best = learning_rates.best_learning_rate(scores)
     if not quiet:
-        made = table("learning rate", "right", "of", "FLOPs")
+        rows = table("learning rate", "right", "of", "FLOPs")
         for score in scores:
             style = "bold" if score is best else None
             right = f"{score.share:.1%}"
-            made.add_row(
+            rows.add_row(
                 f"{score.learning_rate:g}", right, f"{score.asked}", f"{score.train_flops:.2g}",
                 style=style,
             )  # fmt: skip
-        print_table(made)
+        print_table(rows)
         print(f"taken: strategy.learning_rate={best.learning_rate:g}")
         if best in (scores[0], scores[-1]):
             print("it is at the end of those tried: one beyond it may be better")
@@ -170,7 +170,7 @@ def _progress(steps: int, quiet: bool) -> Iterator[Callable[[str, int], None]]:
         *Progress.get_default_columns(), console=Console(stderr=True), disable=quiet
     ) as bar:
         task = bar.add_task("founding", total=steps)
-        yield lambda news, steps: bar.update(task, advance=steps, description=news)
+        yield lambda description, steps: bar.update(task, advance=steps, description=description)
 
 
 def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -> Path:
@@ -193,8 +193,8 @@ def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
 
     if not (folder / CONFIG_FILE).exists():
         return True
-    there, same = read_config(folder), config.run.model_dump(include=set(may_differ))
-    return there.model_copy(update={"run": there.run.model_copy(update=same)}) == config
+    existing, fields = read_config(folder), config.run.model_dump(include=set(may_differ))
+    return existing.model_copy(update={"run": existing.run.model_copy(update=fields)}) == config
 
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
@@ -203,16 +203,16 @@ def _ended(config: RunConfig, generations: int) -> RunConfig:
     return config.model_copy(update={"run": config.run.model_copy(update=ends)})
 
 
-def _examine(lived: Run) -> Health:
+def _examine(run: Run) -> Health:
     """Writes and returns the health of the first generations, however many were lived since."""
     from symbiont_ecology.analysis.health import design_of, examine
     from symbiont_ecology.engine.living import EVENTS_FILE
     from symbiont_ecology.event_log import read_events
 
-    config, events = lived.config, read_events(lived.folder / EVENTS_FILE)
+    config, events = run.config, read_events(run.folder / EVENTS_FILE)
     first = takewhile(lambda event: event.generation < config.run.generations, events)
     health = examine(first, design_of(config))
-    write_json(lived.folder / HEALTH_FILE, health.record())
+    write_json(run.folder / HEALTH_FILE, health.record())
     return health
 
 
@@ -238,19 +238,19 @@ def _tell_health(health: Health, full: int, lifted: float | None) -> None:
         )
     if health.is_sick:
         return
-    each = measured.train_flops / max(health.generations, 1)
-    print(f"\non to {full} generations, at this pace about {full * each:.2g} useful FLOPs")
-    if lifted is not None and full * each > lifted:
-        print(f"run.train_flops={lifted:.3g} would have ended it after about {lifted / each:.0f}")
+    pace = measured.train_flops / max(health.generations, 1)
+    print(f"\non to {full} generations, at this pace about {full * pace:.2g} useful FLOPs")
+    if lifted is not None and full * pace > lifted:
+        print(f"run.train_flops={lifted:.3g} would have ended it after about {lifted / pace:.0f}")
 
 
-def _is_answered(lived: Run) -> bool:
+def _is_answered(run: Run) -> bool:
     """Whether the final holdout, as it is now, was answered at this age already."""
     from symbiont_ecology.evaluation.evaluation_log import logged
     from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 
-    loop = lived.config.run
+    loop = run.config.run
     spec = EvaluationSpec(holdout=loop.final_holdout, most_asked=loop.final_holdout_samples)
-    asked = EvaluationRecord.of(spec)
-    answered = [(line.generation, line.asked) for _, line in logged(lived.folder)]
-    return (lived.state.generation, asked) in answered
+    record = EvaluationRecord.of(spec)
+    answered = [(line.generation, line.asked) for _, line in logged(run.folder)]
+    return (run.state.generation, record) in answered

@@ -127,8 +127,8 @@ def _target(protocol: Plan, out: Path | None) -> Path:
     from symbiont_ecology.analysis import pack as packs
 
     target = out or Path("docs/paper_packs") / protocol.name
-    kept = target / packs.PROTOCOL  # a changed protocol may bear the name of the one before
-    if kept.exists() and json.loads(kept.read_text("utf-8")) != protocol.model_dump(mode="json"):
+    path = target / packs.PROTOCOL  # a changed protocol may bear the name of the one before
+    if path.exists() and json.loads(path.read_text("utf-8")) != protocol.model_dump(mode="json"):
         raise RunError(f"{target} holds the pack of another protocol: choose another --out")
     return target
 
@@ -144,8 +144,8 @@ def _pack_worlds(plan: WorldsProtocol, folder: Path, out: Path | None, *, dry_ru
         missing = f"{results.missing} of {results.planned} runs are missing"
         print(f"the suite is not finished, {missing}: {typed()} suite goes on with it")
     if dry_run:
-        done = len(results.outcomes)
-        print(f"outcomes  {done} of protocol {plan.name} ({plan.digest}) in {folder}")
+        count = len(results.outcomes)
+        print(f"outcomes  {count} of protocol {plan.name} ({plan.digest}) in {folder}")
         print(f"pack      {target}\nnothing was done")
         return
     prepare(target / "summary.json")

@@ -48,10 +48,10 @@ def tell_loading(quiet: bool) -> None:
 
 def table(*columns: str, title: str | None = None) -> Table:
     """A table whose first column is text, and whose others are numbers."""
-    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    result = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
-        made.add_column(column, justify="right" if place else "left", no_wrap=True)
-    return made
+        result.add_column(column, justify="right" if place else "left", no_wrap=True)
+    return result
 
 
 def print_table(made: Table) -> None:
@@ -81,13 +81,13 @@ def points(difference: EvaluationDifference) -> str:
 
 def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
     """Accuracy by family, one column per evaluation of the same items."""
-    made = table("family", *evaluations, title=title)
+    rows = table("family", *evaluations, title=title)
     shares = [evaluation.by_family() for evaluation in evaluations.values()]
     for family in shares[0]:
-        made.add_row(escape(family), *(percent(by_family[family]) for by_family in shares))
+        rows.add_row(escape(family), *(percent(by_family[family]) for by_family in shares))
     totals = (percent(evaluation.accuracy()) for evaluation in evaluations.values())
-    made.add_row("all", *totals, style="bold")
-    return made
+    rows.add_row("all", *totals, style="bold")
+    return rows
 
 
 def tell_evaluation(evaluation: Evaluation) -> None:
@@ -104,10 +104,10 @@ def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
     rows = table(*columns)
     for name, ability in abilities.items():
         cells = []
-        for one in (ability.english, ability.chat):
-            half = (one.change.high - one.change.low) / 2
-            cells.append(f"{one.nats:.2f} ({one.perplexity:.0f})")
-            cells.append(f"{one.change.estimate:+.2f} ± {half:.2f}")
+        for part in (ability.english, ability.chat):
+            half = (part.change.high - part.change.low) / 2
+            cells.append(f"{part.nats:.2f} ({part.perplexity:.0f})")
+            cells.append(f"{part.change.estimate:+.2f} ± {half:.2f}")
         rows.add_row(escape(name), *cells, f"{ability.left_to_host:.0%}")
     print_table(rows)
     print("what is left alone: plain English and conversation (perplexity), beside the bare host")
@@ -116,10 +116,10 @@ def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
 def tell_answerers(evaluation: Evaluation) -> None:
     """Who answered, what it cost, and which verifiers failed."""
     ranked = evaluation.choices.most_common()
-    shown = ", ".join(f"{name} {count}" for name, count in ranked[:MOST_ANSWERERS])
+    names = ", ".join(f"{name} {count}" for name, count in ranked[:MOST_ANSWERERS])
     more = " …" if len(ranked) > MOST_ANSWERERS else ""
     print(
-        f"answered by: {shown}{more}; {len(evaluation.rollouts)} questions, "
+        f"answered by: {names}{more}; {len(evaluation.rollouts)} questions, "
         f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer"
     )
     faults = {
@@ -142,9 +142,9 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
     from symbiont_ecology.engine.run import read_config
 
     config = read_config(folder)
-    wide = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
-    wide["engine"] = "kernel"
-    return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=wide)}))
+    changes = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}
+    changes["engine"] = "kernel"
+    return Run(folder, config.model_copy(update={"host": config.host.model_copy(update=changes)}))
 
 
 @contextmanager

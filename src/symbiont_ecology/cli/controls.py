@@ -96,12 +96,12 @@ class Keyboard:
         if not select.select([self._terminal], [], [], seconds)[0]:
             return ""
         try:
-            pressed = os.read(self._terminal, 64)
+            keys = os.read(self._terminal, 64)
         except OSError:  # the terminal was closed
-            pressed = b""
-        if not pressed:
+            keys = b""
+        if not keys:
             self._terminal = None
-        return pressed.decode(errors="replace") if len(pressed) == 1 else ""
+        return keys.decode(errors="replace") if len(keys) == 1 else ""
 
 
 class Controls:
@@ -135,11 +135,11 @@ class Controls:
         self._is_waiting = False
 
     def _listen(self) -> None:
-        said = ""
+        hint = ""
         while not self._is_over.is_set():
-            if (now := self._said()) != said:
-                self._hint(now)
-                said = now
+            if (latest := self._said()) != hint:
+                self._hint(latest)
+                hint = latest
             match self._keyboard.pressed(SECONDS_TO_LISTEN):
                 case "p" | " ":
                     self.is_paused = not self.is_paused

@@ -95,10 +95,10 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
     home: dict[str, tuple[Split, Item]] = {}
     for split, questions in drawn.items():
         for question in questions:
-            other, first = home.setdefault(last_turn(question.prompt), (split, question))
-            if other != split:
+            part, first = home.setdefault(last_turn(question.prompt), (split, question))
+            if part != split:
                 raise DataError(
-                    f"the prompt {question.prompt!r:.60} is in {other} ({first.family}) and in "
+                    f"the prompt {question.prompt!r:.60} is in {part} ({first.family}) and in "
                     f"{split} ({question.family}): take one of the families out"
                 )
 
@@ -113,16 +113,16 @@ def _config(words: list[str], depths: str | None) -> RunConfig:
     names, overrides = split_words(words)
     if depths is not None:
         overrides.append(f"tasks.depths=[{depths}]")
-    families, known = tasks.names(), presets()
+    families, preset_files = tasks.names(), presets()
     unknown = [name for name in names if name not in families]
     if len(names) == 1 and unknown:
         (name,) = names
-        shipped = {*known, *(key.rpartition("/")[2] for key in known)}
+        shipped = {*preset_files, *(key.rpartition("/")[2] for key in preset_files)}
         if name in shipped or name.endswith((".yaml", ".yml")):
             return compose(names, overrides, f"config {name!r}")
     if unknown:
         kinds = "task family, preset or YAML file" if len(names) == 1 else "task family"
-        hint = did_you_mean(unknown[0], [*families, *known])
+        hint = did_you_mean(unknown[0], [*families, *preset_files])
         raise ConfigError(
             f"data: {unknown[0]!r} is no {kinds};{hint} see symbiont list tasks and "
             "symbiont list presets"

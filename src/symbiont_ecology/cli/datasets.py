@@ -67,19 +67,19 @@ def list_sets() -> None:
     from symbiont_ecology.tasks.named_sets import NAMED_SETS
     from symbiont_ecology.tasks.tables import cached_dataset
 
-    made = table("data set", "here", "licence", "splits", "right if")
-    for column in made.columns:
+    rows = table("data set", "here", "licence", "splits", "right if")
+    for column in rows.columns:
         column.justify = "left"
-    here = {name: cached_dataset(one.hub) for name, one in NAMED_SETS.items()}
-    for name, one in NAMED_SETS.items():
-        is_here = {True: "yes", False: "no", None: "?"}[here[name]]
-        kind = kind_of(one.form.grade) + (", open" if one.is_open else "")
-        made.add_row(name, is_here, one.licence, ", ".join(one.splits), kind)
-    print_table(made)
+    cached = {name: cached_dataset(named_set.hub) for name, named_set in NAMED_SETS.items()}
+    for name, named_set in NAMED_SETS.items():
+        is_here = {True: "yes", False: "no", None: "?"}[cached[name]]
+        kind = kind_of(named_set.form.grade) + (", open" if named_set.is_open else "")
+        rows.add_row(name, is_here, named_set.licence, ", ".join(named_set.splits), kind)
+    print_table(rows)
     print("on the hub, and its fields:")
-    fields = {name: ", ".join(one.form.columns) for name, one in NAMED_SETS.items()}
-    tell_facts({name: f"{one.hub}: {fields[name]}" for name, one in NAMED_SETS.items()})
-    if None in here.values():
+    fields = {name: ", ".join(named_set.form.columns) for name, named_set in NAMED_SETS.items()}
+    tell_facts({name: f"{named_set.hub}: {fields[name]}" for name, named_set in NAMED_SETS.items()})
+    if None in cached.values():
         print("?: the package datasets is missing: pip install 'symbiont-ecology[data]'")
     print("open: so many replies are right that no grader can tell; for training and perplexity")
     print(f"one of them as a file: {typed()} datasets get NAME --out FILE")
@@ -101,21 +101,21 @@ def get_set(
     from symbiont_ecology.tasks.question_tables import question_table
     from symbiont_ecology.tasks.tables import rows_of_dataset
 
-    wanted = _Wanted(out, part, samples, seed)
+    choice = _Wanted(out, part, samples, seed)
     _check_set(name)
-    one = NAMED_SETS[name]
-    chosen = split or one.splits[0]
-    if chosen.partition("[")[0] not in one.splits:
-        raise ConfigError(f"--split: expected one of {', '.join(one.splits)}, got {chosen!r}")
-    about = f"data set {name} ({one.hub}, {chosen})"
+    named_set = NAMED_SETS[name]
+    chosen = split or named_set.splits[0]
+    if chosen.partition("[")[0] not in named_set.splits:
+        raise ConfigError(f"--split: expected one of {', '.join(named_set.splits)}, got {chosen!r}")
+    about = f"data set {name} ({named_set.hub}, {chosen})"
     try:
-        rows = list(rows_of_dataset(one.hub, one.config, chosen, about))
+        rows = list(rows_of_dataset(named_set.hub, named_set.config, chosen, about))
     except DataError as error:
         raise DataError(
             f"{error}; get it once with the network, then it stays here, or bring a file of it: "
             f"{typed()} datasets convert FILE --like {name} --out {out}"
         ) from error
-    _write(question_table(name, rows, one.form, about), wanted, chosen)
+    _write(question_table(name, rows, named_set.form, about), choice, chosen)
 
 
 @datasets.command("convert")
@@ -157,23 +157,23 @@ def convert_table(
     from symbiont_ecology.tasks.question_tables import own_form, question_table
     from symbiont_ecology.tasks.tables import locate, rows_of_file
 
-    wanted = _Wanted(out, part, samples, seed)
-    named = {
+    choice = _Wanted(out, part, samples, seed)
+    column_options = {
         "prompt": prompt,
         "target": target,
         "options": options,
         "context": context,
         "category": category,
     }
-    given = {key: column for key, column in named.items() if column is not None}
+    own_columns = {key: column for key, column in column_options.items() if column is not None}
     if like is not None:
         _check_set(like)
-        if given or grade is not None or reply_tokens is not None:
+        if own_columns or grade is not None or reply_tokens is not None:
             raise ConfigError("--like: expected no columns, grade or reply tokens beside it")
     about = str(file)
     rows = list(rows_of_file(locate(str(file), about)[0], about))
     columns = _columns(rows, about)
-    if not given and like is None and grade is None and reply_tokens is None:
+    if not own_columns and like is None and grade is None and reply_tokens is None:
         like = set_with_columns(columns)
     if part != "all" and not (name or like):
         raise ConfigError(
@@ -185,10 +185,10 @@ def convert_table(
         form: QuestionForm = NAMED_SETS[like].form
         print(f"read like {like}: {', '.join(form.columns)}")
     else:
-        guessed = _guessed(columns, given, about)
+        guessed = _guessed(columns, own_columns, about)
         form = own_form(rows, **guessed, grade=grade, reply_tokens=reply_tokens)
         print("columns: " + ", ".join(f"{key} is {column}" for key, column in guessed.items()))
-    _write(question_table(family, rows, form, about), wanted, file.stem)
+    _write(question_table(family, rows, form, about), choice, file.stem)
 
 
 def _family(name: str | None, file: Path) -> str:
@@ -222,52 +222,52 @@ def _columns(rows: Sequence[Row], about: str) -> list[str]:
     return [str(column) for column in first]
 
 
-def _guessed(columns: Sequence[str], given: Mapping[str, str], about: str) -> dict[str, str]:
+def _guessed(columns: Sequence[str], own_columns: Mapping[str, str], about: str) -> dict[str, str]:
     """A column for each use: the one that is named, else the likeliest; prompt and target must
     have one."""
     from symbiont_ecology.tasks.tables import named_columns
 
-    found = dict(given)
+    uses = dict(own_columns)
     for key, likely in GUESSES.items():
-        free = [column for column in likely if column in columns and column not in found.values()]
-        if key not in found and free:
-            found[key] = free[0]
+        free = [column for column in likely if column in columns and column not in uses.values()]
+        if key not in uses and free:
+            uses[key] = free[0]
     for key in ("prompt", "target"):
-        if key not in found:
+        if key not in uses:
             raise ConfigError(
                 f"{about}: cannot guess the column of the {key}s among {named_columns(columns)}: "
                 f"name it with --{key}"
             )
-    return found
+    return uses
 
 
-def _write(found: QuestionTable, wanted: _Wanted, source: str) -> None:
+def _write(questions: QuestionTable, choice: _Wanted, source: str) -> None:
     """Writes the questions that are wanted, and says what they are."""
     from symbiont_ecology.evaluation.items import items_as_lines, some_of, write_items
     from symbiont_ecology.files import holds_other
     from symbiont_ecology.tasks.grading import graders
 
-    task = found.task
+    task = questions.task
     items: list[Item] = [
         replace(task.item(line.question, line.depth), id=f"{task.name}/{source}/{number}")
         for number, line in enumerate(task.lines, 1)
-        if wanted.part in ("all", task.split(line))
+        if choice.part in ("all", task.split(line))
     ]
-    items = some_of(items, wanted.samples, wanted.seed)
+    items = some_of(items, choice.samples, choice.seed)
     if not items:
-        raise DataError(f"{task.source}: no question falls into the part {wanted.part}: take all")
-    if holds_other(wanted.out, items_as_lines(items)):
-        raise ConfigError(f"{wanted.out} is there already: choose another --out")
+        raise DataError(f"{task.source}: no question falls into the part {choice.part}: take all")
+    if holds_other(choice.out, items_as_lines(items)):
+        raise ConfigError(f"{choice.out} is there already: choose another --out")
     try:
-        write_items(items, wanted.out)
+        write_items(items, choice.out)
     except OSError as error:
-        raise RunError(f"cannot write {wanted.out}: {error.strerror}") from error
-    if found.left_out:
-        reasons = ", ".join(f"{why} ({count})" for why, count in found.left_out.most_common())
+        raise RunError(f"cannot write {choice.out}: {error.strerror}") from error
+    if questions.left_out:
+        reasons = ", ".join(f"{why} ({count})" for why, count in questions.left_out.most_common())
         print(f"rows left out: {reasons}")
     cells = len({item.cell for item in items})
     print(
-        f"written: {wanted.out}, {len(items)} of {len(task.lines)} questions of "
+        f"written: {choice.out}, {len(items)} of {len(task.lines)} questions of "
         f"{task.name}, categories: {cells}, right by {graders.name_of(task.grader)}\n"
-        f"next:    {typed()} evaluate --adapter FOLDER --holdout {wanted.out} --compare"
+        f"next:    {typed()} evaluate --adapter FOLDER --holdout {choice.out} --compare"
     )

@@ -64,8 +64,8 @@ def demo(
     summary = _compare(folder, seed)
     seconds = round(time.monotonic() - began, 1) if is_new else None
     console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
-    took = f"{seconds:.0f} s, " if is_new else ""
-    print(f"\nEverything is in {folder} ({took}seed {seed}). Look at")
+    duration = f"{seconds:.0f} s, " if is_new else ""
+    print(f"\nEverything is in {folder} ({duration}seed {seed}). Look at")
     print(f"  {folder / PICTURE_FILE}\nNext:")
     for command in (
         f"evoscope {ecology.folder} --open",
@@ -89,10 +89,10 @@ def _compare(folder: Path, seed: int) -> dict[str, object]:
         arm: {measure: STREAM_MEASURES[measure](run) for measure in ROWS}
         for arm, run in runs.items()
     }
-    made = console.table("", *words.values(), title="\nwhat users lived through")
+    rows = console.table("", *words.values(), title="\nwhat users lived through")
     for measure, label in ROWS.items():
-        made.add_row(label, *(_shown(measure, arms[arm][measure]) for arm in words))
-    console.print_table(made)
+        rows.add_row(label, *(_shown(measure, arms[arm][measure]) for arm in words))
+    console.print_table(rows)
     served = _served(folder, runs[WATCHED])
     kinds = console.table("adapter", "users", title="\nwho serves whom")
     kinds.add_column("what they want, which nobody said", justify="left")
@@ -129,7 +129,7 @@ def _served(folder: Path, run: Stream) -> dict[OrganelleId, Counter[int]]:
 
     kinds = dict(zip(run.asked.world.names, run.kinds[:, -1].tolist(), strict=True))
     state = load_state(folder / WATCHED)
-    served = {who: Counter(kinds[name] for name in names) for who, names in state.served.items()}
+    served = {server: Counter(kinds[n] for n in names) for server, names in state.served.items()}
     return dict(sorted(served.items(), key=lambda entry: -entry[1].total()))
 
 

@@ -68,8 +68,8 @@ def demo_real(
     summary = _compare(folder, changes, ecology.host, per_cell)
     seconds = round(time.monotonic() - began, 1) if is_new else None
     console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
-    took = f"{seconds:.0f} s, " if seconds is not None else ""
-    print(f"\nEverything is in {folder} ({took}seed {seed}). Look at")
+    duration = f"{seconds:.0f} s, " if seconds is not None else ""
+    print(f"\nEverything is in {folder} ({duration}seed {seed}). Look at")
     print(f"  {folder / PICTURE_FILE}\nNext:")
     for command in (
         f"evoscope {ecology.folder} --open",
@@ -112,12 +112,12 @@ def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) ->
     replies = _replies(ecology, systems[THE_ECOLOGY], host)
     return {
         "schema": 1,
-        "accuracy": {name: one.summary() for name, one in systems.items()},
+        "accuracy": {name: evaluation.summary() for name, evaluation in systems.items()},
         "replies": replies,
     }
 
 
-def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[str, str]]:
+def _replies(ecology: LoadedRun, evaluation: Evaluation, host: Host) -> list[dict[str, str]]:
     """Prints what the model and the ecology reply to some prompts, and who did; the same as
     values."""
     from rich.markup import escape
@@ -125,10 +125,10 @@ def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[
     from symbiont_ecology.transcripts import plain
     from symbiont_ecology.types import last_turn
 
-    firsts = {item.family: item for item in reversed(answered.items)}
-    asked = [(last_turn(one.prompt), one.reply_limit) for one in firsts.values()]
+    firsts = {item.family: item for item in reversed(evaluation.items)}
+    prompts = [(last_turn(item.prompt), item.reply_limit) for item in firsts.values()]
     rows = []
-    for prompt, limit in [*asked, *((prompt, 24) for prompt in UNRELATED)]:
+    for prompt, limit in [*prompts, *((prompt, 24) for prompt in UNRELATED)]:
         alone = ecology.answer(prompt, host, "host", limit)
         together = ecology.answer(prompt, host, "learned", limit)
         rows.append(
@@ -139,12 +139,12 @@ def _replies(ecology: LoadedRun, answered: Evaluation, host: Host) -> list[dict[
                 "who": together.organelle_id,
             }
         )
-    made = console.table("asked", "the model says", "the ecology says", "who says it")
-    made.title = "\nthe same prompts, the first lines of the replies"
-    for column in made.columns:
+    replies = console.table("asked", "the model says", "the ecology says", "who says it")
+    replies.title = "\nthe same prompts, the first lines of the replies"
+    for column in replies.columns:
         column.justify = "left"
     for row in rows:
         lines = (text.strip().partition("\n")[0] for text in row.values())
-        made.add_row(*(escape(plain(line, REPLY_WIDTH)) for line in lines))
-    console.print_table(made)
+        replies.add_row(*(escape(plain(line, REPLY_WIDTH)) for line in lines))
+    console.print_table(replies)
     return rows

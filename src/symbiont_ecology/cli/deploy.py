@@ -107,14 +107,14 @@ def export(
     habitats only those that serve somebody, and a habitats.json."""
     check_reader(reader)
     run, target = open_run(folder, host), to or folder / "export"
-    written = export_run(run, target, with_elites=elites, is_portable=reader != PEFT)
-    print(f"{len(written)} adapters in {target}, described in {target / 'index.json'}")
+    names = export_run(run, target, with_elites=elites, is_portable=reader != PEFT)
+    print(f"{len(names)} adapters in {target}, described in {target / 'index.json'}")
     if run.state.habitats:
         print(f"who serves whom: {target / HABITATS_FILE}")
-    if written and reader != PEFT:
-        print("\n".join(serving_lines(run, reader, target, written)))
-    elif written:
-        print(f"next: {typed()} evaluate --adapter {target / written[0]} --holdout FILE")
+    if names and reader != PEFT:
+        print("\n".join(serving_lines(run, reader, target, names)))
+    elif names:
+        print(f"next: {typed()} evaluate --adapter {target / names[0]} --holdout FILE")
 
 
 def export_run(
@@ -142,7 +142,7 @@ def export_run(
     for organelle_id, organelle in population.items():
         card = _card(organelle)
         _write_adapter(run, organelle.weights, target / organelle_id, card, is_portable)
-    held = _write_elites(run, target, is_portable) if with_elites else {}
+    homes = _write_elites(run, target, is_portable) if with_elites else {}
     best = run.best.id if population else HOST
     order = sorted(population, key=lambda name: (name != best, name))
     index = {
@@ -154,12 +154,12 @@ def export_run(
         "best": order[0] if order else HOST,
         "believed_by": "replies of a log" if learns_from_log(run.config) else "own practice",
         "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
-        "elites": [{"folder": name, "holds": cells} for name, cells in held.items()],
+        "elites": [{"folder": name, "holds": cells} for name, cells in homes.items()],
     }
     write_json(target / "index.json", index)
     if habitats := _served(run.state):
         write_json(target / HABITATS_FILE, {"schema": 1, "habitats": habitats})
-    return [*order, *held]
+    return [*order, *homes]
 
 
 def _write_adapter(
@@ -183,10 +183,10 @@ def _write_elites(run: Run, target: Path, is_portable: bool) -> dict[OrganelleId
     from symbiont_ecology.inference.pool import elite_id
 
     state, weights = run.state, run.loaded.pool.weights
-    held: dict[OrganelleId, list[str]] = {}
+    homes: dict[OrganelleId, list[str]] = {}
     for cell, elite in sorted(state.archive.elites.items()):
-        held.setdefault(elite_id(elite), []).append(cell)
-    for name, cells in held.items():
+        homes.setdefault(elite_id(elite), []).append(cell)
+    for name, cells in homes.items():
         card = ELITE_CARD.format(
             name=name,
             run=run.folder.name,
@@ -194,7 +194,7 @@ def _write_elites(run: Run, target: Path, is_portable: bool) -> dict[OrganelleId
             asked=asked_how(run.config, weights[name].phrase),
         )
         _write_adapter(run, weights[name], target / name, card, is_portable)
-    return held
+    return homes
 
 
 def phylogeny(
@@ -258,28 +258,28 @@ def asked_how(config: RunConfig, phrase: str = "") -> str:
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     style = prompt_styles.build(config.tasks.style)
-    chosen = config.tasks.style if isinstance(config.tasks.style, dict) else {}
-    knobs = ", ".join(f"{name} {value}" for name, value in chosen.items() if name != "kind")
-    said = f"in the style `{kind_of(config.tasks.style)}`{f' (`{knobs}`)' if knobs else ''}"
+    fields = config.tasks.style if isinstance(config.tasks.style, dict) else {}
+    knobs = ", ".join(f"{name} {value}" for name, value in fields.items() if name != "kind")
+    text = f"in the style `{kind_of(config.tasks.style)}`{f' (`{knobs}`)' if knobs else ''}"
     if style.is_chat:
-        said += ", through the model's chat template"
+        text += ", through the model's chat template"
     if phrase:
-        said += f", behind {_as_code([repr(phrase)])}"
+        text += f", behind {_as_code([repr(phrase)])}"
     ends = ", ".join(map(repr, style.stops))
-    return f"{said}; an answer ends at {ends}" if ends else said
+    return f"{text}; an answer ends at {ends}" if ends else text
 
 
 def _as_code(names: Sequence[str]) -> str:
     """Names of users in Markdown, where nothing of them is markup; some of them, if they are
     many."""
-    shown = ", ".join(f"`{name.replace('`', chr(39))}`" for name in names[:MOST_NAMES])
-    return shown if len(names) <= MOST_NAMES else f"{shown} and {len(names) - MOST_NAMES} more"
+    text = ", ".join(f"`{name.replace('`', chr(39))}`" for name in names[:MOST_NAMES])
+    return text if len(names) <= MOST_NAMES else f"{text} and {len(names) - MOST_NAMES} more"
 
 
 def _card(living: LivingOrganelle) -> str:
     from symbiont_ecology.tasks.logs import learns_from_log
 
-    good = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
+    cells = [f"- `{cell}`: {rate:.0%}" for cell, rate in living.success.items() if rate >= GOOD]
     return CARD.format(
         living=living,
         organelle=living.organelle,
@@ -288,7 +288,7 @@ def _card(living: LivingOrganelle) -> str:
         parents=", ".join(living.organelle.parents) or "none",
         serves=_as_code(living.habitats) or "nobody by name",
         asked=asked_how(living.run.config, living.weights.phrase),
-        good="\n".join(good) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
+        good="\n".join(cells) or f"Nowhere yet: no cell reaches a believed success of {GOOD:.0%}.",
         source="Believed success is how often the logged replies were accepted, whoever wrote them"
         if learns_from_log(living.run.config)
         else "Believed success comes from the verdicts on its own practice",

@@ -86,11 +86,11 @@ def doctor(
 
 def _tell(checks: Iterable[CheckResult]) -> list[CheckResult]:
     """Prints lines as they come."""
-    told = []
+    results = []
     for mark, line in checks:
         print(f"{mark:4s}  {line}", flush=True)
-        told.append((mark, line))
-    return told
+        results.append((mark, line))
+    return results
 
 
 def _python() -> Iterator[CheckResult]:
@@ -107,12 +107,12 @@ def _packages() -> Iterator[CheckResult]:
         except importlib.metadata.PackageNotFoundError:
             yield "fail", f"{name} is missing: pip install symbiont-ecology"
             continue
-        wanted, line = tested.get(name), f"{name} {version}"
-        if wanted in (None, version.partition("+")[0]):
+        tested_version, line = tested.get(name), f"{name} {version}"
+        if tested_version in (None, version.partition("+")[0]):
             yield "ok", line
         else:
-            mend = f"if something breaks: pip install {name}=={wanted}"
-            yield "warn", f"{line}: tested with {wanted}; {mend}"
+            mend = f"if something breaks: pip install {name}=={tested_version}"
+            yield "warn", f"{line}: tested with {tested_version}; {mend}"
 
 
 def _tested() -> dict[str, str]:
@@ -151,8 +151,8 @@ def _opened(settings: HostConfig, *, is_tried: bool) -> tuple[HostKernel | None,
     try:
         missing = "" if is_tried else _missing(settings)
         if missing:
-            found = config_file(name, may_fetch=True)
-            return None, [*checks, ("ok", f"host {name!r}: {found} is read alone, {missing}")]
+            file = config_file(name, may_fetch=True)
+            return None, [*checks, ("ok", f"host {name!r}: {file} is read alone, {missing}")]
         knobs = settings.model_dump(exclude={"model", "threads", "engine"})
         kernel = HostKernel.from_pretrained(name, **knobs)
         reply = kernel.generate(["math.add: 47+8\n"], slots=-1)[0]

@@ -149,8 +149,8 @@ def transfer(
             rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
         console.print_table(rows)
         gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
-        shown = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
-        print(f"gain over the host: {shown}")
+        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
+        print(f"gain over the host: {listed}")
         write_json(asdict(matrix))
 
 
@@ -161,27 +161,27 @@ def _text(path: Path | None) -> str | None:
 def _check_together(context: typer.Context) -> None:
     """Refuses options that another one leaves without meaning."""
     flags = {str(param.name): param.opts[0] for param in context.command.params}
-    given = [
+    names = [
         name
         for name in flags
         if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
     ]
     for key, heeded in GOES_WITH.items():
-        ignored = [flags[name] for name in given if name not in (key, *heeded)]
-        if key in given and ignored:
-            fine = ", ".join(flags[name] for name in heeded if name != "folder")
+        ignored = [flags[name] for name in names if name not in (key, *heeded)]
+        if key in names and ignored:
+            allowed = ", ".join(flags[name] for name in heeded if name != "folder")
             raise ConfigError(
-                f"evaluate {flags[key]}: expected nothing but {fine}, got "
+                f"evaluate {flags[key]}: expected nothing but {allowed}, got "
                 f"{', '.join(ignored)}: leave it out"
             )
     for key, pointless in INSTEAD_OF.items():
-        ignored = [flags[name] for name in given if name in pointless]
-        if key in given and ignored:
+        ignored = [flags[name] for name in names if name in pointless]
+        if key in names and ignored:
             raise ConfigError(
                 f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
             )
     for key, needed in ONLY_WITH.items():
-        if key in given and needed.split()[0] not in map(flags.get, given):
+        if key in names and needed.split()[0] not in map(flags.get, names):
             raise ConfigError(f"evaluate {flags[key]}: expected {needed} beside it")
 
 
@@ -203,10 +203,10 @@ def _evaluate_run(
 
     run = LoadedRun.of_run(folder, is_kept=not dry_run)
     items, selection = spec.items(run), spec.selection_items(run)
-    if both := {item.prompt for item in items} & {item.prompt for item in selection}:
+    if overlap := {item.prompt for item in items} & {item.prompt for item in selection}:
         raise ConfigError(
             "evaluate --selection: expected other questions than those that are asked, got "
-            f"{len(both)} of them, such as {min(both)!r:.60}: take them out of one of the two"
+            f"{len(overlap)} of them, such as {min(overlap)!r:.60}: take them out of one of the two"
         )
     spec.find_routing(run)
     rank = 0 if sft is None else stated_rank(sft)
@@ -246,11 +246,11 @@ def _make_again(folder: Path, host: str | None) -> None:
     for repeated in repeat_evaluations(folder, model, damaged.append):
         count += 1
         different += not repeated.is_same
-        same = "the same" if repeated.is_same else "DIFFERENT"
-        now = repeated.problem or f"{100 * repeated.now:.1f} % now, {same}"
+        mark = "the same" if repeated.is_same else "DIFFERENT"
+        outcome = repeated.problem or f"{100 * repeated.now:.1f} % now, {mark}"
         print(
             f"evaluation {repeated.line}: generation {repeated.generation}, {repeated.name}: "
-            f"{100 * repeated.then:.1f} % then, {now}"
+            f"{100 * repeated.then:.1f} % then, {outcome}"
         )
     if damaged:
         lines = ", ".join(map(str, damaged))
@@ -265,9 +265,9 @@ def _tell_systems(comparison: BaselineComparison) -> None:
     """Accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
     console.print_table(console.accuracy_table(comparison.systems))
-    for name, apart in comparison.differences.items():
-        test = f"{apart.test} p = {apart.p:.2g}"
-        print(f"{comparison.main} - {name}: {console.points(apart)}, {test}")
+    for name, difference in comparison.differences.items():
+        test = f"{difference.test} p = {difference.p:.2g}"
+        print(f"{comparison.main} - {name}: {console.points(difference)}, {test}")
     robust = comparison.robustness
     if robust is not None and robust.brittle is not None:
         share = console.percent(robust.brittle)
@@ -279,6 +279,6 @@ def _tell_systems(comparison: BaselineComparison) -> None:
         hint = "--selection FILE chooses on other questions"
         print(f"single is chosen by practice; {hint}")
     console.tell_answerers(main)
-    general = {name: one.general for name, one in comparison.systems.items() if one.general}
+    general = {name: e.general for name, e in comparison.systems.items() if e.general}
     if general:
         console.tell_general(general | dict(comparison.servers))

@@ -101,9 +101,9 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
     stops = () if style is None else style.stops
     if exam.is_compared:
         with console.asking() as progress:
-            found = compare_with_host(exam.adapter, items, kernel, progress=progress, stops=stops)
+            result = compare_with_host(exam.adapter, items, kernel, progress=progress, stops=stops)
         general = general_of_adapter(exam.adapter, kernel, is_chat=kernel.is_chat)
-        return _told(replace(found, adapter=replace(found.adapter, general=general)), exam)
+        return _told(replace(result, adapter=replace(result.adapter, general=general)), exam)
     is_bare = exam.routing == "host"
     with console.asking() as progress:
         evaluation = evaluate_adapter(
@@ -115,24 +115,24 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
     return evaluation.record()
 
 
-def _told(found: AdapterComparison, exam: AdapterExam) -> Record:
+def _told(comparison: AdapterComparison, exam: AdapterExam) -> Record:
     """Prints a comparison, writes its page if one is wanted, and gives it as plain values."""
     from symbiont_ecology.analysis.adapter_page import adapter_page
     from symbiont_ecology.evaluation.adapter_advice import advice
     from symbiont_ecology.files import write_whole
 
-    recommended = advice(found)
-    _tell_numbers(found)
-    _tell_examples(found)
+    recommended = advice(comparison)
+    _tell_numbers(comparison)
+    _tell_examples(comparison)
     print("\nwhat follows:")
     for line in recommended:
         print(f"- {line}")
     if exam.report is not None:
-        write_whole(exam.report, adapter_page(found, recommended))
+        write_whole(exam.report, adapter_page(comparison, recommended))
         print(f"report: {exam.report}")
     else:
         print("next: --report FILE writes a page, --json FILE all replies")
-    return {**found.record(), "recommendations": recommended}
+    return {**comparison.record(), "recommendations": recommended}
 
 
 def _style(text: str | None) -> PromptStyle | None:
@@ -177,41 +177,41 @@ def _tell_plan(exam: AdapterExam, items: Sequence[Item]) -> None:
     console.tell_facts(facts)
 
 
-def _tell_numbers(found: AdapterComparison) -> None:
+def _tell_numbers(comparison: AdapterComparison) -> None:
     """Accuracy by category, what changed, and how likely the reference answers are."""
     rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
-    for name, part in {**found.groups, "all": found}.items():
-        shares = (console.percent(one.accuracy()) for one in (part.host, part.adapter))
+    for name, part in {**comparison.groups, "all": comparison}.items():
+        shares = (console.percent(side.accuracy()) for side in (part.host, part.adapter))
         counts = part.counts
         changes = (str(counts["improvement"]), str(counts["regression"]))
         rows.add_row(escape(name), str(len(part.pairs)), *shares, *changes)
     console.print_table(rows)
-    apart = found.difference
-    print(f"adapter - host: {console.points(apart)}, {apart.test} p = {apart.p:.2g}")
-    print(", ".join(f"{change} {count}" for change, count in found.counts.items()))
-    if answers := found.answers:
+    difference = comparison.difference
+    print(f"adapter - host: {console.points(difference)}, {difference.test} p = {difference.p:.2g}")
+    print(", ".join(f"{change} {count}" for change, count in comparison.counts.items()))
+    if answers := comparison.answers:
         nats = answers.change
         print(
             f"perplexity of the reference answers: host {answers.host_perplexity:.3g}, adapter "
             f"{answers.perplexity:.3g} ({nats.estimate:+.2f} nats a token "
             f"[{nats.low:+.2f}, {nats.high:+.2f}])"
         )
-    if found.adapter.general:
-        console.tell_general({"adapter": found.adapter.general})
+    if comparison.adapter.general:
+        console.tell_general({"adapter": comparison.adapter.general})
 
 
-def _tell_examples(found: AdapterComparison) -> None:
+def _tell_examples(comparison: AdapterComparison) -> None:
     """A few replies of every kind."""
     from symbiont_ecology.evaluation.adapter_comparison import CHANGES
     from symbiont_ecology.transcripts import plain
     from symbiont_ecology.types import last_turn
 
     for change in CHANGES:
-        for place, pair in enumerate(found.examples(change, EXAMPLES_SHOWN)):
+        for place, pair in enumerate(comparison.examples(change, EXAMPLES_SHOWN)):
             if not place:
                 print(f"\n{change}:")
             texts = (last_turn(pair.item.prompt), pair.item.answer, pair.host.text)
-            asked, wanted, bare, adapted = (
+            question, answer, bare, adapted = (
                 plain(text, TEXT_SHOWN) for text in (*texts, pair.adapter.text)
             )
-            print(f"  {asked} (wanted: {wanted})\n    host: {bare}\n    adapter: {adapted}")
+            print(f"  {question} (wanted: {answer})\n    host: {bare}\n    adapter: {adapted}")

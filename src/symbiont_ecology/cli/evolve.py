@@ -67,20 +67,20 @@ def evolve(
             )
         folder = _folder_of(names[0]) if names else _newest()
         lives = _more_lives(folder, generations)
-        lived = Run.open(folder, *changes, *typed_sizes, *lives)
+        run = Run.open(folder, *changes, *typed_sizes, *lives)
     else:
         quick = QUICK if quick_test else ()
-        written = checked_config(names[0] if names else PRESET, [*quick, *changes, *typed_sizes])
-        config = _with_lives(written, generations or (QUICK_LIVES if quick_test else None))
+        run_config = checked_config(names[0] if names else PRESET, [*quick, *changes, *typed_sizes])
+        config = _with_lives(run_config, generations or (QUICK_LIVES if quick_test else None))
         name = Path(names[0] if names else PRESET).name.removesuffix(".yaml")
         folder = out or free_folder(name)
-        lived = Run.start(config, folder=folder)
+        run = Run.start(config, folder=folder)
     if dry_run:
-        tell_run_plan(lived.config, folder)
+        tell_run_plan(run.config, folder)
         return
-    live(lived, quiet, f"{typed()} evolve --resume {shlex.quote(str(folder))}")
+    live(run, quiet, f"{typed()} evolve --resume {shlex.quote(str(folder))}")
     if not quiet:
-        tell_lives(lived)
+        tell_lives(run)
 
 
 def tell_lives(lived: Run) -> None:
@@ -113,31 +113,31 @@ def _tell_life(life: Life) -> None:
     brief = {"dropout": "drop", "learning rate": "rate"}
     genes = [brief.get(name, name) for name in said_genes(life.ranking[0].genes)]
     columns = ("", "fitness", "right", *genes, "from", "")
-    made = table(*columns, title=f"life {life.number}")
-    for one in life.ranking:
-        stays = one.id in life.survivors
-        made.add_row(
-            one.id,
-            f"{one.fitness:.3f}",
-            f"{one.accuracy:.0%}",
-            *said_genes(one.genes).values(),
-            " × ".join(one.parents) or "-",
+    rows = table(*columns, title=f"life {life.number}")
+    for variant in life.ranking:
+        stays = variant.id in life.survivors
+        rows.add_row(
+            variant.id,
+            f"{variant.fitness:.3f}",
+            f"{variant.accuracy:.0%}",
+            *said_genes(variant.genes).values(),
+            " × ".join(variant.parents) or "-",
             "survived" if stays else "eliminated",
             style="bold" if stays else "dim",
         )
-    print_table(made)
+    print_table(rows)
 
 
 def _tree(lives: Sequence[Life]) -> Tree:
     """Who is a variant of whom; of two parents the first."""
-    everyone: dict[str, Variant] = {one.id: one for life in lives for one in life.ranking}
+    variants: dict[str, Variant] = {v.id: v for life in lives for v in life.ranking}
     survivors = lives[-1].survivors
     root = Tree("variants")
     nodes: dict[str, Tree] = {}
-    for one in everyone.values():
-        above = nodes.get(one.parents[0], root) if one.parents else root
-        text = escape(f"{one.id} {one.fitness:.3f} {one.operator}: {_said(one.genes)}")
-        nodes[one.id] = above.add(text, style="bold" if one.id in survivors else "dim")
+    for child in variants.values():
+        above = nodes.get(child.parents[0], root) if child.parents else root
+        text = escape(f"{child.id} {child.fitness:.3f} {child.operator}: {_said(child.genes)}")
+        nodes[child.id] = above.add(text, style="bold" if child.id in survivors else "dim")
     return root
 
 

@@ -97,9 +97,9 @@ def _which_is_meant(kind: str) -> str:
     """What to type instead of a kind without a name, or of a name without a kind."""
     if kind in KINDS:
         return f"explain {kind}: expected a name too, see symbiont list {kind}"
-    for known in REGISTRIES:
-        if kind in registry(known).names():
-            return f"{kind!r} is one of the {known}: symbiont explain {known} {kind}"
+    for plural in REGISTRIES:
+        if kind in registry(plural).names():
+            return f"{kind!r} is one of the {plural}: symbiont explain {plural} {kind}"
     return _unknown(kind)
 
 
@@ -146,8 +146,8 @@ def _explain_config() -> None:
     sections |= {"climate": config.Climate, "run": config.LoopConfig}
     for prefix, schema in sections.items():
         print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
-        shown = [knob for knob in knobs(schema) if prefix or knob.name not in sections]
-        _tell_knobs(shown, prefix and f"{prefix}.")
+        entries = [knob for knob in knobs(schema) if prefix or knob.name not in sections]
+        _tell_knobs(entries, prefix and f"{prefix}.")
         print()
     print(
         "A component, such as the strategy, is a name or {kind: name, knob: value}; "

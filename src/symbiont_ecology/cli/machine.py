@@ -74,21 +74,19 @@ def bench(
         write_json(facts | {"seconds": [asdict(speed) for speed in speeds]})
 
 
-def _sizes(written: str) -> list[int]:
+def _sizes(text: str) -> list[int]:
     try:
-        sizes = [int(size) for size in written.split(",")]
+        sizes = [int(size) for size in text.split(",")]
     except ValueError:
         sizes = []
     if not sizes or min(sizes) < 1:
-        raise ConfigError(
-            f"--organelles: expected numbers with commas, such as 1,16, got {written!r}"
-        )
+        raise ConfigError(f"--organelles: expected numbers with commas, such as 1,16, got {text!r}")
     return sizes
 
 
 def _speed_table(speeds: Sequence[Throughput], rows: int) -> Table:
     names = "organelles", "ms/row", "× alone", "÷ bare", "rows/s", "learning, ms/row", "× alone"
-    made = table(*names)
+    result = table(*names)
     for speed in speeds:
         count = speed.organelles * rows
         cells = (
@@ -100,5 +98,5 @@ def _speed_table(speeds: Sequence[Throughput], rows: int) -> Table:
             f"{1e3 * speed.learning / count:.2f}",
             f"{speed.learning_one_by_one / speed.learning:.2f}",
         )
-        made.add_row(*cells)
-    return made
+        result.add_row(*cells)
+    return result

@@ -78,18 +78,18 @@ def _living(run: Run, organelle: str | None) -> LivingOrganelle:
     """
     if not run.population:
         raise RunError(f"{run.folder}: nobody is alive there: expected a run with organelles")
-    found = run.best if organelle is None else run.population.get(organelle)
-    if found is None:
+    living = run.best if organelle is None else run.population.get(organelle)
+    if living is None:
         raise RunError(
             f"{run.folder}: expected somebody alive, got {organelle!r}:"
             f"{did_you_mean(str(organelle), run.population)} see symbiont export"
         )
-    if found.weights.phrase:
+    if living.weights.phrase:
         raise RunError(
-            f"{found.id} is asked behind the phrase {found.weights.phrase!r}, for which a PEFT "
+            f"{living.id} is asked behind the phrase {living.weights.phrase!r}, for which a PEFT "
             "folder has no place: expected an organelle without one"
         )
-    return found
+    return living
 
 
 def _write(
@@ -114,7 +114,7 @@ def _write(
     items, data = _questions(run, living, holdout, per_cell)
     kernel.place(0, living.weights)
     kernel.export(0, target, base_model=base_model)
-    found = _measured(run, target, items)
+    comparison = _measured(run, target, items)
     origin = AdapterOrigin(
         repository,
         base_model,
@@ -129,12 +129,12 @@ def _write(
         asked=asked_how(config),
         data=data,
     )
-    kernel.export(0, target, base_model=base_model, model_card=publication_card(origin, found))
+    kernel.export(0, target, base_model=base_model, model_card=publication_card(origin, comparison))
     shared = config.model_copy(
         update={"host": config.host.model_copy(update={"model": base_model})}
     )
     write_whole(target / RUN_CONFIG_FILE, dump_config(shared))
-    write_json(target / MEASURED_FILE, found.summary())
+    write_json(target / MEASURED_FILE, comparison.summary())
     return [CARD_FILE, PEFT_CONFIG_FILE, WEIGHTS_FILE, RUN_CONFIG_FILE, MEASURED_FILE]
 
 
@@ -148,14 +148,14 @@ def _questions(
     if holdout is not None:
         spec = EvaluationSpec(holdout=str(holdout))
         ((_, digest),) = spec.files().items()
-        said = f"a file of questions, {code_cell(holdout.name)}, hash `{digest}`"
-        return spec.items(run.loaded), f"{said}; that nothing learned from them was not checked"
+        source = f"a file of questions, {code_cell(holdout.name)}, hash `{digest}`"
+        return spec.items(run.loaded), f"{source}; that nothing learned from them was not checked"
     shift = "habitats" if living.habitats else "in-distribution"
     items = EvaluationSpec(per_cell=per_cell, shifts=(shift,)).items(run.loaded)
     if not living.habitats:
         return items, "the run's holdout questions, from which no adapter learns"
-    own = [item for item in items if item.habitat in living.habitats]
-    return own, "holdout questions of the users that it serves, from which no adapter learns"
+    own_items = [item for item in items if item.habitat in living.habitats]
+    return own_items, "holdout questions of the users that it serves, from which no adapter learns"
 
 
 def _measured(run: Run, target: Path, items: list[Item]) -> AdapterComparison:
@@ -163,11 +163,11 @@ def _measured(run: Run, target: Path, items: list[Item]) -> AdapterComparison:
     from symbiont_ecology.evaluation.adapter_comparison import compare_with_host
 
     with asking() as progress:
-        found = compare_with_host(
+        pair = compare_with_host(
             target, items, run.kernel, progress=progress, stops=run.loaded.stops
         )
-    bare, adapter = (replace(one, source=target.name) for one in (found.host, found.adapter))
-    return replace(found, host=bare, adapter=adapter)
+    bare, adapter = (replace(side, source=target.name) for side in (pair.host, pair.adapter))
+    return replace(pair, host=bare, adapter=adapter)
 
 
 def _hub() -> HfApi:

@@ -28,10 +28,10 @@ def check_reader(reader: str) -> None:
     """
     from symbiont_ecology.host.engines import engines
 
-    known = (PEFT, *(name for name in engines.names() if name != "kernel"))
-    if reader not in known:
+    readers = (PEFT, *(name for name in engines.names() if name != "kernel"))
+    if reader not in readers:
         raise ConfigError(
-            f"export --for {reader}:{did_you_mean(reader, known)} expected {', '.join(known)}"
+            f"export --for {reader}:{did_you_mean(reader, readers)} expected {', '.join(readers)}"
         )
 
 
@@ -60,8 +60,8 @@ def serving_lines(run: Run, reader: str, target: Path, names: Sequence[Organelle
     prompt, limit = _first_question(run)
     start = engine.start(run.kernel.name_or_path, served, rank, endings)
     path, body = engine.example(next(iter(served)), prompt, limit)
-    asked = json.dumps(body, ensure_ascii=False)
-    curl = ["curl", "-s", ADDRESS + path, "-H", "Content-Type: application/json", "-d", asked]
+    data = json.dumps(body, ensure_ascii=False)
+    curl = ["curl", "-s", ADDRESS + path, "-H", "Content-Type: application/json", "-d", data]
     return ["start it:", f"  {shlex.join(start)}", "ask it:", f"  {shlex.join(curl)}"]
 
 

@@ -49,26 +49,26 @@ def diff(
     from symbiont_ecology.analysis.run_diff import RunDiff
     from symbiont_ecology.cli.console import report as reporting
 
-    found = RunDiff.of(one, other)
+    difference = RunDiff.of(one, other)
     with reporting(json_file) as write:
         console = Console(soft_wrap=True, highlight=False)
-        names = found.names
-        if found.config:
-            console.print(_table("config", names, found.config))
+        names = difference.names
+        if difference.config:
+            console.print(_table("config", names, difference.config))
         else:
             print("their configs are equal")
-        if (parting := found.parting) is None:
+        if (parting := difference.parting) is None:
             print("their histories are equal, event by event")
         else:
             print(
                 f"their histories part in generation {parting.generation}, at event "
                 f"{parting.number}: {parting.kinds[0]} and {parting.kinds[1]}"
             )
-            console.print(_table("outcome", names, found.outcome))
-            console.print(_table("solved since", names, found.solved))
-        if found.agreement is not None:
-            print(f"who shares an adapter: adjusted Rand index {found.agreement:.2f}")
-        write(asdict(found))
+            console.print(_table("outcome", names, difference.outcome))
+            console.print(_table("solved since", names, difference.solved))
+        if difference.agreement is not None:
+            print(f"who shares an adapter: adjusted Rand index {difference.agreement:.2f}")
+        write(asdict(difference))
 
 
 def _table(title: str, names: tuple[str, str], rows: tuple[ComparedValue, ...]) -> Table:

@@ -47,23 +47,23 @@ def runs(
     """List the runs in a folder, the newest first; --keep N deletes the others. Suites are left
     alone."""
     with report(json) as write_json:
-        known = known_runs(folder)
-        _tell(known, folder)
-        write_json([asdict(one) for one in known])
+        all_runs = known_runs(folder)
+        _tell(all_runs, folder)
+        write_json([asdict(run) for run in all_runs])
     if keep is None:
         return
     with _deleting(folder):
         remove_rests(folder)
-    if len(known) <= keep:
+    if len(all_runs) <= keep:
         return
-    doomed = known[keep:]
-    size = sum(one.megabytes for one in doomed)
+    doomed = all_runs[keep:]
+    size = sum(run.megabytes for run in doomed)
     if not yes:
         if not sys.stdin.isatty():
             raise RunError(f"{len(doomed)} runs would be deleted, {size:.0f} MB: add --yes")
         typer.confirm(f"Delete {len(doomed)} runs, {size:.0f} MB?", abort=True)
-    for one in doomed:
-        delete_run(Path(one.folder))
+    for run in doomed:
+        delete_run(Path(run.folder))
     print(f"deleted {len(doomed)} runs, {size:.0f} MB", file=sys.stderr)
 
 
@@ -80,7 +80,7 @@ def known_runs(folder: Path) -> list[KnownRun]:
     places = [
         path.parent for path in folder.glob(f"[!.]*/{CONFIG_FILE}") if not path.parent.is_symlink()
     ]
-    return sorted(map(_known, places), key=lambda one: -one.changed)
+    return sorted(map(_known, places), key=lambda run: -run.changed)
 
 
 def delete_run(folder: Path) -> None:
@@ -111,37 +111,37 @@ def _known(folder: Path) -> KnownRun:
     from symbiont_ecology.registry import kind_of
 
     files = list(_files_in(folder))
-    size = sum(found.st_size for found in files) / 1e6
-    changed = max((found.st_mtime for found in files), default=0.0)
-    strategy, generation, said = "?", 0, ""
+    size = sum(file.st_size for file in files) / 1e6
+    changed = max((file.st_mtime for file in files), default=0.0)
+    strategy, generation, status = "?", 0, ""
     try:
         config = read_config(folder, runs_plugins=False)
         strategy = kind_of(config.strategy)
         state = load_state(folder)
         generation = state.generation
-        done = is_complete(config, state, lived_seconds(folder))
-        said = "complete" if done else "unfinished"
+        is_done = is_complete(config, state, lived_seconds(folder))
+        status = "complete" if is_done else "unfinished"
     except EcologyError as error:
-        said = f"damaged: {error}"
-    return KnownRun(str(folder), strategy, generation, said, size, changed)
+        status = f"damaged: {error}"
+    return KnownRun(str(folder), strategy, generation, status, size, changed)
 
 
 def _files_in(folder: Path) -> Iterator[os.stat_result]:
     """Sizes and times of all files below a folder; a checkpoint may delete some meanwhile."""
     for path in folder.rglob("*"):
         with suppress(FileNotFoundError):
-            if stat.S_ISREG((found := path.lstat()).st_mode):
-                yield found
+            if stat.S_ISREG((file := path.lstat()).st_mode):
+                yield file
 
 
-def _tell(known: Sequence[KnownRun], folder: Path) -> None:
-    if not known:
+def _tell(all_runs: Sequence[KnownRun], folder: Path) -> None:
+    if not all_runs:
         print(f"no run in {folder}")
         return
-    made = table("run", "strategy", "generations", "MB", "changed", "")
-    for one in known:
-        when = datetime.fromtimestamp(one.changed).strftime("%Y-%m-%d %H:%M")
-        cells = one.strategy, f"{one.generation}", f"{one.megabytes:.1f}", when, one.state[:60]
-        made.add_row(*map(escape, (one.folder, *cells)))
-    print_table(made)
-    print(f"{len(known)} runs, {sum(one.megabytes for one in known):.0f} MB")
+    rows = table("run", "strategy", "generations", "MB", "changed", "")
+    for run in all_runs:
+        moment = datetime.fromtimestamp(run.changed).strftime("%Y-%m-%d %H:%M")
+        cells = run.strategy, f"{run.generation}", f"{run.megabytes:.1f}", moment, run.state[:60]
+        rows.add_row(*map(escape, (run.folder, *cells)))
+    print_table(rows)
+    print(f"{len(all_runs)} runs, {sum(run.megabytes for run in all_runs):.0f} MB")

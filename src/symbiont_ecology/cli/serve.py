@@ -72,7 +72,7 @@ def serve(
     from symbiont_ecology.service.app import HttpLimits
     from symbiont_ecology.service.living import ServiceLimits
 
-    known = _keys(keys, address)
+    api_keys = _keys(keys, address)
     if not 0 <= learn_share <= 1:
         raise ConfigError(f"--learn-share: expected a number from 0 to 1, got {learn_share:g}")
     if not (0 < per_minute < inf and 0 < timeout < inf and 0 <= patience < inf):
@@ -85,7 +85,7 @@ def serve(
     http = HttpLimits(per_minute, timeout, most_tokens)
     listener = _listener(address, port)
     _log_as_json()
-    _load_and_serve(config, folder, listener, known, limits, http, is_new=is_new)
+    _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
 
 
 def key_command(
@@ -224,7 +224,7 @@ def _serve(
         """Nobody waits for an answer any more."""
         server.should_exit = True
 
-    usual = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
     web = threading.Thread(target=listen, name="http", daemon=True)
     web.start()
     _tell_address(listener, folder, has_keys)
@@ -232,7 +232,7 @@ def _serve(
         service.live(end_http)
         web.join()
     finally:
-        for name, handler in usual.items():
+        for name, handler in handlers.items():
             signal.signal(name, handler)
     if service.learning_error:
         print("warning: learning stopped, and the log says why", file=sys.stderr)
@@ -280,9 +280,9 @@ def _log_as_json() -> None:
     """Lines of JSON on stderr, for machines."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())
-    ours = logging.getLogger("symbiont_ecology")
-    ours.setLevel(logging.INFO)
-    ours.addHandler(handler)
+    logger = logging.getLogger("symbiont_ecology")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
 
 
 class _JsonLines(logging.Formatter):
@@ -292,5 +292,5 @@ class _JsonLines(logging.Formatter):
         """The line."""
         facts = {name: value for name, value in vars(record).items() if name not in RECORD_FIELDS}
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        told = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
-        return json.dumps(told | facts, default=str)
+        head = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        return json.dumps(head | facts, default=str)

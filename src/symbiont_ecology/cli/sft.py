@@ -150,23 +150,23 @@ def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Pat
             f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget: "
             f"{point.accuracy:.1%} of the selection questions right"
         )
-    chosen = best_point(points)
-    run = open_run(folder / chosen.folder)
+    best = best_point(points)
+    run = open_run(folder / best.folder)
     card = (
-        f"# SFT adapter\n\nRank {chosen.rank}, learning rate {chosen.learning_rate:g}, "
-        f"{chosen.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
-        f"{chosen.accuracy:.0%} of the selection questions right.\n"
+        f"# SFT adapter\n\nRank {best.rank}, learning rate {best.learning_rate:g}, "
+        f"{best.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
+        f"{best.accuracy:.0%} of the selection questions right.\n"
     )
     run.best.save_peft(folder / ADAPTER, card)
     report = {
         "schema": 2,
         "budget": asdict(spend),
         "is_exactly_resumable": spend.measure != "wall_clock_seconds",
-        "chosen": asdict(chosen),
+        "chosen": asdict(best),
         "sweep": [asdict(point) for point in points],
     }
     write_json(folder / REPORT_FILE, report)
-    print(f"chosen: {chosen.folder}, {chosen.accuracy:.1%} of the selection questions right")
+    print(f"chosen: {best.folder}, {best.accuracy:.1%} of the selection questions right")
 
 
 def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:

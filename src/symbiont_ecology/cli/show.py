@@ -39,28 +39,28 @@ def show(
     if wrong and right:
         raise ConfigError("show: expected --wrong or --right, got both: leave one out")
     read_config(folder, runs_plugins=False)
-    kept = read_transcripts(folder / TRANSCRIPTS_FILE)
-    if not kept.transcripts:
+    record = read_transcripts(folder / TRANSCRIPTS_FILE)
+    if not record.transcripts:
         raise RunError(
             f"no replies are kept in {folder}: expected a {TRANSCRIPTS_FILE} there; a run writes "
             "it unless run.transcripts=0"
         )
-    chosen = list(kept.transcripts)
+    matches = list(record.transcripts)
     for name, value, of in _wanted(organelle, habitat, cell):
-        known = {of(one) for one in chosen}
-        if value not in known:
+        values = {of(transcript) for transcript in matches}
+        if value not in values:
             raise ConfigError(
-                f"show --{name}: no reply of {value!r} among these; there are {_few(known)}"
+                f"show --{name}: no reply of {value!r} among these; there are {_few(values)}"
             )
-        chosen = [one for one in chosen if of(one) == value]
+        matches = [transcript for transcript in matches if of(transcript) == value]
     if wrong or right:
-        chosen = [one for one in chosen if one.is_right == right]
-    shown = chosen[-last:] if last else chosen
+        matches = [transcript for transcript in matches if transcript.is_right == right]
+    newest = matches[-last:] if last else matches
     with report(json_file) as write:
-        for transcript in shown:
+        for transcript in newest:
             print(line_of(transcript))
-        print(_footer(len(shown), len(chosen), kept.one_in), file=sys.stderr)
-        write([vars(transcript) for transcript in shown])
+        print(_footer(len(newest), len(matches), record.one_in), file=sys.stderr)
+        write([vars(transcript) for transcript in newest])
 
 
 def line_of(transcript: Transcript) -> str:
@@ -72,11 +72,11 @@ def line_of(transcript: Transcript) -> str:
     behind = f"({transcript.examples} examples) " if transcript.examples else ""
     mark = "yes" if transcript.is_right else "no"
     is_told = transcript.target and not transcript.is_right
-    wanted = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
+    target = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
         f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
-        f"{sure:>4s}  {behind}{prompt} → {reply}{wanted}"
+        f"{sure:>4s}  {behind}{prompt} → {reply}{target}"
     )
 
 
@@ -85,18 +85,18 @@ def _wanted(
 ) -> list[tuple[str, str, Callable[[Transcript], str]]]:
     """What was asked for: the option, its value, and what must be equal to it."""
     options: list[tuple[str, str | None, Callable[[Transcript], str]]] = [
-        ("organelle", organelle, lambda one: one.id),
-        ("habitat", habitat, lambda one: one.habitat),
-        ("cell", cell, lambda one: one.cell),
+        ("organelle", organelle, lambda transcript: transcript.id),
+        ("habitat", habitat, lambda transcript: transcript.habitat),
+        ("cell", cell, lambda transcript: transcript.cell),
     ]
     return [(name, value, of) for name, value, of in options if value is not None]
 
 
-def _few(known: set[str]) -> str:
-    named = sorted(known - {""}, key=lambda name: (len(name), name))
-    return ", ".join(named[:8]) + (" …" if len(named) > 8 else "") if named else "none"
+def _few(values: set[str]) -> str:
+    names = sorted(values - {""}, key=lambda name: (len(name), name))
+    return ", ".join(names[:8]) + (" …" if len(names) > 8 else "") if names else "none"
 
 
-def _footer(shown: int, found: int, one_in: int) -> str:
+def _footer(count: int, total: int, one_in: int) -> str:
     share = f"; the file keeps one reply in {one_in}, by draw" if one_in > 1 else ""
-    return f"{shown} of {found} replies{share}"
+    return f"{count} of {total} replies{share}"

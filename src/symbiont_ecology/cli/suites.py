@@ -90,8 +90,8 @@ def suite(
     doer = executors.build(typed_spec(executor, "--executor"))
     doer.check()
     folder = out or Path("artifacts") / plan.name
-    usual = suites.usual_workers(plan)
-    count = workers or (usual if dry_run else jobs_at_a_time(doer, usual))
+    default_count = suites.usual_workers(plan)
+    count = workers or (default_count if dry_run else jobs_at_a_time(doer, default_count))
     with report(json_file, dry_run) as write_json:
         if not dry_run:
             suites.claim_folder(plan, folder)
@@ -219,18 +219,18 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
 
     Jobs that were done before (in 0 seconds) do not count for the time that is left.
     """
-    began, done, done_before, told = time.monotonic(), 0, 0, 0
+    began, done, done_before, last_part = time.monotonic(), 0, 0, 0
 
     def advance(job: AnyJob, seconds: float) -> None:
         """Counts another job."""
-        nonlocal done, done_before, told
+        nonlocal done, done_before, last_part
         done, done_before = done + 1, done_before + (seconds == 0)
         part = done * PARTS // jobs
-        if part == told or (seconds == 0 and done < jobs):
+        if part == last_part or (seconds == 0 and done < jobs):
             return
-        told, elapsed = part, time.monotonic() - began
-        left = round(elapsed / max(done - done_before, 1) * (jobs - done))
-        eta = f", about {timedelta(seconds=left)} to go" if done < jobs else ""
+        last_part, elapsed = part, time.monotonic() - began
+        seconds_left = round(elapsed / max(done - done_before, 1) * (jobs - done))
+        eta = f", about {timedelta(seconds=seconds_left)} to go" if done < jobs else ""
         count = f"{done} of {jobs} jobs ({100 * done // jobs} %)"
         print(
             f"{stage}: {count} after {timedelta(seconds=round(elapsed))}{eta}",
@@ -292,8 +292,8 @@ def _tell_rows(ablation: Ablation) -> None:
         print(f"  {row.mechanism:15s} for {row.purpose:10s} {' '.join(row.set)}")
     hidden = {"resilience"} if plan.flip is None else set()
     hidden |= {"retention"} - set(plan.shifts)
-    shown = [measure for measure in MEASURES.values() if measure.purpose not in hidden]
-    tests = len(ablation.rows) * len(shown)
+    measures = [measure for measure in MEASURES.values() if measure.purpose not in hidden]
+    tests = len(ablation.rows) * len(measures)
     best = smallest_q(tests, len(plan.seeds))
     verdict = "" if best < plan.level else ": too few seeds for an effect that stands alone"
     print(f"tests     {tests}, the q of one that stands alone is {best:.2g} at best{verdict}")

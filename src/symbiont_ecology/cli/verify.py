@@ -31,25 +31,25 @@ def verify(
 
     check_has_lived(folder)
     with locked(folder) if repair or is_writable(folder) else nullcontext():
-        found = Verification.of(folder)
-        _tell(found)
-        if repair and not found.is_whole:
-            print("\n".join(mend(found)))
-            found = Verification.of(folder)
-            _tell(found)
-    if not found.is_whole:
-        damaged = sum(not one.is_whole for one in found.findings)
+        verification = Verification.of(folder)
+        _tell(verification)
+        if repair and not verification.is_whole:
+            print("\n".join(mend(verification)))
+            verification = Verification.of(folder)
+            _tell(verification)
+    if not verification.is_whole:
+        damaged = sum(not finding.is_whole for finding in verification.findings)
         advice = "" if repair else f": {typed()} verify {folder} --repair mends what can be mended"
         raise RunError(f"{damaged} parts of {folder} are damaged{advice}")
     print(f"{folder} is whole; go on with: {typed()} resume {folder}")
 
 
-def _tell(found: Verification) -> None:
+def _tell(verification: Verification) -> None:
     """A line for every part of the run."""
-    made = table("part")
-    made.add_column("")
-    made.add_column("", overflow="fold")
-    for one in found.findings:
-        said = one.said.replace(f"{found.folder}/", "")
-        made.add_row(*map(escape, (one.part, "whole" if one.is_whole else "DAMAGED", said)))
-    print_table(made)
+    rows = table("part")
+    rows.add_column("")
+    rows.add_column("", overflow="fold")
+    for finding in verification.findings:
+        text = finding.said.replace(f"{verification.folder}/", "")
+        rows.add_row(*map(escape, (finding.part, "whole" if finding.is_whole else "DAMAGED", text)))
+    print_table(rows)

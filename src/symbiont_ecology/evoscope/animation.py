@@ -50,21 +50,21 @@ class Canvas:
 
     def bubbles(self, frame: int) -> list[Bubble]:
         """The living after a frame."""
-        now, found = self.ends[frame], list[Bubble]()
-        for number, one in enumerate(self.record["organelles"]):
-            if one["born"] <= now and (one["died"] is None or one["died"] > now):
+        generation, bubbles = self.ends[frame], list[Bubble]()
+        for number, life in enumerate(self.record["organelles"]):
+            if life["born"] <= generation and (life["died"] is None or life["died"] > generation):
                 share = max(self.balance(number, frame), 0) / self._most
-                colour = VIEW_COLOURS[one["colour"]] if one["colour"] >= 0 else OTHERS_COLOUR
-                x, y = one["place"]
-                found.append(Bubble(one["id"], x, -y, 0.08 + 0.24 * math.sqrt(share), colour))
-        return found
+                colour = VIEW_COLOURS[life["colour"]] if life["colour"] >= 0 else OTHERS_COLOUR
+                x, y = life["place"]
+                bubbles.append(Bubble(life["id"], x, -y, 0.08 + 0.24 * math.sqrt(share), colour))
+        return bubbles
 
     def dots(self, frame: int) -> Iterator[tuple[float, float]]:
         """The users after a frame, around the bodies that serve them."""
         bodies = {bubble.id: bubble for bubble in self.bubbles(frame)}
-        now, latest = self.ends[frame], dict[str, str]()
+        generation, latest = self.ends[frame], dict[str, str]()
         for change in self.record["servings"]:
-            if change["generation"] <= now:
+            if change["generation"] <= generation:
                 latest[change["habitat"]] = change["id"]
         served: dict[str, list[str]] = defaultdict(list)
         for habitat in sorted(latest):
@@ -79,17 +79,17 @@ class Canvas:
     @property
     def box(self) -> tuple[float, float, float, float]:
         """Left, right, bottom and top of everyone's places."""
-        xs = [one["place"][0] for one in self.record["organelles"]] or [0.0]
-        ys = [-one["place"][1] for one in self.record["organelles"]] or [0.0]
+        xs = [life["place"][0] for life in self.record["organelles"]] or [0.0]
+        ys = [-life["place"][1] for life in self.record["organelles"]] or [0.0]
         return min(xs) - MARGIN, max(xs) + MARGIN, min(ys) - MARGIN, max(ys) + MARGIN
 
     @cached_property
     def _books(self) -> dict[int, tuple[list[int], list[int]]]:
         books: dict[int, tuple[list[int], list[int]]] = defaultdict(lambda: ([], []))
         table = self.record["books"]
-        for who, frame, balance in zip(table["who"], table["frame"], table["balance"], strict=True):
-            books[who][0].append(frame)
-            books[who][1].append(balance)
+        for key, frame, balance in zip(table["who"], table["frame"], table["balance"], strict=True):
+            books[key][0].append(frame)
+            books[key][1].append(balance)
         return books
 
     @cached_property

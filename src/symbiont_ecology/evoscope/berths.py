@@ -23,15 +23,15 @@ def berths_of(taxa: Mapping[OrganelleId, Taxon]) -> dict[OrganelleId, Place]:
     lattice = _lattice(len(taxa) + SPARE_BERTHS)
     taken: dict[OrganelleId, int] = {}
     places: dict[OrganelleId, Place] = {}
-    for taxon in sorted(taxa.values(), key=lambda one: one.born):
-        for other in [one for one in taken if _is_gone(taxa[one], taxon.born)]:
-            del taken[other]
+    for taxon in sorted(taxa.values(), key=lambda life: life.born):
+        for name in [name for name in taken if _is_gone(taxa[name], taxon.born)]:
+            del taken[name]
         used = set(taken.values())
         free = [number for number in range(len(used) + SPARE_BERTHS) if number not in used]
         near = [lattice[taken[parent]] for parent in taxon.ancestors if parent in taken]
         home = near[0] if near else (0.0, 0.0)
-        chosen = min(free, key=lambda number: (round(math.dist(lattice[number], home), 6), number))
-        taken[taxon.id], places[taxon.id] = chosen, lattice[chosen]
+        berth = min(free, key=lambda number: (round(math.dist(lattice[number], home), 6), number))
+        taken[taxon.id], places[taxon.id] = berth, lattice[berth]
     return places
 
 

@@ -34,7 +34,7 @@ def bodies_of(state: EcologyState, folder: Path) -> dict[OrganelleId, Body]:
     """The bodies of the living and of those whose elites are kept. What cannot be read is left
     out."""
     refs = {elite.organelle_id: elite.weights for elite in state.archive.elites.values()}
-    refs |= {one.id: one.genome.weights for one in state.population.values()}
+    refs |= {organelle.id: organelle.genome.weights for organelle in state.population.values()}
     store, bodies = BlobStore(folder / "blobs"), dict[OrganelleId, Body]()
     for organelle_id, ref in refs.items():
         try:
@@ -54,10 +54,10 @@ def body_of(store: BlobStore, ref: BlobRef) -> Body:
     squares, by_module = np.zeros(weights.rank), dict[str, float]()
     count = 0
     for name, [(a, b)] in modules([weights]):
-        found = singular_values(a, b) ** 2
-        squares += found
+        module_squares = singular_values(a, b) ** 2
+        squares += module_squares
         last = name.rpartition(".")[2]
-        by_module[last] = by_module.get(last, 0.0) + float(found.sum())
+        by_module[last] = by_module.get(last, 0.0) + float(module_squares.sum())
         count += 1
     return Body(
         rank=weights.rank,

@@ -52,8 +52,8 @@ def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) ->
     arms: dict[str, list[int]] = {}
     for number, (config, _) in enumerate(runs):
         arms.setdefault(arm_key(config), []).append(number)
-    told = _names([runs[numbers[0]][0] for numbers in arms.values()], list(arms.values()), names)
-    made = [
+    titles = _names([runs[numbers[0]][0] for numbers in arms.values()], list(arms.values()), names)
+    rows = [
         ComparedArm(
             name,
             tuple(numbers),
@@ -61,11 +61,11 @@ def compared(runs: Sequence[tuple[RunConfig, History]], names: Sequence[str]) ->
             _mean([_share(runs[number][1], 0) for number in numbers]),
             _mean([_share(runs[number][1], LATE) for number in numbers]),
         )
-        for name, numbers in zip(told, arms.values(), strict=True)
+        for name, numbers in zip(titles, arms.values(), strict=True)
     ]
-    places = range(len(made))
-    pairs = [_pair(one, other, made, runs) for one in places for other in places if one != other]
-    return {"arms": [asdict(arm) for arm in made], "pairs": [asdict(pair) for pair in pairs]}
+    places = range(len(rows))
+    pairs = [_pair(a, b, rows, runs) for a in places for b in places if a != b]
+    return {"arms": [asdict(arm) for arm in rows], "pairs": [asdict(pair) for pair in pairs]}
 
 
 def _pair(
@@ -81,10 +81,10 @@ def _pair(
     ]
     seeds = sorted(histories[0].keys() & histories[1].keys())
     pairs = [
-        (one, two)
+        (a, b)
         for seed in seeds
-        if (one := _share(histories[0][seed], LATE)) is not None
-        and (two := _share(histories[1][seed], LATE)) is not None
+        if (a := _share(histories[0][seed], LATE)) is not None
+        and (b := _share(histories[1][seed], LATE)) is not None
     ]
     over = f"{len(pairs)} seeds"
     if len(pairs) == 1:
@@ -92,24 +92,24 @@ def _pair(
         pairs = _stretches(histories[0][seeds[0]], histories[1][seeds[0]])
         over = f"{STRETCHES} stretches of one seed, so not of others"
         if not pairs:
-            alone = Interval(gap, gap, gap)
-            return ComparedPair(first, other, alone, "one seed, too short for an interval")
+            point = Interval(gap, gap, gap)
+            return ComparedPair(first, other, point, "one seed, too short for an interval")
     if not pairs:
         return ComparedPair(first, other, None, "no seed in common")
-    interval = paired_interval([one for one, _ in pairs], [two for _, two in pairs])
+    interval = paired_interval([a for a, _ in pairs], [b for _, b in pairs])
     return ComparedPair(first, other, interval, over)
 
 
-def _stretches(one: History, other: History) -> list[tuple[float, float]]:
+def _stretches(first: History, second: History) -> list[tuple[float, float]]:
     """Shares of right answers of both in stretches of the same late generations; none of a run
     whose stretches would be too short."""
-    end = min(one.generation, other.generation)
+    end = min(first.generation, second.generation)
     begin = int(LATE * end)
     if end - begin < STRETCHES * LEAST_STRETCH:
         return []
     edges = [begin + (end - begin) * part // STRETCHES for part in range(STRETCHES + 1)]
     shares = [
-        (_between(one, start, stop), _between(other, start, stop))
+        (_between(first, start, stop), _between(second, start, stop))
         for start, stop in pairwise(edges)
     ]
     return [(a, b) for a, b in shares if a is not None and b is not None]

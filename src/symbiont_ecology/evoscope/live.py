@@ -86,9 +86,9 @@ class LiveRecord:
             )
             for run in self._runs
         ]
-        lived = [(run.config, run.history) for run in self._runs]
+        histories = [(run.config, run.history) for run in self._runs]
         names = [run.folder.resolve().name for run in self._runs]
-        comparison = compared(lived, names) if len(lived) > 1 else None
+        comparison = compared(histories, names) if len(histories) > 1 else None
         return {**whole_record(records, comparison), "live": True}
 
 

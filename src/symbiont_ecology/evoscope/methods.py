@@ -30,23 +30,21 @@ MethodsRow = dict[str, Any]
 def methods_record(history: History, lives: Sequence[Life], frames: Frames) -> MethodsRow:
     """Steps, looks, exams, what changes were worth, how long variants stay; empty where a run has
     none of them."""
-    steps = [asdict(one) for one in ascents_of(history)]
+    steps = [asdict(ascent) for ascent in ascents_of(history)]
     scores = [
         {
             "generation": life.generation,
-            **dict(
-                zip(BAND_COLUMNS, band_of(tuple(one.fitness for one in life.ranking)), strict=True)
-            ),
+            **dict(zip(BAND_COLUMNS, band_of(tuple(v.fitness for v in life.ranking)), strict=True)),
         }
         for life in lives
     ]
     return {
         "hasEconomy": history.has_economy,
         "ascents": _by_frame(steps, frames),
-        "looks": [asdict(one) for one in looks_of(history)],
+        "looks": [asdict(look) for look in looks_of(history)],
         "lives": _by_frame(scores, frames),
-        "gains": [{**asdict(one), "name": gene_name(one.name)} for one in gains_of(lives)],
-        "staying": [asdict(one) for one in staying_of(lives)],
+        "gains": [{**asdict(gain), "name": gene_name(gain.name)} for gain in gains_of(lives)],
+        "staying": [asdict(point) for point in staying_of(lives)],
     }
 
 
@@ -55,13 +53,13 @@ def examined_rows(lives: Sequence[Life]) -> dict[OrganelleId, MethodsRow]:
     people read them."""
     first = first_exams(lives)
     return {
-        one.id: {
-            "score": one.fitness,
-            "accuracy": one.accuracy,
-            "examined": first[one.id],
-            "genes": said_genes(one.genes),
+        variant.id: {
+            "score": variant.fitness,
+            "accuracy": variant.accuracy,
+            "examined": first[variant.id],
+            "genes": said_genes(variant.genes),
         }
-        for one in variants_of(lives).values()
+        for variant in variants_of(lives).values()
     }
 
 

@@ -37,15 +37,15 @@ def page_record(folders: Sequence[Path], ask_host: AskHost | None = None) -> Pag
     Raises:
         RunError: one of them is no run, or its log is damaged.
     """
-    runs, lived = list[PageRecord](), []
+    runs, histories = list[PageRecord](), []
     for folder in folders:
         config = read_config(folder, runs_plugins=False)
         history = History.of(config, read_events(folder / EVENTS_FILE))
-        kept = read_transcripts(folder / TRANSCRIPTS_FILE)
-        runs.append(run_record(history, config, folder, kept, ask_host))
-        lived.append((config, history))
+        transcripts = read_transcripts(folder / TRANSCRIPTS_FILE)
+        runs.append(run_record(history, config, folder, transcripts, ask_host))
+        histories.append((config, history))
     names = [folder.resolve().name for folder in folders]
-    return whole_record(runs, compared(lived, names) if len(lived) > 1 else None)
+    return whole_record(runs, compared(histories, names) if len(histories) > 1 else None)
 
 
 def whole_record(runs: Sequence[PageRecord], comparison: object = None) -> PageRecord:
@@ -77,8 +77,8 @@ def page_html(record: PageRecord) -> str:
     page = (_ASSETS / "page.html").read_text("utf-8")
     pieces = []
     for piece in page.split("{{ "):
-        name, found, rest = piece.partition(" }}")
-        pieces.append(parts[name] + rest if found else piece)
+        name, mark, rest = piece.partition(" }}")
+        pieces.append(parts[name] + rest if mark else piece)
     return "".join(pieces)
 
 

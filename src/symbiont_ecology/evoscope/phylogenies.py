@@ -34,14 +34,14 @@ def phylogeny_record(path: Path) -> PageRecord:
         DataError: it is no such file.
     """
     taxa, scale = _taxa(path)
-    latest = max((max(one.born, one.died or 0) for one in taxa.values()), default=-1)
+    latest = max((max(taxon.born, taxon.died or 0) for taxon in taxa.values()), default=-1)
     frames = Frames.of(latest + 1, MOST_FRAMES)
     places = berths_of(taxa)
     population = [
-        sum(one.born <= end and (one.died is None or one.died > end) for one in taxa.values())
+        sum(life.born <= end and (life.died is None or life.died > end) for life in taxa.values())
         for end in frames.ends
     ]
-    nothing = [0] * frames.count
+    zeros = [0] * frames.count
     names = ("births", "deaths", "asked", "right", "coverage", "energy", "flops")
     return {
         "schema": 1,
@@ -54,7 +54,7 @@ def phylogeny_record(path: Path) -> PageRecord:
         "generations": latest + 1,
         "planned": latest + 1,
         "frames": {"width": frames.width, "ends": frames.ends},
-        "curves": {"population": population, **dict.fromkeys(names, nothing)},
+        "curves": {"population": population, **dict.fromkeys(names, zeros)},
         "organelles": [life_row(taxon, places[taxon.id]) for taxon in taxa.values()],
         "books": {
             name: [] for name in ("frame", "who", "revenue", "cost", "rent", "ticket", "balance")
@@ -91,11 +91,11 @@ def _taxa(path: Path) -> tuple[dict[str, Taxon], float]:
     order = _in_order(path, ancestors)
     if any(time is None for time in times.values()):
         times = _depths(order, ancestors)
-    known = [time for time in (*times.values(), *ends.values()) if time is not None]
-    start, span = min(known, default=0.0), max(known, default=0.0) - min(known, default=0.0)
+    moments = [time for time in (*times.values(), *ends.values()) if time is not None]
+    start, span = min(moments, default=0.0), max(moments, default=0.0) - min(moments, default=0.0)
     if not math.isfinite(span):
-        raise DataError(f"{path}: expected times that fit on one scale, got {known[:4]}")
-    is_whole = all(time == int(time) for time in known) and span < MOST_TAXA
+        raise DataError(f"{path}: expected times that fit on one scale, got {moments[:4]}")
+    is_whole = all(time == int(time) for time in moments) and span < MOST_TAXA
     scale = 1.0 if is_whole or not span else STEPS / span
     taxa = {
         name: Taxon(
@@ -133,8 +133,8 @@ def _rows(path: Path) -> dict[str, dict[str, str]]:
 def _ancestors(listed: str, rows: dict[str, dict[str, str]]) -> tuple[str, ...]:
     """The names in ``[1,2]``; ``[NONE]`` has none, and whoever is not in the file is left out."""
     names = (name.strip(" '\"") for name in re.split(r"[,;]", listed.strip().strip("[]")))
-    known = (name for name in names if name in rows and name.upper() != "NONE")
-    return tuple(dict.fromkeys(known))
+    ids = (name for name in names if name in rows and name.upper() != "NONE")
+    return tuple(dict.fromkeys(ids))
 
 
 def _time(text: str | None) -> float | None:

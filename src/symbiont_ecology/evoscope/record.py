@@ -62,11 +62,11 @@ def run_record(
     frames = Frames.of(history.generation, MOST_FRAMES)
     kinds = kinds_of(config, history.generation)
     news = [*world_news(config, kinds, history.ends), *history.chronicle.news]
-    news.sort(key=lambda one: one.generation)
-    told = chosen_news([one for one in news if one.generation < history.generation])
-    practice = [one for one in kept.transcripts if one.purpose == "practice"]
+    news.sort(key=lambda item: item.generation)
+    chosen = chosen_news([item for item in news if item.generation < history.generation])
+    practice = [transcript for transcript in kept.transcripts if transcript.purpose == "practice"]
     replies = chosen_replies(practice)
-    beside = ask_host(folder, [one.prompt for one in replies]) if ask_host else {}
+    beside = ask_host(folder, [reply.prompt for reply in replies]) if ask_host else {}
     acts, is_coarse = _acts(history, frames)
     lives = lives_of(history)
     record: PageRecord = {
@@ -82,22 +82,22 @@ def run_record(
         "curves": _curves(history, frames),
         "organelles": _organelles(history, lives, folder),
         "books": _books(history, frames),
-        "transfers": [asdict(one) for one in history.flows.transfers],
+        "transfers": [asdict(transfer) for transfer in history.flows.transfers],
         "acts": acts,
         "prices": _prices(history, frames),
-        "claims": [asdict(one) for one in history.claims],
-        "servings": [asdict(one) for one in history.servings],
-        "kinds": [asdict(one) for one in kinds],
-        "trials": [{**asdict(one), "evidence": one.evidence} for one in history.trials.values()],
-        "news": [{**asdict(one), "text": one.text[:LONGEST_TEXT]} for one in told],
-        "replies": [_reply(vars(one), beside) for one in replies],
+        "claims": [asdict(claim) for claim in history.claims],
+        "servings": [asdict(change) for change in history.servings],
+        "kinds": [asdict(change) for change in kinds],
+        "trials": [{**asdict(t), "evidence": t.evidence} for t in history.trials.values()],
+        "news": [{**asdict(item), "text": item.text[:LONGEST_TEXT]} for item in chosen],
+        "replies": [_reply(vars(reply), beside) for reply in replies],
         "hostAnswers": [
-            {"cell": one.cell, "asked": len(one.verdicts), "right": sum(one.verdicts)}
-            for one in history.host_answers
+            {"cell": event.cell, "asked": len(event.verdicts), "right": sum(event.verdicts)}
+            for event in history.host_answers
         ],
         "evaluations": _evaluations(folder),
         "leftOut": _left_out(
-            frames, (len(told), len(news)), kept, (len(replies), len(practice)), is_coarse
+            frames, (len(chosen), len(news)), kept, (len(replies), len(practice)), is_coarse
         )
         + (_lesser_left_out(history) or lives_left_out(len(history.phylogeny.taxa))),
         **methods_record(history, lives, frames),
@@ -107,11 +107,11 @@ def run_record(
 
 def _organelles(history: History, lives: Sequence[Life], folder: Path) -> list[PageRecord]:
     taxa, places = history.phylogeny.taxa, berths_of(history.phylogeny.taxa)
-    asked = Counter[OrganelleId]()
+    counts = Counter[OrganelleId]()
     for act in history.acts:
-        asked[act.id] += act.asked
-    busiest = [who for who, _ in asked.most_common() if who in taxa]
-    colours = {who: number for number, who in enumerate(busiest[:COLOURED])}
+        counts[act.id] += act.asked
+    busiest = [name for name, _ in counts.most_common() if name in taxa]
+    colours = {name: number for number, name in enumerate(busiest[:COLOURED])}
     examined, lesser = examined_rows(lives), lesser_lives(history)
     bodies = bodies_of(load_state(folder), folder) if (folder / STATE_FILE).exists() else {}
     return [
@@ -163,7 +163,7 @@ def _curves(history: History, frames: Frames) -> PageRecord:
 def _books(history: History, frames: Frames) -> dict[str, list[int]]:
     """Of every organelle in every frame: sums of what it earned and spent, and what it owned at
     the end."""
-    numbers = {who: number for number, who in enumerate(history.phylogeny.taxa)}
+    numbers = {name: number for number, name in enumerate(history.phylogeny.taxa)}
     rows: dict[tuple[int, int], list[int]] = {}
     for book in history.books:
         if book.generation >= history.generation:
@@ -172,9 +172,9 @@ def _books(history: History, frames: Frames) -> dict[str, list[int]]:
         for place, amount in enumerate((book.revenue, book.cost, book.rent, book.ticket)):
             row[place] += amount
     for frame, end in enumerate(frames.ends):
-        for who, balance in history.balances[end].items():
-            if who in numbers:
-                rows.setdefault((frame, numbers[who]), [0, 0, 0, 0, 0])[4] = balance
+        for name, balance in history.balances[end].items():
+            if name in numbers:
+                rows.setdefault((frame, numbers[name]), [0, 0, 0, 0, 0])[4] = balance
     names = ("frame", "who", "revenue", "cost", "rent", "ticket", "balance")
     table = [[*key, *row] for key, row in sorted(rows.items())]
     return dict(zip(names, _columns(table, len(names)), strict=True))
@@ -182,7 +182,7 @@ def _books(history: History, frames: Frames) -> dict[str, list[int]]:
 
 def _acts(history: History, frames: Frames) -> tuple[PageRecord, bool]:
     """Who was asked what in every frame, and whether the frames of this table are coarser."""
-    numbers = {who: number for number, who in enumerate(history.phylogeny.taxa)}
+    numbers = {name: number for number, name in enumerate(history.phylogeny.taxa)}
     cells, habitats = dict[str, int](), dict[str, int]()
     width, is_coarse = frames.width, False
     while True:
@@ -215,12 +215,12 @@ def _prices(history: History, frames: Frames) -> PageRecord:
         latest.setdefault(niche, {})[frames.at(act.generation)] = math.floor(act.price)
     changes: PageRecord = {}
     for niche, by_frame in latest.items():
-        kept, before = list[list[int]](), -1
+        points, before = list[list[int]](), -1
         for frame, price in by_frame.items():
             if price != before:
-                kept.append([frame, price])
+                points.append([frame, price])
                 before = price
-        changes[niche] = kept
+        changes[niche] = points
     return changes
 
 
@@ -241,40 +241,40 @@ def _evaluations(folder: Path) -> list[PageRecord]:
 
 
 def _reply(transcript: Mapping[str, Any], beside: Mapping[str, str]) -> PageRecord:
-    shown = {
+    row = {
         name: value[:LONGEST_TEXT] if isinstance(value, str) else value
         for name, value in transcript.items()
     }
     if (reply := beside.get(transcript["prompt"])) is not None:
-        shown["host"] = reply[:LONGEST_TEXT]
-    return shown
+        row["host"] = reply[:LONGEST_TEXT]
+    return row
 
 
 def _left_out(
     frames: Frames,
     news: tuple[int, int],
-    kept: Transcripts,
+    transcripts: Transcripts,
     replies: tuple[int, int],
     is_coarse: bool,
 ) -> list[str]:
     """What the page does not hold, in sentences; of news and replies, how many are shown of how
     many."""
-    said = []
+    notes = []
     if frames.width > 1:
-        said.append(
+        notes.append(
             f"{frames.generations} generations are shown in {frames.count} steps of "
             f"{frames.width}: a step has the sums of its generations, and balances of its last."
         )
     if is_coarse:
-        said.append("Who was asked what is shown in longer steps than the rest.")
+        notes.append("Who was asked what is shown in longer steps than the rest.")
     if news[0] < news[1]:
         rule = f"above {MOST_NEWS} the lesser ones are thinned out"
-        said.append(f"{news[0]} of {news[1]} news are shown: {rule}.")
-    if kept.one_in > 1:
-        said.append(f"The run kept one reply in {kept.one_in}, by draw.")
+        notes.append(f"{news[0]} of {news[1]} news are shown: {rule}.")
+    if transcripts.one_in > 1:
+        notes.append(f"The run kept one reply in {transcripts.one_in}, by draw.")
     if replies[0] < replies[1]:
-        said.append(f"{replies[0]} of {replies[1]} replies are on the page, mostly the newest.")
-    return said
+        notes.append(f"{replies[0]} of {replies[1]} replies are on the page, mostly the newest.")
+    return notes
 
 
 def _lesser_left_out(history: History) -> list[str]:

@@ -19,14 +19,14 @@ LESSER = ("body", "move", "trial")
 
 def chosen_news(news: Sequence[News], most: int = MOST_NEWS) -> list[News]:
     """All news, or as many: lesser ones are thinned out evenly, then all others."""
-    kept = list(news)
-    for kinds in [(kind,) for kind in LESSER] + [tuple({one.kind for one in news})]:
-        if (over := len(kept) - most) <= 0:
+    chosen = list(news)
+    for kinds in [(kind,) for kind in LESSER] + [tuple({item.kind for item in news})]:
+        if (over := len(chosen) - most) <= 0:
             break
-        places = [place for place, one in enumerate(kept) if one.kind in kinds]
-        gone = {places[number] for number in _evenly(len(places), min(over, len(places)))}
-        kept = [one for place, one in enumerate(kept) if place not in gone]
-    return kept
+        places = [place for place, item in enumerate(chosen) if item.kind in kinds]
+        left_out = {places[number] for number in _evenly(len(places), min(over, len(places)))}
+        chosen = [item for place, item in enumerate(chosen) if place not in left_out]
+    return chosen
 
 
 def chosen_replies(
@@ -54,7 +54,7 @@ def _by_habitat(transcript: Transcript) -> str:
     return transcript.habitat
 
 
-def _evenly(count: int, chosen: int) -> list[int]:
+def _evenly(count: int, parts: int) -> list[int]:
     """So many of the numbers below ``count``, evenly spread."""
-    edges = [count * part // max(chosen, 1) for part in range(chosen + 1)]
+    edges = [count * part // max(parts, 1) for part in range(parts + 1)]
     return [low for low, _ in pairwise(edges)]

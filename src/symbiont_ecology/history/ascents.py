@@ -50,16 +50,16 @@ def ascents_of(history: History) -> list[Ascent]:
     """All steps of generations that are whole."""
     return [
         Ascent(
-            one.generation,
-            len(one.rewards),
-            *band_of(one.rewards),
-            tokens=one.tokens,
-            empty=one.empty,
-            step=one.step,
-            noise=one.noise,
+            event.generation,
+            len(event.rewards),
+            *band_of(event.rewards),
+            tokens=event.tokens,
+            empty=event.empty,
+            step=event.step,
+            noise=event.noise,
         )
-        for one in history.ascents
-        if one.generation < history.generation and one.rewards
+        for event in history.ascents
+        if event.generation < history.generation and event.rewards
     ]
 
 
@@ -72,9 +72,9 @@ def band_of(values: tuple[float, ...]) -> tuple[float, float, float, float]:
 def looks_of(history: History) -> list[Look]:
     """All looks at the centre and at the bare host."""
     verdicts: dict[int, dict[bool, list[float]]] = defaultdict(lambda: {True: [], False: []})
-    for one in history.probes:
-        if one.generation < history.generation:
-            verdicts[one.generation][one.id == HOST] += one.verdicts
+    for event in history.probes:
+        if event.generation < history.generation:
+            verdicts[event.generation][event.id == HOST] += event.verdicts
     return [
         Look(
             generation,

@@ -162,11 +162,11 @@ class Chronicle:
 
     def _hear(self, event: Acted) -> None:
         family = cell_family(event.cell)
-        heard = Answers(event.generation, event.id, len(event.verdicts), sum(event.verdicts))
-        for known in (self._answers[event.id], self._families[family]):
-            known.append(heard)
-            while known[0].generation <= event.generation - LOOK_BACK:
-                known.popleft()
+        answers = Answers(event.generation, event.id, len(event.verdicts), sum(event.verdicts))
+        for queue in (self._answers[event.id], self._families[family]):
+            queue.append(answers)
+            while queue[0].generation <= event.generation - LOOK_BACK:
+                queue.popleft()
 
     def _birth(self, event: Born, ancestors: Sequence[OrganelleId]) -> None:
         rank = f", rank {event.rank}" if event.rank else ""
@@ -184,8 +184,8 @@ class Chronicle:
             self._say(event, "birth", f"{event.id} is founded {by}.", (event.id,))
 
     def _death(self, event: Retired) -> None:
-        left = f"; it leaves {event.balance / 1000:+.1f} ATP" if self.has_economy else ""
-        text = f"{event.id} dies after {event.age} generations: {event.cause}{left}."
+        estate = f"; it leaves {event.balance / 1000:+.1f} ATP" if self.has_economy else ""
+        text = f"{event.id} dies after {event.age} generations: {event.cause}{estate}."
         if (books := self._books.pop(event.id, None)) and event.cause == "bankrupt":
             text += f" {self._why(event, books)}"
         self._answers.pop(event.id, None)
@@ -199,17 +199,17 @@ class Chronicle:
             for name in ("revenue", "cost", "rent")
         )
         spent = sum(book.spent for book in books) / count / 1000
-        heard = [
-            one
-            for one in self._answers.get(event.id, ())
-            if one.generation > event.generation - 1 - LOOK_BACK
+        answers = [
+            row
+            for row in self._answers.get(event.id, ())
+            if row.generation > event.generation - 1 - LOOK_BACK
         ]
-        asked, right = sum(one.asked for one in heard), sum(one.right for one in heard)
+        asked, right = sum(row.asked for row in answers), sum(row.right for row in answers)
         lately = f"In its last {count} generations it" if count > 1 else "In its last generation it"
-        said = f"{right:g} of {asked} answers were right" if asked else "nobody asked it"
+        text = f"{right:g} of {asked} answers were right" if asked else "nobody asked it"
         return (
             f"{lately} earned {earned:.1f} ATP and spent {spent:.1f} in each (compute {cost:.1f}, "
-            f"rent {rent:.1f}); {said}."
+            f"rent {rent:.1f}); {text}."
         )
 
     def _verdict(self, event: Gated) -> None:
@@ -246,16 +246,16 @@ class Chronicle:
                 self._say(event, "move", f"{who} {verb} with {after}.", (after,), habitats)
 
     def _look_at_families(self, event: GenerationEnded) -> None:
-        for family, heard in self._families.items():
-            while heard and heard[0].generation <= event.generation - LOOK_BACK:
-                heard.popleft()
-            asked, right = sum(one.asked for one in heard), sum(one.right for one in heard)
+        for family, answers in self._families.items():
+            while answers and answers[0].generation <= event.generation - LOOK_BACK:
+                answers.popleft()
+            asked, right = sum(row.asked for row in answers), sum(row.right for row in answers)
             if asked < LEAST_ASKED:
                 continue
             share = right / asked
             if family not in self.solved and share >= SOLVED_SHARE:
                 self.solved[family] = event.generation
-                self._say(event, "milestone", *_solved(family, share, heard))
+                self._say(event, "milestone", *_solved(family, share, answers))
             elif family in self.solved and share < LOST_SHARE:
                 del self.solved[family]
                 text = f"{family} is lost: {share:.0%} of the last {asked} answers were right."
@@ -269,14 +269,14 @@ def _proposal(event: Proposed) -> str:
 
 
 def _solved(
-    family: str, share: float, heard: Iterable[Answers]
+    family: str, share: float, answers: Iterable[Answers]
 ) -> tuple[str, tuple[OrganelleId, ...], tuple[str, ...]]:
     """The sentence, by whom, and where."""
     right = Counter[OrganelleId]()
-    for one in heard:
-        right[one.id] += one.right  # type: ignore[assignment]
-    solvers = tuple(who for who, count in right.most_common(3) if count and who != HOST)
-    shares = ", ".join(f"{who} {right[who]:g}" for who in solvers)
+    for row in answers:
+        right[row.id] += row.right  # type: ignore[assignment]
+    solvers = tuple(name for name, count in right.most_common(3) if count and name != HOST)
+    shares = ", ".join(f"{name} {right[name]:g}" for name in solvers)
     text = (
         f"{family} is solved: {share:.0%} right. Right answers of the last {LOOK_BACK} generations:"
     )
@@ -286,9 +286,9 @@ def _solved(
 def listed(names: Iterable[str]) -> str:
     """A few names, and how many more there are."""
     names = list(names) or ["nobody"]
-    shown = (
+    parts = (
         names
         if len(names) <= MOST_LISTED
         else [*names[: MOST_LISTED - 1], f"{len(names) - MOST_LISTED + 1} more"]
     )
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

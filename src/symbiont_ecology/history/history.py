@@ -119,9 +119,9 @@ class Success:
     def add_probe(self, event: Acted) -> None:
         """The bare host's answers before anybody was founded: what is usual."""
         self._probes.append(event)
-        shares = [sum(one.verdicts) / len(one.verdicts) for one in self._probes if one.verdicts]
-        usual = sum(shares) / len(shares) if shares else 0.0
-        self.usual = dict.fromkeys((one.cell for one in self._probes), usual)
+        shares = [sum(act.verdicts) / len(act.verdicts) for act in self._probes if act.verdicts]
+        mean = sum(shares) / len(shares) if shares else 0.0
+        self.usual = dict.fromkeys((act.cell for act in self._probes), mean)
 
     def price(self, event: Acted) -> float:
         """What a full reward pays where the event was, in mATP."""
@@ -233,8 +233,8 @@ class History:
             case Archived():
                 self.claims.append(Claim(event.generation, event.cell, event.id, event.score))
             case Upheaved():
-                gone = [Claim(event.generation, cell, "", 0.0) for cell in event.cells]
-                self.claims += gone
+                vacancies = [Claim(event.generation, cell, "", 0.0) for cell in event.cells]
+                self.claims += vacancies
             case Served():
                 for habitat, server in event.servers.items():
                     self._serve(event.generation, habitat, server)

@@ -29,15 +29,15 @@ def read_timings(folder: Path) -> list[Timing]:
         RunError: the file cannot be read, or is no file of timings.
     """
     path = folder / TIMINGS_FILE
-    found: dict[int, Timing] = {}
+    timings: dict[int, Timing] = {}
     for number, line in read_lines(path):
         try:
             generation, seconds = int(str(line["generation"])), float(str(line["seconds"]))
-            told = cast("Mapping[str, object]", line.get("phases", {}))
-            phases = {name: float(str(part)) for name, part in dict(told).items()}
+            spans = cast("Mapping[str, object]", line.get("phases", {}))
+            phases = {name: float(str(part)) for name, part in dict(spans).items()}
         except (KeyError, TypeError, ValueError) as error:
             raise RunError(
                 f"{path} line {number}: expected generation, seconds and phases, got {line!r:.80}"
             ) from error
-        found[generation] = Timing(generation, seconds, phases)
-    return [found[generation] for generation in sorted(found)]
+        timings[generation] = Timing(generation, seconds, phases)
+    return [timings[generation] for generation in sorted(timings)]

@@ -77,12 +77,12 @@ def lives_of(history: History) -> list[Life]:
             if event.generation != ended:
                 ended = event.generation
                 lives.append(Life(len(lives) + 1, (), frozenset(), ended))
-            one = history.phylogeny.taxa[event.id]
-            share = right[one.id] / asked[one.id] if asked[one.id] else float("nan")
-            alive[one.id] = Variant(
-                one.id, one.operator, one.ancestors, history.traits[one.id], event.score, share
+            node = history.phylogeny.taxa[event.id]
+            share = right[node.id] / asked[node.id] if asked[node.id] else float("nan")
+            alive[node.id] = Variant(
+                node.id, node.operator, node.ancestors, history.traits[node.id], event.score, share
             )
-            ranking = tuple(sorted(alive.values(), key=lambda other: -other.fitness))
+            ranking = tuple(sorted(alive.values(), key=lambda variant: -variant.fitness))
             lives[-1] = replace(lives[-1], ranking=ranking, survivors=frozenset(alive))
         elif event.id in alive:
             del alive[event.id]
@@ -100,49 +100,49 @@ def has_converged(lives: Sequence[Life]) -> bool:
 
 def variants_of(lives: Sequence[Life]) -> dict[OrganelleId, Variant]:
     """Everybody who sat an exam, in their order, with what the last one said."""
-    return {one.id: one for life in lives for one in life.ranking}
+    return {variant.id: variant for life in lives for variant in life.ranking}
 
 
 def first_exams(lives: Sequence[Life]) -> dict[OrganelleId, int]:
     """The generation in which everybody sat an exam for the first time."""
-    return {one.id: life.generation for life in reversed(lives) for one in life.ranking}
+    return {variant.id: life.generation for life in reversed(lives) for variant in life.ranking}
 
 
 def gains_of(lives: Sequence[Life]) -> list[Gain]:
     """What every change was worth. A child of one parent counts for each gene that it changed, and
     all children count for their operators."""
-    known: dict[OrganelleId, Variant] = {}
+    variants: dict[OrganelleId, Variant] = {}
     gains = list[Gain]()
     for life in lives:
-        children = [one for one in life.ranking if one.id not in known]
-        for child in sorted(children, key=lambda one: one.id):
-            parents = [known[name] for name in dict.fromkeys(child.parents) if name in known]
+        children = [variant for variant in life.ranking if variant.id not in variants]
+        for child in sorted(children, key=lambda variant: variant.id):
+            parents = [variants[name] for name in dict.fromkeys(child.parents) if name in variants]
             if parents:
-                amount = child.fitness - max(one.fitness for one in parents)
+                amount = child.fitness - max(parent.fitness for parent in parents)
                 names = [(child.operator, False)]
                 if len(set(child.parents)) == 1:
                     names += [(name, True) for name in _changed(parents[0].genes, child.genes)]
                 gains += [Gain(child.id, name, is_gene, amount) for name, is_gene in names]
-        known |= {one.id: one for one in life.ranking}
+        variants |= {variant.id: variant for variant in life.ranking}
     return gains
 
 
 def staying_of(lives: Sequence[Life]) -> list[Staying]:
     """How long variants stay; those who are there at the end count as far as they were seen."""
-    counts = Counter(one.id for life in lives for one in life.ranking)
-    there = lives[-1].survivors if lives else frozenset()
-    share, found = 1.0, list[Staying]()
+    counts = Counter(variant.id for life in lives for variant in life.ranking)
+    survivors = lives[-1].survivors if lives else frozenset()
+    share, points = 1.0, list[Staying]()
     for exams in range(1, max(counts.values(), default=0) + 1):
         at_risk = sum(count >= exams for count in counts.values())
-        left = sum(count == exams and name not in there for name, count in counts.items())
-        share *= 1 - left / at_risk
-        found.append(Staying(exams, share, at_risk))
-    return found
+        deaths = sum(count == exams and name not in survivors for name, count in counts.items())
+        share *= 1 - deaths / at_risk
+        points.append(Staying(exams, share, at_risk))
+    return points
 
 
 def has_trainings(history: History) -> bool:
     """Whether what is examined are trainings, with hyper-parameters for genes."""
-    return history.has_exams and any(TARGETS in one for one in history.traits.values())
+    return history.has_exams and any(TARGETS in traits for traits in history.traits.values())
 
 
 def lesser_lives(history: History) -> set[OrganelleId]:
@@ -150,19 +150,19 @@ def lesser_lives(history: History) -> set[OrganelleId]:
     taxa = history.phylogeny.taxa
     if not history.has_exams or len(taxa) <= MOST_DRAWN:
         return set()
-    parents = {name for one in taxa.values() for name in one.ancestors}
-    return {one.id for one in taxa.values() if one.died is not None} - parents
+    parents = {name for taxon in taxa.values() for name in taxon.ancestors}
+    return {taxon.id for taxon in taxa.values() if taxon.died is not None} - parents
 
 
 def said_genes(genes: Mapping[str, float]) -> dict[str, str]:
     """Genes as people read them: alpha itself, modules by name."""
-    said = {name: f"{value:.3g}" for name, value in genes.items()}
+    texts = {name: f"{value:.3g}" for name, value in genes.items()}
     if ALPHA in genes and RANK in genes:
-        said[ALPHA] = f"{genes[ALPHA] * genes[RANK]:g}"
+        texts[ALPHA] = f"{genes[ALPHA] * genes[RANK]:g}"
     if TARGETS in genes:
         modules = dict(enumerate(MODULES))
-        said[TARGETS] = modules.get(int(genes[TARGETS]), said[TARGETS])
-    return {gene_name(name): text for name, text in said.items()}
+        texts[TARGETS] = modules.get(int(genes[TARGETS]), texts[TARGETS])
+    return {gene_name(name): text for name, text in texts.items()}
 
 
 def gene_name(name: str) -> str:

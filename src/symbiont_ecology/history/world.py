@@ -65,22 +65,22 @@ def world_news(
 def world_changes(config: RunConfig, ends: Sequence[GenerationEnded]) -> list[int]:
     """The generations in which the world did something, rising."""
     news = world_news(config, kinds_of(config, len(ends)), ends)
-    return sorted({one.generation for one in news})
+    return sorted({item.generation for item in news})
 
 
 def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:
     moments: dict[int, list[str]] = defaultdict(list)
-    known: dict[str, int] = {}
-    told: dict[int, list[str]] = defaultdict(list)
+    latest: dict[str, int] = {}
+    texts: dict[int, list[str]] = defaultdict(list)
     for change in kinds:
         if change.generation:
             moments[change.generation].append(change.habitat)
-            before = known[change.habitat]
-            told[change.generation].append(f"{change.habitat} (kind {before} → {change.kind})")
-        known[change.habitat] = change.kind
+            before = latest[change.habitat]
+            texts[change.generation].append(f"{change.habitat} (kind {before} → {change.kind})")
+        latest[change.habitat] = change.kind
     for generation, habitats in moments.items():
         verb = "wants" if len(habitats) == 1 else "want"
-        text = f"{listed(told[generation])} {verb} something else from here on"
+        text = f"{listed(texts[generation])} {verb} something else from here on"
         places = tuple(habitats)
         yield News(generation, "world", f"{text} (the organelles do not know).", (), places)
 
@@ -90,9 +90,9 @@ def _flips(config: RunConfig, ends: Sequence[GenerationEnded]) -> Iterator[News]
     flip = config.tasks.flip
     if flip is None:
         return
-    told = "What counts as right changes (the organelles do not know)."
+    sentence = "What counts as right changes (the organelles do not know)."
     for flops, text in (
-        (flip.at_flops, told),
+        (flip.at_flops, sentence),
         (flip.back_flops, "What counted as right at first does so again."),
     ):
         if flops is None:

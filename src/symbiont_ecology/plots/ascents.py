@@ -34,7 +34,7 @@ def reward_band(history: History, ax: Axes | Figure | None = None) -> Axes:
     ax, title = new_axes(ax), "Rewards of the members"
     if not (steps := ascents_of(history)):
         return say(ax, title, NO_STEPS)
-    rows = [(one.generation, one.mean, one.low, one.high, one.best) for one in steps]
+    rows = [(point.generation, point.mean, point.low, point.high, point.best) for point in steps]
     draw_band(ax, rows, "reward")
     time_axis(ax, history)
     head(ax, title, "the mean reward of each member, over the population")
@@ -59,9 +59,9 @@ def answer_lengths(history: History, ax: Axes | Figure | None = None) -> Axes:
     steps = ascents_of(history)
     if not steps:
         return say(ax, title, NO_STEPS)
-    times = [one.generation for one in steps]
-    lengths = _Line([one.tokens for one in steps], "mean length", "tokens")
-    empty = _Line([100 * one.empty for one in steps], "without text", "without text, %", 100)
+    times = [ascent.generation for ascent in steps]
+    lengths = _Line([ascent.tokens for ascent in steps], "mean length", "tokens")
+    empty = _Line([100 * ascent.empty for ascent in steps], "without text", "without text, %", 100)
     _pair(ax, times, lengths, empty)
     time_axis(ax, history)
     head(ax, title, "of all members; a reward can be cheated by either")
@@ -74,9 +74,9 @@ def centre_steps(history: History, ax: Axes | Figure | None = None) -> Axes:
     steps = ascents_of(history)
     if not steps:
         return say(ax, title, NO_STEPS)
-    times = [one.generation for one in steps]
-    sizes = _Line([one.step for one in steps], "step", "step ÷ noise")
-    noise = _Line([100 * one.noise for one in steps], "noise", "noise on ΔW, % of ‖W‖")
+    times = [ascent.generation for ascent in steps]
+    sizes = _Line([ascent.step for ascent in steps], "step", "step ÷ noise")
+    noise = _Line([100 * ascent.noise for ascent in steps], "noise", "noise on ΔW, % of ‖W‖")
     _pair(ax, times, sizes, noise)
     time_axis(ax, history)
     head(ax, title, "the step per number, in units of the noise; and the noise itself")
@@ -89,9 +89,9 @@ def centre_looks(history: History, ax: Axes | Figure | None = None) -> Axes:
     looks = looks_of(history)
     if not looks:
         return say(ax, title, "Nobody looked at the centre itself: strategy.looks is 0.")
-    times = [one.generation for one in looks]
-    ax.plot(times, [100 * one.centre for one in looks], "-o", color=VIEW_COLOURS[0], label="centre")
-    ax.plot(times, [100 * one.host for one in looks], "--d", color=VIEW_COLOURS[1], ms=4)
+    times = [look.generation for look in looks]
+    ax.plot(times, [100 * x.centre for x in looks], "-o", color=VIEW_COLOURS[0], label="centre")
+    ax.plot(times, [100 * x.host for x in looks], "--d", color=VIEW_COLOURS[1], ms=4)
     ax.lines[1].set_label("bare host")
     ax.set_ylim(0, 100)
     ax.set_ylabel("right answers, %")
@@ -106,18 +106,18 @@ def phase_times(timings: Sequence[Timing], ax: Axes | Figure | None = None) -> A
     """Seconds of a generation by phase, stacked; means of several generations where a run is
     long."""
     ax, title = new_axes(ax), "Time by phase"
-    known = [one for one in timings if one.phases]
-    if not known:
+    timed = [timing for timing in timings if timing.phases]
+    if not timed:
         return say(ax, title, "This run wrote down no times of phases.")
-    first = known[0].generation
-    columns = Frames.of(known[-1].generation + 1 - first, MOST_COLUMNS)
-    names = list(dict.fromkeys(name for one in known for name in one.phases))
+    first = timed[0].generation
+    columns = Frames.of(timed[-1].generation + 1 - first, MOST_COLUMNS)
+    names = list(dict.fromkeys(name for timing in timed for name in timing.phases))
     sums = {name: np.zeros(columns.count) for name in names}
     counts = np.zeros(columns.count)
-    for one in known:
-        counts[columns.at(one.generation - first)] += 1
-        for name, seconds in one.phases.items():
-            sums[name][columns.at(one.generation - first)] += seconds
+    for timing in timed:
+        counts[columns.at(timing.generation - first)] += 1
+        for name, seconds in timing.phases.items():
+            sums[name][columns.at(timing.generation - first)] += seconds
     total = sum(float(row.sum()) for row in sums.values())
     base, handles = np.zeros(columns.count), []
     for number, (name, row) in enumerate(sums.items()):
@@ -150,9 +150,9 @@ def _pair(ax: Axes, times: Sequence[int], left: _Line, right: _Line) -> None:
     """Two lines, the second dashed, with its axis at the right."""
     handles, dot = [], "o" if len(times) == 1 else ""
     for number, line in enumerate((left, right)):
-        own, colour, dash = ax.twinx() if number else ax, VIEW_COLOURS[number], ("-", "--")[number]
-        handles += own.plot(times, line.values, dash, color=colour, marker=dot, label=line.name)
-        own.set_ylim(0, line.most or 1.1 * max(*line.values, 1e-9))
-        own.set_ylabel(line.axis)
+        axes, colour, dash = ax.twinx() if number else ax, VIEW_COLOURS[number], ("-", "--")[number]
+        handles += axes.plot(times, line.values, dash, color=colour, marker=dot, label=line.name)
+        axes.set_ylim(0, line.most or 1.1 * max(*line.values, 1e-9))
+        axes.set_ylabel(line.axis)
     ax.grid(alpha=0.25)
     legend_below(ax, handles)

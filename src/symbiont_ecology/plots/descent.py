@@ -52,26 +52,26 @@ def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
         return say(new_axes(ax), title, "Nobody was born in this run.")
     lives = list(_in_order(history))
     ax = new_axes(ax, row_height(len(lives)))
-    rows = {one.id: row for row, one in enumerate(lives)}
+    rows = {life.id: row for row, life in enumerate(lives)}
     if history.has_exams:
         colours, scale = score_colours(history)
         ax.figure.colorbar(scale, ax=ax, pad=0.02).set_label("score")
     else:
         colours = colours_of(history)
     end = max(history.generation, 1)
-    for one in lives:
-        until = end if one.died is None else one.died
-        row, colour = rows[one.id], colours.get(one.id, OTHERS_COLOUR)
-        ax.broken_barh([(one.born, max(until - one.born, 0.3))], (row - 0.36, 0.72), color=colour)
-        is_merge = len(one.ancestors) > 1
-        for parent in one.ancestors:
+    for life in lives:
+        until = end if life.died is None else life.died
+        row, colour = rows[life.id], colours.get(life.id, OTHERS_COLOUR)
+        ax.broken_barh([(life.born, max(until - life.born, 0.3))], (row - 0.36, 0.72), color=colour)
+        is_merge = len(life.ancestors) > 1
+        for parent in life.ancestors:
             if parent in rows:
                 heights, dash = (rows[parent], row), "--" if is_merge else "-"
-                ax.plot([one.born] * 2, heights, dash, color=JOIN, lw=1.2 if is_merge else 0.7)
-    row_axis(ax, [f"{one.id} {one.operator}" if history.has_exams else one.id for one in lives])
+                ax.plot([life.born] * 2, heights, dash, color=JOIN, lw=1.2 if is_merge else 0.7)
+    row_axis(ax, [f"{life.id} {life.operator}" if history.has_exams else life.id for life in lives])
     time_axis(ax, history)
     dashes = {"child of one parent": "-", "merged of several": "--"}
-    kinds = {len(one.ancestors) > 1 for one in lives if one.ancestors}
+    kinds = {len(life.ancestors) > 1 for life in lives if life.ancestors}
     handles = [
         Line2D([], [], color=JOIN, ls=dash, lw=1, label=name)
         for (name, dash), is_merge in zip(dashes.items(), (False, True), strict=True)
@@ -81,8 +81,8 @@ def lineages(history: History, ax: Axes | Figure | None = None) -> Axes:
         legend_below(ax, handles)
     is_all = len(lives) == len(taxa)
     shown = "a bar for every life" if is_all else f"{len(lives)} of {len(taxa)} lives"
-    told = "scores" if history.has_exams else "those that answered most"
-    head(ax, title, f"{shown}, from birth to death; colours: {told}")
+    meaning = "scores" if history.has_exams else "those that answered most"
+    head(ax, title, f"{shown}, from birth to death; colours: {meaning}")
     return ax
 
 
@@ -95,19 +95,19 @@ def muller(history: History, ax: Axes | Figure | None = None) -> Axes:
     sums = answer_sums(history, columns, lambda act: act.id if act.id in taxa else "")
     if not sums:
         return say(ax, title, "No organelle has answered anything yet.")
-    asked = {who: rows[0] for who, rows in sums.items()}
-    total = np.sum(list(asked.values()), axis=0)
-    shares = {who: 100 * row / np.maximum(total, 1) for who, row in asked.items()}
-    shown = {who for who in busiest(history)[:MOST_AREAS] if who in shares}
-    others = np.sum([row for who, row in shares.items() if who not in shown], axis=0)
+    counts = {name: rows[0] for name, rows in sums.items()}
+    total = np.sum(list(counts.values()), axis=0)
+    shares = {name: 100 * row / np.maximum(total, 1) for name, row in counts.items()}
+    shown = {name for name in busiest(history)[:MOST_AREAS] if name in shares}
+    others = np.sum([row for name, row in shares.items() if name not in shown], axis=0)
     colours = colours_of(history)
     middles = (columns.edges[:-1] + columns.edges[1:]) / 2
     times = np.array([0, *middles, history.generation])
     base = np.zeros(len(times))
-    areas = [(who, shares[who] * part) for who, part in _nested(history, shown)]
-    for who, row in [*areas, ("", others + np.zeros(columns.count))]:
+    areas = [(name, shares[name] * part) for name, part in _nested(history, shown)]
+    for name, row in [*areas, ("", others + np.zeros(columns.count))]:
         top = base + np.pad(row, 1, mode="edge")
-        colour = colours.get(who, OTHERS_COLOUR)
+        colour = colours.get(name, OTHERS_COLOUR)
         ax.fill_between(times, base, top, color=colour, ec="white", lw=0.3)
         base = top
     ax.set_ylim(0, 100)
@@ -121,22 +121,22 @@ def muller(history: History, ax: Axes | Figure | None = None) -> Axes:
 def _children(taxa: Mapping[OrganelleId, Taxon]) -> dict[OrganelleId, list[Taxon]]:
     """By first parent; those without one that is known are under an empty name."""
     children: dict[OrganelleId, list[Taxon]] = defaultdict(list)
-    for one in taxa.values():
-        first = one.ancestors[0] if one.ancestors else ""
-        children[first if first in taxa else ""].append(one)
+    for taxon in taxa.values():
+        first = taxon.ancestors[0] if taxon.ancestors else ""
+        children[first if first in taxa else ""].append(taxon)
     return children
 
 
 def _in_order(history: History) -> Iterator[Taxon]:
     """Lives, children below their first parent."""
     taxa = history.phylogeny.taxa
-    children, kept = _children(taxa), _kept(history)
+    children, ids = _children(taxa), _kept(history)
     waiting = list(reversed(children[""]))
     while waiting:
-        one = waiting.pop()
-        if one.id in kept:
-            yield one
-        waiting += reversed(children[one.id])
+        taxon = waiting.pop()
+        if taxon.id in ids:
+            yield taxon
+        waiting += reversed(children[taxon.id])
 
 
 def _kept(history: History) -> set[OrganelleId]:
@@ -145,14 +145,14 @@ def _kept(history: History) -> set[OrganelleId]:
     great = taxa.keys() - lesser_lives(history)
     if len(great) <= MOST_LIVES:
         return great
-    kept = set[OrganelleId]()
-    for who in (one for one in busiest(history) if one in great):
-        line, one = list[OrganelleId](), taxa.get(who)
-        while one is not None and one.id not in kept:
-            line.append(one.id)
-            one = taxa.get(one.ancestors[0]) if one.ancestors else None
-        kept.update(line[: MOST_LIVES - len(kept)])  # the oldest are left out
-    return kept
+    ids = set[OrganelleId]()
+    for name in (name for name in busiest(history) if name in great):
+        line, taxon = list[OrganelleId](), taxa.get(name)
+        while taxon is not None and taxon.id not in ids:
+            line.append(taxon.id)
+            taxon = taxa.get(taxon.ancestors[0]) if taxon.ancestors else None
+        ids.update(line[: MOST_LIVES - len(ids)])  # the oldest are left out
+    return ids
 
 
 def _nested(history: History, shown: set[OrganelleId]) -> Sequence[tuple[OrganelleId, float]]:
@@ -161,24 +161,24 @@ def _nested(history: History, shown: set[OrganelleId]) -> Sequence[tuple[Organel
     children = _children(taxa)
     is_shown = _with_shown(taxa, shown)
     areas = list[tuple[OrganelleId, float]]()
-    waiting: list[tuple[Taxon, bool]] = [(one, False) for one in reversed(children[""])]
+    waiting: list[tuple[Taxon, bool]] = [(taxon, False) for taxon in reversed(children[""])]
     while waiting:
-        one, is_second = waiting.pop()
-        has_children = any(child.id in is_shown for child in children[one.id])
-        if one.id in shown:
-            areas.append((one.id, 0.5 if has_children else 1.0))
+        taxon, is_second = waiting.pop()
+        has_children = any(child.id in is_shown for child in children[taxon.id])
+        if taxon.id in shown:
+            areas.append((taxon.id, 0.5 if has_children else 1.0))
         if has_children and not is_second:
-            waiting.append((one, True))
-            waiting += [(child, False) for child in reversed(children[one.id])]
+            waiting.append((taxon, True))
+            waiting += [(child, False) for child in reversed(children[taxon.id])]
     return areas
 
 
 def _with_shown(taxa: Mapping[OrganelleId, Taxon], shown: set[OrganelleId]) -> set[OrganelleId]:
     """Those that are shown, and whoever has a descendant that is."""
-    found = set[OrganelleId]()
-    for who in shown:
-        one = taxa.get(who)
-        while one is not None and one.id not in found:
-            found.add(one.id)
-            one = taxa.get(one.ancestors[0]) if one.ancestors else None
-    return found
+    ids = set[OrganelleId]()
+    for name in shown:
+        taxon = taxa.get(name)
+        while taxon is not None and taxon.id not in ids:
+            ids.add(taxon.id)
+            taxon = taxa.get(taxon.ancestors[0]) if taxon.ancestors else None
+    return ids

@@ -105,8 +105,8 @@ def time_axis(ax: Axes, history: History) -> None:
 def row_axis(ax: Axes, names: Sequence[str]) -> None:
     """A row for every name, the first on top. Of very many rows some are named."""
     every = -(-len(names) // 60)
-    shown = range(0, len(names), every)
-    ax.set_yticks(list(shown), [label(names[row]) for row in shown], fontsize=SMALL - (every > 1))
+    rows = range(0, len(names), every)
+    ax.set_yticks(list(rows), [label(names[row]) for row in rows], fontsize=SMALL - (every > 1))
     ax.set_ylim(len(names) - 0.5, -0.5)
 
 
@@ -118,9 +118,9 @@ def row_height(rows: int, least: float = 2.4, most: float = 10.0) -> float:
 def name_colours(ax: Axes, shown: Sequence[str], colours: dict[str, str], others: str = "") -> None:
     """A legend at the right: organelles with a colour of their own among those shown, and the
     others."""
-    seen = set(shown)
-    handles = [Patch(color=colour, label=who) for who, colour in colours.items() if who in seen]
-    if others and seen - colours.keys():
+    names = set(shown)
+    handles = [Patch(color=colour, label=name) for name, colour in colours.items() if name in names]
+    if others and names - colours.keys():
         handles.append(Patch(color=OTHERS_COLOUR, label=others))
     if handles:
         legend_beside(ax, handles)
@@ -157,7 +157,7 @@ def busiest(history: History) -> list[OrganelleId]:
     for act in whole_acts(history):
         if act.id in asked:  # the bare host is not
             asked[act.id] += act.asked
-    return [who for who, _ in asked.most_common()]
+    return [name for name, _ in asked.most_common()]
 
 
 def colours_of(history: History) -> dict[OrganelleId, str]:

@@ -67,8 +67,8 @@ def save_figures(
         RunError: a file cannot be written.
     """
     if unknown := set(forms) - FIGURE_METADATA.keys():
-        known = " and ".join(FIGURE_METADATA)
-        raise ConfigError(f"forms: expected some of {known}, got {', '.join(sorted(unknown))}")
+        listed = " and ".join(FIGURE_METADATA)
+        raise ConfigError(f"forms: expected some of {listed}, got {', '.join(sorted(unknown))}")
     target, names, moments = Path(folder), list[str](), list(changes)
     with mpl.rc_context():
         mpl.rcdefaults()  # the same figures, whatever the caller's own style
@@ -110,7 +110,7 @@ def _views(
             history.has_economy or bool(history.trials),
             lambda figure: trials(history, figure),
         ),
-        "phases": (any(one.phases for one in timings), lambda figure: phase_times(timings, figure)),
+        "phases": (any(t.phases for t in timings), lambda figure: phase_times(timings, figure)),
     }
     suited = {name: draw for name, (suits, draw) in views.items() if suits}
     return {**suited, **_method_views(history)}

@@ -85,7 +85,7 @@ def servers(history: History, ax: Axes | Figure | None = None, changes: Iterable
 def servings_of(history: History) -> list[ServingBar]:
     """Who served each user from when to when, in whole generations."""
     open_bars, bars = dict[str, ServingBar](), list[ServingBar]()
-    changes = [one for one in history.servings if one.generation < history.generation]
+    changes = [change for change in history.servings if change.generation < history.generation]
     for change in changes:
         if before := open_bars.pop(change.habitat, None):
             bars.append(ServingBar(before.place, before.id, before.begin, change.generation))
@@ -141,12 +141,12 @@ def archive(
     """Who holds which place of the archive after a generation (the last one, if it is left out);
     the colour is the success rate when it was taken."""
     title, now = "Archive", history.generation - 1 if generation is None else generation
-    held = {
+    last = {
         claim.cell: claim
         for claim in history.claims
         if claim.generation <= now and claim.generation < history.generation
     }
-    claims = [held[name] for name in sorted(held, key=_by_number) if held[name].id][:MOST_HELD]
+    claims = [last[name] for name in sorted(last, key=_by_number) if last[name].id][:MOST_HELD]
     if not claims:
         return say(new_axes(ax), title, "Nobody holds a place of the archive at this time.")
     rows, columns, places = _archive_grid(claims, {act.cell for act in history.acts})
@@ -165,7 +165,7 @@ def archive(
     ax.set_yticks(range(len(rows)), [label(name) for name in rows], fontsize=SMALL)
     ax.set_xticks(range(len(columns)), [label(name) for name in columns], fontsize=SMALL)
     ax.tick_params(length=0)
-    more = len([one for one in held.values() if one.id]) - len(claims)
+    more = len([claim for claim in last.values() if claim.id]) - len(claims)
     head(ax, title, f"who holds what after generation {now}" + (f"; {more} more" if more else ""))
     return ax
 
@@ -190,19 +190,19 @@ def _most_active(history: History) -> list[ServingBar]:
     sums = answer_sums(history, columns, lambda act: f"{act.cell}\n{act.id}")
     by_cell: dict[str, dict[str, np.ndarray]] = {}
     for key, rows in sums.items():
-        cell, _, who = key.rpartition("\n")
-        by_cell.setdefault(cell, {})[who] = rows[0]
+        cell, _, server = key.rpartition("\n")
+        by_cell.setdefault(cell, {})[server] = rows[0]
     bars = list[ServingBar]()
     for cell, asked in by_cell.items():
         names, table = list(asked), np.array(list(asked.values()))
         for column in np.flatnonzero(table.any(axis=0)):
-            who = names[int(table[:, column].argmax())]
+            server = names[int(table[:, column].argmax())]
             begin, end = map(int, columns.edges[column : column + 2])
             last = bars[-1] if bars else None
-            if last and (last.place, last.id, last.end) == (cell, who, begin):
-                bars[-1] = ServingBar(cell, who, last.begin, end)
+            if last and (last.place, last.id, last.end) == (cell, server, begin):
+                bars[-1] = ServingBar(cell, server, last.begin, end)
             else:
-                bars.append(ServingBar(cell, who, begin, end))
+                bars.append(ServingBar(cell, server, begin, end))
     return bars
 
 

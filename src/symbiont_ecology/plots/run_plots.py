@@ -26,7 +26,7 @@ class RunPlots:
     timings: Sequence[Timing] = ()
 
     def __repr__(self) -> str:
-        public = [name for name, made in vars(RunPlots).items() if callable(made)]
+        public = [name for name, value in vars(RunPlots).items() if callable(value)]
         return f"<plots: {', '.join(name for name in public if not name.startswith('_'))}>"
 
     def curves(self, ax: Axes | Figure | None = None) -> Axes:

@@ -140,15 +140,15 @@ def energy_flows(history: History) -> dict[str, np.ndarray]:
             flows["compute"][at] -= book.cost
             flows["rent of weights"][at] -= book.rent
             flows["tickets"][at] -= book.ticket
-    for one in history.flows.transfers:
-        if one.generation >= history.generation:
+    for transfer in history.flows.transfers:
+        if transfer.generation >= history.generation:
             continue
-        at = columns.at(one.generation)
-        if one.source == WORLD:
-            flows["dowries of the world"][at] += one.amount
-        elif one.target == WORLD:
-            name = "left by the dead" if one.amount > 0 else "debts of the dead"
-            flows[name][at] -= one.amount
+        at = columns.at(transfer.generation)
+        if transfer.source == WORLD:
+            flows["dowries of the world"][at] += transfer.amount
+        elif transfer.target == WORLD:
+            name = "left by the dead" if transfer.amount > 0 else "debts of the dead"
+            flows[name][at] -= transfer.amount
     return flows
 
 
@@ -161,11 +161,11 @@ def ranks(history: History, ax: Axes | Figure | None = None) -> Axes:
     if not any(history.ranks.values()):
         return say(ax, title, "This log does not say ranks: an older version wrote it.")
     columns = Frames.of(history.generation, MOST_COLUMNS)
-    held = [_ranks_at(history, int(edge) - 1) for edge in columns.edges[1:]]
-    known = sorted({rank for one in held for rank in one})
+    table = [_ranks_at(history, int(edge) - 1) for edge in columns.edges[1:]]
+    distinct = sorted({rank for row in table for rank in row})
     base, handles = np.zeros(columns.count), list[Artist]()
-    for place, rank in enumerate(known):
-        counts = np.array([one.count(rank) for one in held])
+    for place, rank in enumerate(distinct):
+        counts = np.array([row.count(rank) for row in table])
         colour = VIEW_COLOURS[place % len(VIEW_COLOURS)]
         ax.stairs(base + counts, columns.edges, baseline=base, fill=True, color=colour, alpha=0.8)
         base = base + counts
@@ -173,7 +173,7 @@ def ranks(history: History, ax: Axes | Figure | None = None) -> Axes:
     ax.set_ylabel("organelles")
     ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     beside = ax.twinx()
-    sums = [sum(one) for one in held]
+    sums = [sum(row) for row in table]
     beside.stairs(sums, columns.edges, baseline=None, color="black", lw=1.3)
     beside.set_ylim(0, 1.1 * max(*sums, 1))
     beside.set_ylabel("sum of ranks")
@@ -208,11 +208,11 @@ def trials(history: History, ax: Axes | Figure | None = None) -> Axes:
     ax.set_yscale("log")
     ax.set_ylabel("evidence (1: none)")
     ax.grid(alpha=0.25)
-    shown = {_verdict(trial) for trial in history.trials.values()}
+    verdicts = {_verdict(trial) for trial in history.trials.values()}
     handles = [
         Line2D([], [], color=colour, marker=shape, ms=5, label=name)
         for name, (shape, colour) in looks.items()
-        if name in shown
+        if name in verdicts
     ]
     legend_below(ax, handles)
     time_axis(ax, history)
@@ -230,9 +230,9 @@ def _smooth_share(sums: np.ndarray) -> np.ndarray:
 def _ranks_at(history: History, generation: int) -> Sequence[int]:
     """The ranks of all who are alive after a generation."""
     return [
-        history.rank(one.id, generation)
-        for one in history.phylogeny.taxa.values()
-        if one.born <= generation and (one.died is None or one.died > generation)
+        history.rank(taxon.id, generation)
+        for taxon in history.phylogeny.taxa.values()
+        if taxon.born <= generation and (taxon.died is None or taxon.died > generation)
     ]
 
 

@@ -52,8 +52,8 @@ def score_band(history: History, ax: Axes | Figure | None = None) -> Axes:
     ax, title = new_axes(ax), "Scores"
     if not (lives := lives_of(history)):
         return say(ax, title, NO_EXAMS)
-    scores = [tuple(one.fitness for one in life.ranking) for life in lives]
-    rows = [(life.generation, *band_of(of)) for life, of in zip(lives, scores, strict=True)]
+    scores = [tuple(variant.fitness for variant in life.ranking) for life in lives]
+    rows = [(life.generation, *band_of(values)) for life, values in zip(lives, scores, strict=True)]
     draw_band(ax, rows, "score")
     time_axis(ax, history)
     head(ax, title, "of everyone alive, at every exam")
@@ -65,23 +65,23 @@ def mutation_sizes(history: History, ax: Axes | Figure | None = None) -> Axes:
     living."""
     ax, title = new_axes(ax), "Inherited size of mutations"
     taxa = history.phylogeny.taxa
-    sigmas = {who: traits["sigma"] for who, traits in history.traits.items() if "sigma" in traits}
+    sigmas = {name: traits["sigma"] for name, traits in history.traits.items() if "sigma" in traits}
     if not sigmas:
         return say(ax, title, "Nobody inherits the size of mutations in this run.")
-    scores = {who: one.fitness for who, one in variants_of(lives_of(history)).items()}
-    known = [who for who in sigmas if who in scores]
-    new = [who for who in sigmas if who not in scores]
-    ax.scatter([taxa[who].born for who in new], [sigmas[who] for who in new], s=9, c=OTHERS_COLOUR)
-    if known:
+    scores = {name: variant.fitness for name, variant in variants_of(lives_of(history)).items()}
+    scored = [name for name in sigmas if name in scores]
+    new = [name for name in sigmas if name not in scores]
+    ax.scatter([taxa[n].born for n in new], [sigmas[n] for n in new], s=9, c=OTHERS_COLOUR)
+    if scored:
         dots = ax.scatter(
-            [taxa[who].born for who in known],
-            [sigmas[who] for who in known],
+            [taxa[name].born for name in scored],
+            [sigmas[name] for name in scored],
             s=9,
-            c=[scores[who] for who in known],
+            c=[scores[name] for name in scored],
             cmap=HEAT,
         )
         ax.figure.colorbar(dots, ax=ax, pad=0.02).set_label("score")
-    means = [(at, np.mean(held)) for at, held in _held(history, sigmas) if held]
+    means = [(at, np.mean(sizes)) for at, sizes in _held(history, sigmas) if sizes]
     ax.plot(*zip(*means, strict=True), color=VIEW_COLOURS[3], lw=1.6)
     ax.set_yscale("log")
     ax.set_ylabel("sigma")
@@ -96,22 +96,22 @@ def gene_map(history: History, ax: Axes | Figure | None = None) -> Axes:
     """Hyper-parameters of the best variants: a row each, on the colour of its score."""
     title = "Hyper-parameters"
     variants = variants_of(lives_of(history))
-    ranked = sorted(variants.values(), key=lambda one: -one.fitness)[:MOST_ROWS]
+    ranked = sorted(variants.values(), key=lambda variant: -variant.fitness)[:MOST_ROWS]
     if not ranked or not (genes := list(said_genes(ranked[0].genes))):
         return say(new_axes(ax), title, NO_EXAMS if not ranked else "Variants have no genes here.")
     ax = new_axes(ax, row_height(len(ranked)) + 0.04 * len(ranked))
-    scores, columns = np.array([one.fitness for one in ranked]), [*genes, "right", "score"]
+    scores, columns = np.array([variant.fitness for variant in ranked]), [*genes, "right", "score"]
     mesh = ax.imshow(np.repeat(scores[:, None], len(columns), 1), cmap=HEAT, aspect="auto")
     middle = (scores.min() + scores.max()) / 2
-    for row, one in enumerate(ranked):
-        right = "–" if np.isnan(one.accuracy) else f"{one.accuracy:.0%}"
-        said = {**said_genes(one.genes), "right": right, "score": f"{one.fitness:.3f}"}
-        colour = "black" if one.fitness > middle else "white"
+    for row, variant in enumerate(ranked):
+        right = "–" if np.isnan(variant.accuracy) else f"{variant.accuracy:.0%}"
+        texts = {**said_genes(variant.genes), "right": right, "score": f"{variant.fitness:.3f}"}
+        colour = "black" if variant.fitness > middle else "white"
         for column, name in enumerate(columns):
-            text = label(said.get(name, "–"))
+            text = label(texts.get(name, "–"))
             ax.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
     ax.set_xticks(range(len(columns)), [label(name) for name in columns], fontsize=SMALL)
-    row_axis(ax, [one.id for one in ranked])
+    row_axis(ax, [variant.id for variant in ranked])
     ax.tick_params(length=0, top=False)
     ax.figure.colorbar(mesh, ax=ax, pad=0.02).set_label("score")
     shown = "all" if len(ranked) == len(variants) else f"the best {len(ranked)} of {len(variants)}"
@@ -128,41 +128,41 @@ def life_lines(history: History, ax: Axes | Figure | None = None) -> Axes:
     taxa = list(history.phylogeny.taxa.values())
     shown = taxa[-MOST_DRAWN:]
     ax = new_axes(ax, row_height(len(shown)))
-    before, after, gone = VIEW_COLOURS[0], VIEW_COLOURS[2], VIEW_COLOURS[3]
-    for row, one in enumerate(shown):
-        end = history.generation if one.died is None else one.died
-        exam = exams.get(one.id, end)
-        ax.broken_barh([(one.born, exam - one.born)], (row - 0.34, 0.68), color=before)
+    before, after, dead = VIEW_COLOURS[0], VIEW_COLOURS[2], VIEW_COLOURS[3]
+    for row, taxon in enumerate(shown):
+        end = history.generation if taxon.died is None else taxon.died
+        exam = exams.get(taxon.id, end)
+        ax.broken_barh([(taxon.born, exam - taxon.born)], (row - 0.34, 0.68), color=before)
         ax.broken_barh([(exam, end - exam)], (row - 0.34, 0.68), color=after)
-        if one.died is not None:
-            ax.plot(end, row, "D", color=gone, ms=3.5, zorder=4, clip_on=False)
+        if taxon.died is not None:
+            ax.plot(end, row, "D", color=dead, ms=3.5, zorder=4, clip_on=False)
     handles = [
         Patch(color=before, label="training"),
         Patch(color=after, label="after its exam"),
-        Line2D([], [], color=gone, marker="D", ls="", ms=4, label="eliminated"),
+        Line2D([], [], color=dead, marker="D", ls="", ms=4, label="eliminated"),
     ]
-    row_axis(ax, [one.id for one in shown])
+    row_axis(ax, [taxon.id for taxon in shown])
     legend_below(ax, handles)
     time_axis(ax, history)
-    told = "all" if len(shown) == len(taxa) else f"the last {len(shown)} of {len(taxa)}"
-    head(ax, title, f"from birth to exam a variant trains; {told} are shown")
+    extent = "all" if len(shown) == len(taxa) else f"the last {len(shown)} of {len(taxa)}"
+    head(ax, title, f"from birth to exam a variant trains; {extent} are shown")
     return ax
 
 
 def staying_curve(history: History, ax: Axes | Figure | None = None) -> Axes:
     """The share of variants that are left after so many exams (Kaplan and Meier 1958)."""
     ax, title = new_axes(ax), "How long variants stay"
-    if not (found := staying_of(lives_of(history))):
+    if not (points := staying_of(lives_of(history))):
         return say(ax, title, NO_EXAMS)
-    shares = [100.0, *(100 * one.share for one in found)]
+    shares = [100.0, *(100 * point.share for point in points)]
     ax.step(range(len(shares)), shares, where="post", color=VIEW_COLOURS[0], marker="o", ms=3)
     ax.set_ylim(0, 103)
-    ax.set_xlim(0, len(found))
+    ax.set_xlim(0, len(points))
     ax.set_xlabel("exams")
     ax.set_ylabel("variants left, %")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.grid(alpha=0.25)
-    head(ax, title, f"of {found[0].at_risk} that sat an exam; the living count as far as seen")
+    head(ax, title, f"of {points[0].at_risk} that sat an exam; the living count as far as seen")
     return ax
 
 
@@ -171,15 +171,15 @@ def change_gains(history: History, ax: Axes | Figure | None = None) -> Axes:
     title, gains = "What changes were worth", gains_of(lives_of(history))
     if not gains:
         return say(new_axes(ax), title, "No child has sat an exam in this run.")
-    names = dict.fromkeys(_gain_name(one) for one in sorted(gains, key=lambda one: one.is_gene))
+    names = dict.fromkeys(_gain_name(gain) for gain in sorted(gains, key=lambda gain: gain.is_gene))
     ax = new_axes(ax, row_height(2 * len(names)))
     for row, name in enumerate(names):
-        amounts = [one.amount for one in gains if _gain_name(one) == name]
+        amounts = [gain.amount for gain in gains if _gain_name(gain) == name]
         ax.barh(row, np.mean(amounts), height=0.6, color=VIEW_COLOURS[4], alpha=0.5)
         spread = (np.arange(len(amounts)) * 5 % 11 - 5) * 0.04  # dots of equal worth are told apart
         ax.plot(amounts, row + spread, "o", color="black", alpha=0.6, ms=3, mew=0)
         ax.annotate(
-            f"{sum(one > 0 for one in amounts)} of {len(amounts)} better",
+            f"{sum(amount > 0 for amount in amounts)} of {len(amounts)} better",
             (1.01, row),
             xycoords=("axes fraction", "data"),
             va="center",
@@ -195,7 +195,7 @@ def change_gains(history: History, ax: Axes | Figure | None = None) -> Axes:
 
 def score_colours(history: History) -> tuple[dict[OrganelleId, str], ScalarMappable]:
     """The colour of everybody with a score, and the scale of these colours."""
-    scores = {who: one.fitness for who, one in variants_of(lives_of(history)).items()}
+    scores = {name: variant.fitness for name, variant in variants_of(lives_of(history)).items()}
     scale = ScalarMappable(Normalize(min(scores.values()), max(scores.values())), HEAT)
     colours = scale.to_rgba(np.array(list(scores.values())))
     return dict(zip(scores, map(to_hex, colours), strict=True)), scale
@@ -205,14 +205,14 @@ def _held(
     history: History, sigmas: Mapping[OrganelleId, float]
 ) -> Iterator[tuple[int, list[float]]]:
     """The sizes that the living have inherited, after every generation."""
-    taxa = [history.phylogeny.taxa[who] for who in sigmas]
+    taxa = [history.phylogeny.taxa[name] for name in sigmas]
     for generation in range(history.generation):
         yield (
             generation,
             [
-                sigmas[one.id]
-                for one in taxa
-                if one.born <= generation and (one.died is None or one.died > generation)
+                sigmas[taxon.id]
+                for taxon in taxa
+                if taxon.born <= generation and (taxon.died is None or taxon.died > generation)
             ],
         )
 

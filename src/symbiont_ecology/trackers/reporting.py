@@ -84,14 +84,14 @@ class Reports:
             self._id = uuid.uuid4().hex[:8]
             return
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-            self._id, self._reported = str(known["id"]), dict(known["reported"])
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            self._id, self._reported = str(stored["id"]), dict(stored["reported"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise RunError("it is damaged: delete it, and the curves begin anew") from error
 
     def _remember(self) -> None:
-        known = {"id": self._id, "reported": self._reported}
-        write_whole(self._folder / TRACKERS_FILE, json.dumps(known) + "\n")
+        record = {"id": self._id, "reported": self._reported}
+        write_whole(self._folder / TRACKERS_FILE, json.dumps(record) + "\n")
 
     def _attempt(self, name: str, action: Callable[[], None]) -> None:
         """Does something that may fail in any way; of each name the first failure is told."""
@@ -101,9 +101,9 @@ class Reports:
             if name not in self._failed:
                 self._failed.add(name)
                 reason = " ".join(f"{type(error).__name__}: {error}".split())
-                shown = "".join(letter for letter in reason if letter.isprintable())
+                text = "".join(letter for letter in reason if letter.isprintable())
                 warnings.warn(
-                    f"{name} fails, and the run goes on without it: {shown:.{LONGEST_REASON}}",
+                    f"{name} fails, and the run goes on without it: {text:.{LONGEST_REASON}}",
                     EcologyWarning,
                     stacklevel=2,
                 )
@@ -139,5 +139,5 @@ def curve_values(state: EcologyState, summary: GenerationEnded, seconds: float) 
     for cell, share in state.success.items():
         cells[cell_family(cell)].append(share)
     return values | {
-        f"success/{family}": sum(found) / len(found) for family, found in cells.items()
+        f"success/{family}": sum(shares) / len(shares) for family, shares in cells.items()
     }

@@ -45,18 +45,18 @@ class TensorBoard:
 def _quiet_threads() -> Iterator[None]:
     """A thread of TensorBoard that dies, for example of a full disk, prints no traceback: its error
     is raised again where the curves are drawn."""
-    usual = threading.excepthook
+    default_hook = threading.excepthook
 
     def hook(failed: threading.ExceptHookArgs) -> None:
         """Tells of all other threads."""
         if not type(failed.thread).__module__.startswith("tensorboard."):
-            usual(failed)
+            default_hook(failed)
 
     threading.excepthook = hook
     try:
         yield
     finally:
-        threading.excepthook = usual
+        threading.excepthook = default_hook
 
 
 def _flat(value: object, key: str = "") -> dict[str, bool | int | float | str]:
