@@ -250,8 +250,8 @@ def compose(
     """
     data = _default_components()
     changes = [with_known_keys(parse_override(override), where) for override in overrides]
-    read = (one if isinstance(one, Mapping) else read_layers(one) for one in layers)
-    for layer in (*read, *changes):
+    values = (layer if isinstance(layer, Mapping) else read_layers(layer) for layer in layers)
+    for layer in (*values, *changes):
         data = merge(data, layer)
     config = validate(RunConfig, _with_sources(data, where), where)
     for plugin in config.plugins if runs_plugins else ():

@@ -89,12 +89,12 @@ def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]
                 EcologyWarning,
                 stacklevel=2,
             )
-    named = {RENAMED.get(key, key): value for key, value in data.items()}
-    if not isinstance(host := named.get("host"), str):
-        return named
-    del named["host"]
+    values = {RENAMED.get(key, key): value for key, value in data.items()}
+    if not isinstance(host := values.get("host"), str):
+        return values
+    del values["host"]
     is_preset = (preset := f"host/{host}") in presets()
-    return merge(read_layers(preset) if is_preset else {"host": {"model": host}}, named)
+    return merge(read_layers(preset) if is_preset else {"host": {"model": host}}, values)
 
 
 def _merge_value(old: object, new: object) -> object:
@@ -109,10 +109,10 @@ def _merge_value(old: object, new: object) -> object:
     return new
 
 
-def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
+def _compose(path: Path, children: tuple[Path, ...]) -> dict[str, object]:
     """The data of a file with everything that it extends merged below it."""
-    if path in within:
-        chain = " -> ".join(file.name for file in (*within[within.index(path) :], path))
+    if path in children:
+        chain = " -> ".join(file.name for file in (*children[children.index(path) :], path))
         raise ConfigError(f"config {path}: extends itself: {chain}")
     data = with_known_keys(_read(path), f"config {path}")
     parents = data.pop("extends", [])
@@ -122,22 +122,22 @@ def _compose(path: Path, within: tuple[Path, ...]) -> dict[str, object]:
         raise ConfigError(f"config {path}: extends: expected a list of names, got {parents!r}")
     composed: dict[str, object] = {}
     for parent in parents:
-        composed = merge(composed, _compose(_find(parent, path), (*within, path)))
+        composed = merge(composed, _compose(_find(parent, path), (*children, path)))
     return merge(composed, data)
 
 
-def _find(name: str, extending: Path | None) -> Path:
+def _find(name: str, child: Path | None) -> Path:
     """A file beside the one that extends it, else a preset. On the command line, a file ends in
     .yaml."""
     if len(name) > LONGEST_FILE_NAME or "\0" in name:
         raise ConfigError(f"config {name!r:.60}: expected the name of a preset or a file")
-    path = Path(name) if extending is None else extending.parent / name
+    path = Path(name) if child is None else child.parent / name
     is_file_name = path.suffix in (".yaml", ".yml")
-    if extending is not None and not is_file_name:
+    if child is not None and not is_file_name:
         path = Path(f"{path}.yaml")
     # A file never means itself, so experiments/base.yaml can extend the preset base.
     is_file = os.path.isfile(path)  # which a name that is too long for a file is not
-    if path.suffix in (".yaml", ".yml") and is_file and path.resolve() != extending:
+    if path.suffix in (".yaml", ".yml") and is_file and path.resolve() != child:
         return path.resolve()
     if is_file_name:
         hint = did_you_mean(path.name, (file.name for file in path.parent.glob("*.y*ml")))

@@ -162,17 +162,19 @@ _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 def _line(seq: int, event: Event) -> str:
     """One event as JSON. A field with a default is left out where it has it."""
     kind = type(event)
-    said = {name: at for name, at in vars(event).items() if at != getattr(kind, name, MISSING)}
+    fields = {
+        name: value for name, value in vars(event).items() if value != getattr(kind, name, MISSING)
+    }
     try:
-        return _JSON.encode({"seq": seq, "kind": kind.__name__, **said}) + "\n"
+        return _JSON.encode({"seq": seq, "kind": kind.__name__, **fields}) + "\n"
     except (TypeError, ValueError) as error:
         raise ValueError(f"{event} cannot be written as JSON: {error}") from error
 
 
 def _event(row: dict[str, object], seq: int, where: str) -> Event:
-    found, kind = row.pop("seq", None), row.pop("kind", None)
-    if found != seq:
-        raise RunError(f"{where}: expected event {seq}, got {found}")
+    number, kind = row.pop("seq", None), row.pop("kind", None)
+    if number != seq:
+        raise RunError(f"{where}: expected event {seq}, got {number}")
     if kind not in Event.kinds:
         hint = did_you_mean(str(kind), Event.kinds)
         raise RunError(

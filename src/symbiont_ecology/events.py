@@ -21,10 +21,10 @@ class Event:
     kinds: ClassVar[dict[str, type[Event]]] = {}
 
     def __init_subclass__(cls) -> None:
-        taken = Event.kinds.setdefault(cls.__name__, cls)
-        if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
+        holder = Event.kinds.setdefault(cls.__name__, cls)
+        if (holder.__module__, holder.__qualname__) != (cls.__module__, cls.__qualname__):
             raise TypeError(
-                f"event kind {cls.__name__!r} is already {taken.__module__}.{taken.__qualname__}"
+                f"event kind {cls.__name__!r} is already {holder.__module__}.{holder.__qualname__}"
             )
         Event.kinds[cls.__name__] = cls
 

@@ -75,10 +75,10 @@ class Fence:
     def __exit__(self, *error: object) -> None:
         if self.is_armed:
             signal.signal(signal.SIGALRM, self._handler)
-            left, again = self._timer
-            if left:
-                left -= time.monotonic() - self._began
-                signal.setitimer(signal.ITIMER_REAL, max(left, _AGAIN), again)
+            seconds, interval = self._timer
+            if seconds:
+                seconds -= time.monotonic() - self._began
+                signal.setitimer(signal.ITIMER_REAL, max(seconds, _AGAIN), interval)
 
     def __call__(self, function: Callable[..., Result], *arguments: object) -> Result:
         """What the function returns.
@@ -162,14 +162,14 @@ def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[R
     Raises:
         RunError: it is no list, or something in it is of another kind.
     """
-    found = list(returned) if isinstance(returned, Iterable) else [returned]
-    wrong = [one for one in found if not isinstance(one, kind)]
+    values = list(returned) if isinstance(returned, Iterable) else [returned]
+    wrong = [value for value in values if not isinstance(value, kind)]
     if wrong:
         raise RunError(
             f"{part} returned {wrong[0]!r:.60}, expected a list of {kind.__name__}s, or an empty "
             "one: mend it"
         )
-    return found
+    return values
 
 
 @dataclass

@@ -194,10 +194,10 @@ def remove_unfinished(temporary: Path) -> None:
         RunError: a link, a folder or a special file has that name: no crash left it.
     """
     try:
-        found = temporary.lstat().st_mode
+        mode = temporary.lstat().st_mode
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(found):
+    if not stat.S_ISREG(mode):
         raise _not_own(temporary)
     temporary.unlink()
 

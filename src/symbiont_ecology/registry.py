@@ -95,14 +95,14 @@ class Registry(Generic[T]):
             parameters = getattr(cls, "__dataclass_params__", None)
             if not is_dataclass(cls) or parameters is None or not parameters.frozen:
                 raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
-            taken = self._entries.get(name)
+            holder = self._entries.get(name)
             # The same class again is a module that is being reloaded, not a clash.
-            if taken and (taken.__module__, taken.__qualname__) != (
+            if holder and (holder.__module__, holder.__qualname__) != (
                 cls.__module__,
                 cls.__qualname__,
             ):
                 raise ConfigError(
-                    f"{self.kind} {name!r} is already {taken.__module__}.{taken.__qualname__}"
+                    f"{self.kind} {name!r} is already {holder.__module__}.{holder.__qualname__}"
                 )
             if not cls.__module__.startswith(_OURS):
                 _foreign.add(cls.__module__)
@@ -118,9 +118,9 @@ class Registry(Generic[T]):
 
         def add(function: F) -> F:
             """The function itself, registered."""
-            about = {"__call__": staticmethod(function), "__doc__": function.__doc__ or ""}
-            about["__module__"] = function.__module__
-            entry = type(getattr(function, "__name__", name), (), about)
+            namespace = {"__call__": staticmethod(function), "__doc__": function.__doc__ or ""}
+            namespace["__module__"] = function.__module__
+            entry = type(getattr(function, "__name__", name), (), namespace)
             self.register(name)(dataclass(frozen=True)(entry))
             return function
 
@@ -168,8 +168,8 @@ class Registry(Generic[T]):
         """How messages call a part, by its name in the registry or another one: ``reward rule
         'mine' (mine.py)``."""
         cls = type(entry)
-        known = (known for known, one in self._all().items() if one is cls)
-        name = name or next(known, cls.__name__)
+        names = (key for key, part in self._all().items() if part is cls)
+        name = name or next(names, cls.__name__)
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
 
@@ -324,8 +324,8 @@ def _adapter(schema: type) -> TypeAdapter[Any]:
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
     """`` did you mean 'offspring'?`` with a leading blank, or nothing when no name is near."""
-    close = get_close_matches(name, list(names), n=1)
-    return f" did you mean {close[0]!r}?" if close else ""
+    matches = get_close_matches(name, list(names), n=1)
+    return f" did you mean {matches[0]!r}?" if matches else ""
 
 
 def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetails]) -> str:
@@ -336,21 +336,21 @@ def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetail
     dotted = ".".join(map(str, path))
     if first["type"] in _UNKNOWN:
         *parents, key = path
-        known = _keys(schema, parents)
+        keys = _keys(schema, parents)
         prefix = "".join(f"{parent}." for parent in parents)
-        hint = did_you_mean(str(key), known).replace("'", f"'{prefix}", 1)
-        return f"unknown key {dotted!r};{hint} known keys: {', '.join(known) or 'none'}"
+        hint = did_you_mean(str(key), keys).replace("'", f"'{prefix}", 1)
+        return f"unknown key {dotted!r};{hint} known keys: {', '.join(keys) or 'none'}"
     if first["type"] == "missing":
         return f"missing key {dotted!r}"
     # A union reports one error per member, at the same place.
-    same = [error["msg"] for error in errors if _path(data, error) == path]
-    said = [
-        message.removeprefix("Value error, ").removeprefix("Input should be ") for message in same
+    raw = [error["msg"] for error in errors if _path(data, error) == path]
+    texts = [
+        message.removeprefix("Value error, ").removeprefix("Input should be ") for message in raw
     ]
     if first["type"] == "value_error":
-        return f"{dotted}: {said[0]}" if dotted else said[0]
+        return f"{dotted}: {texts[0]}" if dotted else texts[0]
     return (
-        f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(said))}, got {first['input']!r}"
+        f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(texts))}, got {first['input']!r}"
     )
 
 
@@ -376,15 +376,15 @@ def _path(data: object, error: ErrorDetails) -> list[str | int]:
 def _keys(schema: type, path: list[str | int]) -> list[str]:
     """The keys that may stand at ``path``: the fields of the dataclass or model that is found
     there."""
-    found: type | None = schema
+    holder: type | None = schema
     for key in path:
-        if found is not None and isinstance(key, str):
-            found = _nested(get_type_hints(found).get(key))
-    if found is None:
+        if holder is not None and isinstance(key, str):
+            holder = _nested(get_type_hints(holder).get(key))
+    if holder is None:
         return []
-    if issubclass(found, BaseModel):
-        return list(found.model_fields)
-    return [knob.name for knob in knobs(found)]
+    if issubclass(holder, BaseModel):
+        return list(holder.model_fields)
+    return [knob.name for knob in knobs(holder)]
 
 
 def _nested(annotation: object) -> type | None:
@@ -393,4 +393,4 @@ def _nested(annotation: object) -> type | None:
         is_dataclass(annotation) or issubclass(annotation, BaseModel)
     ):
         return annotation
-    return next((found for part in get_args(annotation) if (found := _nested(part))), None)
+    return next((schema for part in get_args(annotation) if (schema := _nested(part))), None)

@@ -64,7 +64,7 @@ class Run:
 
     def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
         self.folder, self.config = folder, config
-        self.tell: Callable[[str], None] = lambda news: None
+        self.tell: Callable[[str], None] = lambda message: None
         """Hears what is done before the first generation, such as a warm start."""
         self._host = host
         # What was read of the folder last, until the files are others.
@@ -101,10 +101,10 @@ class Run:
                 "pass them to load_config; the folder is folder=…"
             )
         name = "run" if isinstance(config, RunConfig) else Path(config).name.removesuffix(".yaml")
-        resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
+        run_config = config if isinstance(config, RunConfig) else load_config(config, overrides)
         place = Path(folder) if folder is not None else free_folder(name)
-        engine.check_start(resolved, place)
-        return cls(place, resolved, host)
+        engine.check_start(run_config, place)
+        return cls(place, run_config, host)
 
     @classmethod
     def open(cls, folder: str | Path, *overrides: str, host: Host | None = None) -> Run:
@@ -143,9 +143,9 @@ class Run:
         if not self.is_started:
             return notebook_facts(f"Run {self.folder}", facts, "Not started: iterate over it.")
         state = self.state
-        planned = self.config.run.generations
+        total = self.config.run.generations
         facts |= {
-            "generation": f"{state.generation} of {planned}" if planned else str(state.generation),
+            "generation": f"{state.generation} of {total}" if total else str(state.generation),
             "alive": str(len(state.population)),
             "useful FLOPs": f"{state.spent.flops:.3g}",
         }
@@ -325,8 +325,8 @@ class LivingOrganelle:
     def __repr__(self) -> str:
         rank = self.organelle.genome.rank
         best = next(iter(self.success.items()), None)
-        at = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
-        return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{at}>"
+        skill = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
+        return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{skill}>"
 
     def _repr_html_(self) -> str:
         facts = dict(zip(_POPULATION_COLUMNS, _population_row(self), strict=True))
@@ -353,8 +353,8 @@ class Population(dict[OrganelleId, LivingOrganelle]):
     """The living organelles of a run by id."""
 
     def __repr__(self) -> str:
-        shown = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
-        return f"<{len(self)} alive: {shown}{', …' if len(self) > 3 else ''}>"
+        listing = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
+        return f"<{len(self)} alive: {listing}{', …' if len(self) > 3 else ''}>"
 
     def _repr_html_(self) -> str:
         rows = [_population_row(organelle) for organelle in list(self.values())[:MOST_LISTED_ALIVE]]
@@ -365,13 +365,13 @@ class Population(dict[OrganelleId, LivingOrganelle]):
 _POPULATION_COLUMNS = ("organelle", "age", "ATP", "rank", "best at", "serves")
 
 
-def _population_row(one: LivingOrganelle) -> tuple[str, ...]:
-    best = next((f"{cell} ({rate:.0%})" for cell, rate in one.success.items()), "")
-    named = ", ".join(one.habitats[:MOST_NAMED])
-    more = len(one.habitats) - MOST_NAMED
-    serves = f"{named} and {more} more" if more > 0 else named
-    rank = str(one.organelle.genome.rank)
-    return one.id, str(one.age), f"{one.balance:.1f}", rank, best, serves
+def _population_row(living: LivingOrganelle) -> tuple[str, ...]:
+    best = next((f"{cell} ({rate:.0%})" for cell, rate in living.success.items()), "")
+    names = ", ".join(living.habitats[:MOST_NAMED])
+    more = len(living.habitats) - MOST_NAMED
+    serves = f"{names} and {more} more" if more > 0 else names
+    rank = str(living.organelle.genome.rank)
+    return living.id, str(living.age), f"{living.balance:.1f}", rank, best, serves
 
 
 class EventTables:

@@ -14,9 +14,9 @@ def presets() -> dict[str, Path]:
     checkout, or the copy of it inside the wheel."""
     folder = config_folder()
     paths = sorted(folder.rglob("*.yaml"))
-    named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
-    others = ("protocols/", "ablations/")
-    return {name: path for name, path in named.items() if not name.startswith(others)}
+    files = {path.relative_to(folder).with_suffix("").as_posix(): path for path in paths}
+    prefixes = ("protocols/", "ablations/")
+    return {name: path for name, path in files.items() if not name.startswith(prefixes)}
 
 
 def config_folder() -> Path:
@@ -39,15 +39,15 @@ def find_preset(name: str) -> Path:
     Raises:
         ConfigError: no such preset, or more than one.
     """
-    known = presets()
-    if name in known:
-        return known[name]
-    matches = [full for full in known if full.rpartition("/")[2] == name]
+    paths = presets()
+    if name in paths:
+        return paths[name]
+    matches = [preset for preset in paths if preset.rpartition("/")[2] == name]
     if len(matches) > 1:
         raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
     if not matches:
-        hint = did_you_mean(name, [*known, *(full.rpartition("/")[2] for full in known)])
+        hint = did_you_mean(name, [*paths, *(preset.rpartition("/")[2] for preset in paths)])
         raise ConfigError(
-            f"no preset or file {name!r};{hint} known presets: {', '.join(known) or 'none'}"
+            f"no preset or file {name!r};{hint} known presets: {', '.join(paths) or 'none'}"
         )
-    return known[matches[0]]
+    return paths[matches[0]]

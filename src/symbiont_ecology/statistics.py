@@ -60,8 +60,8 @@ def share_difference(gaps: Sequence[float], n: int | None = None, level: float =
     """
     from scipy.special import ndtri
 
-    if beyond := [gap for gap in gaps if not -1 <= gap <= 1]:
-        raise ValueError(f"expected differences from -1 to 1, got {beyond[0]}")
+    if outliers := [gap for gap in gaps if not -1 <= gap <= 1]:
+        raise ValueError(f"expected differences from -1 to 1, got {outliers[0]}")
     n, count = len(gaps) if n is None else n, max(len(gaps), 1)
     total, squares = (n * math.fsum(gap**power for gap in gaps) / count for power in (1, 2))
     centre = total / (n + 2)
@@ -128,15 +128,15 @@ def crossed_bootstrap(
         cell_weights = counts[:, family_of_cell].astype(float)
     means, totals = [], np.zeros(resamples)
     for cell in range(len(first)):  # one at a time: bounds memory
-        inside = data[:, cell_of_item == cell]
-        means.append(inside.mean())
-        per_item = seed_weights @ inside  # (resamples, items of the cell)
-        picks = draw("crossed items", cell).integers(inside.shape[1], size=per_item.shape)
+        block = data[:, cell_of_item == cell]
+        means.append(block.mean())
+        per_item = seed_weights @ block  # (resamples, items of the cell)
+        picks = draw("crossed items", cell).integers(block.shape[1], size=per_item.shape)
         totals += cell_weights[:, cell] * np.take_along_axis(per_item, picks, axis=1).mean(axis=1)
-    drawn, mean = totals / cell_weights.sum(axis=1), float(np.mean(means))
-    few = [len(names)] * is_clustered + [seeds] * (seeds > 1)  # what is drawn, and may be few
-    units = min(few, default=data.shape[1])
-    low, high = _widened(drawn, mean, units, level)
+    samples, mean = totals / cell_weights.sum(axis=1), float(np.mean(means))
+    sizes = [len(names)] * is_clustered + [seeds] * (seeds > 1)  # what is drawn, and may be few
+    units = min(sizes, default=data.shape[1])
+    low, high = _widened(samples, mean, units, level)
     if 2 <= units < FEW:
         low, high = max(low, float(data.min())), min(high, float(data.max()))
     return Interval(mean, low, high)
@@ -147,19 +147,19 @@ def _multinomial(generator: np.random.Generator, count: int, resamples: int) -> 
     return generator.multinomial(count, np.full(count, 1 / count), resamples)
 
 
-def _widened(drawn: np.ndarray, mean: float, units: int, level: float) -> tuple[float, float]:
+def _widened(samples: np.ndarray, mean: float, units: int, level: float) -> tuple[float, float]:
     """Percentiles of resampled means, widened by how few units were drawn; below ``FEW`` a t
     interval, as the percentiles would lie beyond the resamples."""
     from scipy import stats
 
     if units < 2:  # one answer bounds nothing
         return -1.0, 1.0
-    wider = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
+    factor = math.sqrt(units / (units - 1)) * float(stats.t.ppf((1 + level) / 2, units - 1))
     if units < FEW:
-        half = wider * float(drawn.std())
+        half = factor * float(samples.std())
         return mean - half, mean + half
-    tail = stats.norm.cdf(-wider)
-    low, high = np.quantile(drawn, [tail, 1 - tail])
+    tail = stats.norm.cdf(-factor)
+    low, high = np.quantile(samples, [tail, 1 - tail])
     return float(low), float(high)
 
 
@@ -212,8 +212,8 @@ def questions_needed(
         raise ValueError(
             f"expected a difference within the share that changed, got {difference} of {changed}"
         )
-    surely, likely = (float(stats.norm.ppf(share)) for share in ((1 + level) / 2, power))
-    spread = surely * math.sqrt(changed) + likely * math.sqrt(changed - difference**2)
+    z_level, z_power = (float(stats.norm.ppf(share)) for share in ((1 + level) / 2, power))
+    spread = z_level * math.sqrt(changed) + z_power * math.sqrt(changed - difference**2)
     return math.ceil((spread / difference) ** 2)
 
 
@@ -232,16 +232,16 @@ def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
         raise ValueError("expected at least one difference, got none")
     sizes = np.abs(np.asarray(differences, dtype=float))
     # Sums that are equal in exact arithmetic must count as equal.
-    seen = abs(math.fsum(differences)) - 1e-9 * float(sizes.sum())
+    threshold = abs(math.fsum(differences)) - 1e-9 * float(sizes.sum())
     if len(sizes) <= 16:
         sums = np.zeros(1)
         for size in sizes:
             sums = np.concatenate([sums + size, sums - size])
-        return float(np.mean(np.abs(sums) >= seen))
+        return float(np.mean(np.abs(sums) >= threshold))
     generator, sums = Draw(seed)("sign flip"), np.zeros(100_000)
     for size in sizes:
         sums += size * (1 - 2 * generator.integers(2, size=len(sums)))
-    return float((np.count_nonzero(np.abs(sums) >= seen) + 1) / (len(sums) + 1))
+    return float((np.count_nonzero(np.abs(sums) >= threshold) + 1) / (len(sums) + 1))
 
 
 def false_discovery(p_values: Sequence[float]) -> list[float]:
@@ -249,7 +249,7 @@ def false_discovery(p_values: Sequence[float]) -> list[float]:
     share of false ones among the rejected below q (Benjamini and Hochberg 1995)."""
     from scipy import stats
 
-    return [float(one) for one in stats.false_discovery_control(p_values)] if len(p_values) else []
+    return [float(q) for q in stats.false_discovery_control(p_values)] if len(p_values) else []
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
@@ -281,16 +281,16 @@ def detectable(differences: Sequence[float], level: float = 0.05, power: float =
         )
     critical = float(stats.t.ppf(1 - level / 2, n - 1))
 
-    def missing(shift: float) -> float:
+    def excess(shift: float) -> float:
         """Power beyond what is asked for, where the true mean lies so many standard errors from
         0."""
         # The square of a noncentral t is a noncentral F: both tails in one, and no NaN far out.
         return float(stats.ncf.sf(critical**2, 1, n - 1, shift**2)) - power
 
     high = 1.0
-    while missing(high) < 0:
+    while excess(high) < 0:
         high *= 2
-    shift = optimize.brentq(missing, 0.0, high)
+    shift = optimize.brentq(excess, 0.0, high)
     return float(shift * np.std(np.asarray(differences, dtype=float), ddof=1) / math.sqrt(n))
 
 
@@ -316,12 +316,12 @@ def area_under(xs: Sequence[float], ys: Sequence[float]) -> float:
     Raises:
         ValueError: the lists differ in length, or ``xs`` are not at least two values that rise.
     """
-    across = np.asarray(xs, dtype=float)
-    if len(xs) != len(ys) or len(xs) < 2 or (np.diff(across) <= 0).any():
+    points = np.asarray(xs, dtype=float)
+    if len(xs) != len(ys) or len(xs) < 2 or (np.diff(points) <= 0).any():
         raise ValueError(
             f"expected two lists of one length >= 2 with rising xs, got {len(xs)} and {len(ys)}"
         )
-    return float(np.trapezoid(np.asarray(ys, dtype=float), across) / (across[-1] - across[0]))
+    return float(np.trapezoid(np.asarray(ys, dtype=float), points) / (points[-1] - points[0]))
 
 
 BETS = 32
@@ -361,9 +361,9 @@ def adjusted_rand(one: Iterable[object], other: Iterable[object]) -> float:
     _, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
     table = np.zeros((rows.max() + 1, columns.max() + 1))
     np.add.at(table, (rows, columns), 1)
-    together, first, second, every = (
+    joint_pairs, row_pairs, column_pairs, all_pairs = (
         float((counts * (counts - 1) / 2).sum())
         for counts in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
     )
-    expected, most = first * second / every, (first + second) / 2
-    return (together - expected) / (most - expected) if most > expected else 1.0
+    expected, most = row_pairs * column_pairs / all_pairs, (row_pairs + column_pairs) / 2
+    return (joint_pairs - expected) / (most - expected) if most > expected else 1.0

@@ -166,8 +166,8 @@ class Suite:
             RunError: none is done.
         """
         tuning = experiments.read_tuning(self.folder)
-        done = tuple(experiments.outcomes(self.protocol, self.folder))
-        return Comparison(self.protocol, done, tuning)
+        outcomes = tuple(experiments.outcomes(self.protocol, self.folder))
+        return Comparison(self.protocol, outcomes, tuning)
 
     @property
     def is_complete(self) -> bool:

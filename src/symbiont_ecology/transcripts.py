@@ -84,11 +84,15 @@ class Transcripts:
         """The newest ones."""
         rows = [
             (
-                str(one.generation), one.id, one.habitat, one.prompt.strip(), one.reply,
-                "yes" if one.is_right else "no",
+                str(transcript.generation),
+                transcript.id,
+                transcript.habitat,
+                transcript.prompt.strip(),
+                transcript.reply,
+                "yes" if transcript.is_right else "no",
             )
-            for one in self.transcripts[-MOST_IN_NOTEBOOK:]
-        ]  # fmt: skip
+            for transcript in self.transcripts[-MOST_IN_NOTEBOOK:]
+        ]
         note = f"The newest {len(rows)} of {len(self.transcripts)}."
         columns = ("generation", "organelle", "user", "prompt", "reply", "accepted")
         return notebook_table("Replies", columns, rows, note)
@@ -137,8 +141,8 @@ class TranscriptLog:
             self._rewrite(_lines(self.path)[1])
 
     def _rewrite(self, lines: Iterable[bytes]) -> None:
-        kept = [line for line in lines if _is_sampled(line, self._one_in)]
-        text = b"".join([_line_of_header(self._one_in), *kept])
+        sample = [line for line in lines if _is_sampled(line, self._one_in)]
+        text = b"".join([_line_of_header(self._one_in), *sample])
         self.path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(self.path, text)
         self._bytes = len(text)
@@ -166,11 +170,11 @@ def newest_transcripts(path: Path, most_bytes: int = 16_384) -> list[Transcript]
             _, *lines = file.read(most_bytes).splitlines(keepends=True) or [b""]
     except OSError:
         return []
-    found = []
+    transcripts = []
     for line in lines:
         with suppress(RunError):
-            found.append(_parsed(line, path))
-    return found
+            transcripts.append(_parsed(line, path))
+    return transcripts
 
 
 def plain(text: str, widest: int) -> str:
@@ -197,12 +201,12 @@ def _line_of_header(one_in: int) -> bytes:
 
 def _line(transcript: Transcript) -> bytes:
     """One reply as JSON; surrogates that no file can hold are escaped."""
-    said = {
+    fields = {
         name: _cut(value) if isinstance(value, str) else value
         for name, value in vars(transcript).items()
         if value != getattr(Transcript, name, MISSING)
     }
-    return (_JSON.encode(said) + "\n").encode(errors="backslashreplace")
+    return (_JSON.encode(fields) + "\n").encode(errors="backslashreplace")
 
 
 def _parsed(line: bytes, path: Path) -> Transcript:

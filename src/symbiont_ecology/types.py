@@ -60,10 +60,10 @@ def turns(prompt: str) -> list[str]:
 
 def messages(prompt: str) -> list[dict[str, str]]:
     """The turns of a prompt with their roles, as chat templates want them."""
-    said = turns(prompt)
-    roles = ["system"] * (len(said) % 2 == 0)
-    roles += ["user", "assistant"] * (len(said) // 2) + ["user"]
-    return [{"role": role, "content": text} for role, text in zip(roles, said, strict=False)]
+    texts = turns(prompt)
+    roles = ["system"] * (len(texts) % 2 == 0)
+    roles += ["user", "assistant"] * (len(texts) // 2) + ["user"]
+    return [{"role": role, "content": text} for role, text in zip(roles, texts, strict=False)]
 
 
 def last_turn(prompt: str) -> str:

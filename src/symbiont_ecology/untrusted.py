@@ -51,11 +51,11 @@ def check_depth(value: object) -> None:
     """
     level = [value]
     for _ in range(DEEPEST):
-        within: list[object] = []
-        for one in level:
-            if isinstance(one, dict | list):
-                within += one.values() if isinstance(one, dict) else one
-        if not within:
+        children: list[object] = []
+        for node in level:
+            if isinstance(node, dict | list):
+                children += node.values() if isinstance(node, dict) else node
+        if not children:
             return
-        level = within
+        level = children
     raise ValueError(f"nested deeper than {DEEPEST} levels")

@@ -75,10 +75,10 @@ class AblationResults(BaseModel):
     def effects(self) -> dict[str, dict[str, AdjustedDifference]]:
         """What every mechanism adds, by measure, with the false discoveries of all tests together
         controlled."""
-        with_all, tests = self.measured[self.protocol.main], {}
+        ecology, tests = self.measured[self.protocol.main], {}
         for row in self.rows:
-            for measure, without in self.measured[row.mechanism].items():
-                pair = with_all[measure], without
+            for measure, values in self.measured[row.mechanism].items():
+                pair = ecology[measure], values
                 tests[row.mechanism, measure] = paired(*(reversed(pair) if row.add else pair))
         effects: dict[str, dict[str, AdjustedDifference]] = {row.mechanism: {} for row in self.rows}
         for (mechanism, measure), effect in adjusted(tests, self.protocol.level).items():
@@ -112,9 +112,9 @@ def _measured(results: Results, arm: str) -> Iterator[tuple[str, list[float]]]:
     verdicts, legs = results.verdicts(arm, budget, shift), results.legs_of(arm)
     assert verdicts is not None
     yield "accuracy", verdicts.by_seed()
-    retained = view_of(results, arm, budget, "retention")
-    if retained is not None:
-        yield "retention", retained.by_seed()
+    retention = view_of(results, arm, budget, "retention")
+    if retention is not None:
+        yield "retention", retention.by_seed()
     yield "coverage", verdicts.covered()
     runs = results.runs(arm, budget)
     yield "energy", [run.train.flops / max(run.solved, 1.0) for run in runs]
@@ -132,16 +132,16 @@ def reading(purpose: str, effects: Mapping[str, AdjustedDifference]) -> str:
     """What holds of a mechanism, in plain words."""
     if never_acted(effects):
         return "never acted in these runs"
-    held = {name: effect.estimate > 0 for name, effect in effects.items() if effect.is_claimed}
-    said: dict[str, list[str]] = {}
-    for name, is_more in held.items():
+    claims = {name: effect.estimate > 0 for name, effect in effects.items() if effect.is_claimed}
+    by_verb: dict[str, list[str]] = {}
+    for name, is_more in claims.items():
         measure = MEASURES[name]
         verbs = ("saves", "costs") if isinstance(measure, FlopsMeasure) else ("costs", "adds")
-        said.setdefault(verbs[is_more], []).append(measure.word)
-    if not said:
+        by_verb.setdefault(verbs[is_more], []).append(measure.word)
+    if not by_verb:
         return f"nothing that {len(next(iter(effects.values())).seeds)} seeds can see"
-    words = "; ".join(f"{verb} {' and '.join(what)}" for verb, what in said.items())
-    is_aim = any(MEASURES[name].purpose == purpose for name in held)
+    words = "; ".join(f"{verb} {' and '.join(terms)}" for verb, terms in by_verb.items())
+    is_aim = any(MEASURES[name].purpose == purpose for name in claims)
     return words if is_aim else f"{words}; nothing seen of its purpose"
 
 

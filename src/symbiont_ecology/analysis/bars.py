@@ -25,9 +25,9 @@ def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
         heights = 100 * np.array([share.estimate for share in shares])
         errors = 100 * np.array([[s.estimate - s.low, s.high - s.estimate] for s in shares]).T
         colour = BAR_COLOURS[(number - len(systems)) % len(BAR_COLOURS)]
-        left = places + (number - (len(systems) - 1) / 2) * width
-        axis.bar(left, heights, 0.9 * width, color=colour, label=name)
-        axis.errorbar(left, heights, errors, fmt="none", ecolor="black", lw=0.8)
+        xs = places + (number - (len(systems) - 1) / 2) * width
+        axis.bar(xs, heights, 0.9 * width, color=colour, label=name)
+        axis.errorbar(xs, heights, errors, fmt="none", ecolor="black", lw=0.8)
     axis.set_xticks(places, [*families, "all"])
     axis.set(ylabel="right, %", ylim=(0, 104))
     axis.grid(axis="y", alpha=0.3)

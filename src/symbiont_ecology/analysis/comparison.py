@@ -68,20 +68,20 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, summary.Spendin
         if skill is None:
             continue
         lives = pd.DataFrame([asdict(run.life) for run in runs])
-        trained = np.array([run.train.flops for run in runs])
+        train_flops = np.array([run.train.flops for run in runs])
         cost = mean(results.flops_per_right(arm, budget, shift))
-        saved = mean(results.flops_per_right(BARE_HOST, 0, shift)) - cost
+        saving = mean(results.flops_per_right(BARE_HOST, 0, shift)) - cost
         spending = summary.Spending(
             **{name: mean(lives[name]) for name in summary.COUNTS},
             net_per_episode=mean((lives.earned - lives.spent) / lives.rollouts.clip(lower=1)),
             roi=mean((lives.earned / lives.spent).where(lives.spent != 0, 0.0)),
             coverage=mean(skill.covered()),
-            train_flops=mean(trained),
+            train_flops=mean(train_flops),
             executed_flops=mean([run.train.executed for run in runs]),
-            off_budget=float(abs(trained / (budget * results.protocol.unit_flops) - 1).max()),
+            off_budget=float(abs(train_flops / (budget * results.protocol.unit_flops) - 1).max()),
             select_flops=mean([run.selection_flops for run in runs]),
             flops_per_solved=cost,
-            break_even_solved=mean(trained) / saved if saved > 0 else None,
+            break_even_solved=mean(train_flops) / saving if saving > 0 else None,
             organelles_asked=mean([run.systems[routing].organelles for run in runs]),
             option=runs[0].option,
         )
@@ -103,18 +103,18 @@ def _accuracies(results: Results) -> Iterator[tuple[str, Views[summary.Accuracy]
 
 
 def _differences(
-    results: Results, main: str, others: Iterable[str]
+    results: Results, main: str, arms: Iterable[str]
 ) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
     """By budget and view: an arm minus the host and the others. The arms of a view are a family of
     tests."""
     for budget in results.protocol.budgets:
         views: Views[AdjustedDifference] = {}
         for view in views_of(results):
-            mine, tests = view_of(results, main, budget, view), dict[str, Difference]()
-            for arm in (BARE_HOST, *others):
-                theirs = view_of(results, arm, budget, view)
-                if arm != main and mine is not None and theirs is not None:
-                    tests[arm] = difference_of(mine.minus(theirs))
+            main_verdicts, tests = view_of(results, main, budget, view), dict[str, Difference]()
+            for arm in (BARE_HOST, *arms):
+                verdicts = view_of(results, arm, budget, view)
+                if arm != main and main_verdicts is not None and verdicts is not None:
+                    tests[arm] = difference_of(main_verdicts.minus(verdicts))
             if tests:
                 views[view] = adjusted(tests, results.protocol.level, view)
         yield f"{budget:g}", views
@@ -133,10 +133,10 @@ def _peer(results: Results) -> summary.Peer | None:
     }
     if not by_budget:
         return None
-    told, best = mean(ceiling.by_seed()), max(by_budget.values())
+    cue_ceiling, best = mean(ceiling.by_seed()), max(by_budget.values())
     largest, last = list(by_budget.items())[-1]
     shares = {budget: value / best if best else 0.0 for budget, value in by_budget.items()}
-    return summary.Peer(told, by_budget, largest, last - told, shares)
+    return summary.Peer(cue_ceiling, by_budget, largest, last - cue_ceiling, shares)
 
 
 def _retention(results: Results) -> summary.RetentionSummary:
@@ -148,17 +148,17 @@ def _retention(results: Results) -> summary.RetentionSummary:
         points: dict[str, list[tuple[float, float]]] = {}
         by_seed: dict[int, list[tuple[float, float]]] = {}
         for budget in results.protocol.budgets:
-            kept = view_of(results, arm, budget, "retention")
+            retention = view_of(results, arm, budget, "retention")
             skill = results.verdicts(arm, budget, "in-distribution")
-            if kept is not None and skill is not None:
-                pairs = list(zip(skill.by_seed(), kept.by_seed(), strict=True))
+            if retention is not None and skill is not None:
+                pairs = list(zip(skill.by_seed(), retention.by_seed(), strict=True))
                 points[f"{budget:g}"] = pairs
                 for seed, pair in zip(skill.seeds, pairs, strict=True):
                     by_seed.setdefault(seed, []).append(pair)
         if points:  # a seed that lacks a budget has another frontier
             most = max(map(len, by_seed.values()))
-            whole = {seed: pairs for seed, pairs in by_seed.items() if len(pairs) == most}
-            areas[arm] = {seed: statistics.hypervolume(pairs) for seed, pairs in whole.items()}
+            complete = {seed: pairs for seed, pairs in by_seed.items() if len(pairs) == most}
+            areas[arm] = {seed: statistics.hypervolume(pairs) for seed, pairs in complete.items()}
             volumes = list(areas[arm].values())
             frontiers[arm] = summary.Frontier(points, volumes, mean(volumes))
     return summary.RetentionSummary(frontiers, _against_main(results, areas))
@@ -169,24 +169,24 @@ def _routing(results: Results, arm: str) -> Iterator[tuple[str, summary.RoutedSh
     does."""
     side, runs = results.protocol.arms[arm], results.runs(arm, results.largest)
     for shift in results.protocol.shifts:
-        asked = {
+        answers = {
             routing: verdicts
             for routing in (side.routing, *side.also)
             if (verdicts := results.verdicts(arm, results.largest, shift, routing)) is not None
         }
-        if len(asked) < 2:
+        if len(answers) < 2:
             continue
-        first, *others = asked
-        count = len(asked[first].cells)
+        own, *rest = answers
+        count = len(answers[own].cells)
         yield (
             shift,
             summary.RoutedShift(
-                {routing: interval_of(verdicts) for routing, verdicts in asked.items()},
-                {routing: difference_of(asked[first].minus(asked[routing])) for routing in others},
-                mean([run.systems[first].abstained[shift] for run in runs]) / count,
+                {routing: interval_of(verdicts) for routing, verdicts in answers.items()},
+                {routing: difference_of(answers[own].minus(answers[routing])) for routing in rest},
+                mean([run.systems[own].abstained[shift] for run in runs]) / count,
                 {
                     routing: mean([run.systems[routing].flops[shift] for run in runs]) / count
-                    for routing in asked
+                    for routing in answers
                 },
             ),
         )
@@ -215,8 +215,8 @@ def _flip(results: Results) -> summary.FlipSummary:
 
 def _curve(legs: pd.DataFrame, side: str) -> Iterator[summary.LegMean]:
     """Mean, lowest and highest over the seeds at every leg."""
-    for (phase, extra), same in legs.groupby(["phase", "extra"], sort=False):
-        shares = same[side].to_list()
+    for (phase, extra), rows in legs.groupby(["phase", "extra"], sort=False):
+        shares = rows[side].to_list()
         yield summary.LegMean(phase, float(extra), mean(shares), min(shares), max(shares))
 
 
@@ -240,8 +240,8 @@ def _at_zero(legs: pd.DataFrame) -> float:
 
 def views_of(results: Results) -> list[str]:
     """The rows of the tables: shifts, with in-distribution cells of each kind apart."""
-    first, *others = results.protocol.shifts
-    return [first, *(kind for kind, cells in results.cells.items() if cells), *others]
+    first, *rest = results.protocol.shifts
+    return [first, *(kind for kind, cells in results.cells.items() if cells), *rest]
 
 
 def view_of(results: Results, arm: str, budget: float, view: str) -> Verdicts | None:
@@ -289,12 +289,12 @@ def _against_main(
 ) -> dict[str, AdjustedDifference]:
     """The main arm's numbers, by seed, minus every other's on the seeds that both have."""
     main, differences = results.protocol.main, {}
-    for arm, others in values.items():
-        shared = sorted(set(others) & set(values.get(main, {})))
+    for arm, by_seed in values.items():
+        shared = sorted(set(by_seed) & set(values.get(main, {})))
         if arm == main or len(shared) < 2:
             continue
-        mine, theirs = ([numbers[seed] for seed in shared] for numbers in (values[main], others))
-        differences[arm] = paired(mine, theirs)
+        first, second = ([numbers[seed] for seed in shared] for numbers in (values[main], by_seed))
+        differences[arm] = paired(first, second)
     return adjusted(differences, results.protocol.level)
 
 
@@ -305,7 +305,7 @@ def paired(mine: Sequence[float], theirs: Sequence[float]) -> Difference:
     Raises:
         ValueError: less than two seeds, or not the same number of both.
     """
-    seeds = [number - other for number, other in zip(mine, theirs, strict=True)]
+    seeds = [first - second for first, second in zip(mine, theirs, strict=True)]
     return Difference(
         **asdict(statistics.paired_interval(mine, theirs)),
         p=statistics.sign_flip(seeds),

@@ -111,23 +111,23 @@ class Dashboard(RunView):
             self._show(self._screen(*self._waiting))
             self._waiting, self._drawn = None, self._clock()
 
-    def _show(self, shown: RenderableType) -> None:
-        self._panel.renderable = shown
+    def _show(self, renderable: RenderableType) -> None:
+        self._panel.renderable = renderable
         self._live.update(self._panel, refresh=True)
 
     def _screen(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> Group:
         width, height = self._console.size
         is_tall, is_wide = height >= TALL, width >= WIDE
-        replies, news = (4, 5) if is_tall else (2, 2)
-        rows = max(3, height - SCREEN_LINES - replies - news)
+        reply_lines, news_lines = (4, 5) if is_tall else (2, 2)
+        rows = max(3, height - SCREEN_LINES - reply_lines - news_lines)
         body = Table.grid(padding=(0, 2))
         if state.habitats:
             body.add_row(servers_table(state, rows, width - BESIDE_BLOCKS))
         else:
-            lived = population_table(state, rows, 2 if is_wide else 1)
-            body.add_row(lived, cell_table(state.success, rows))
-        said = [] if self._replies is None else newest_transcripts(self._replies)
-        ticker = list(self._ticker)[-news:] or ["nobody was born or died yet"]
+            population = population_table(state, rows, 2 if is_wide else 1)
+            body.add_row(population, cell_table(state.success, rows))
+        transcripts = [] if self._replies is None else newest_transcripts(self._replies)
+        ticker = list(self._ticker)[-news_lines:] or ["nobody was born or died yet"]
         return Group(
             self._head(state, summary, seconds),
             _bar(self._pace.done),
@@ -135,7 +135,7 @@ class Dashboard(RunView):
             Text(),
             body,
             Text(),
-            replies_table(said, replies, width - FRAME),
+            replies_table(transcripts, reply_lines, width - FRAME),
             Text(),
             Text("\n".join(ticker), style="dim", no_wrap=True, overflow="ellipsis"),
             legend(bool(state.habitats)),
@@ -175,25 +175,25 @@ class Dashboard(RunView):
         return Text("   ").join(parts)
 
     def _notice(self, state: EcologyState, summary: GenerationEnded) -> None:
-        served, known = state.served, self._known
+        served, before = state.served, self._known
         for organelle_id, organelle in state.population.items():
-            if organelle_id not in known and known:
-                whence = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
+            if organelle_id not in before and before:
+                origin = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
                 count = len(served.get(organelle_id, ()))
-                whence += f"for {count} habitat{'s' if count > 1 else ''} " if count else ""
+                origin += f"for {count} habitat{'s' if count > 1 else ''} " if count else ""
                 self._ticker.append(
-                    f"{summary.generation:4d}  {organelle_id} born {whence}({organelle.operator})"
+                    f"{summary.generation:4d}  {organelle_id} born {origin}({organelle.operator})"
                 )
-        for organelle_id in known.keys() - state.population.keys():
-            age = summary.generation - known[organelle_id].born
+        for organelle_id in before.keys() - state.population.keys():
+            age = summary.generation - before[organelle_id].born
             self._ticker.append(
                 f"{summary.generation:4d}  {organelle_id} died, {age} generations old"
             )
         self._known = dict(state.population)
 
 
-def _bar(done: float) -> Table:
+def _bar(share: float) -> Table:
     """A bar that ends its line, as a bar alone does not."""
     grid = Table.grid(expand=True)
-    grid.add_row(ProgressBar(total=1.0, completed=done))
+    grid.add_row(ProgressBar(total=1.0, completed=share))
     return grid

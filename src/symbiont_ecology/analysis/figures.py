@@ -39,7 +39,7 @@ Numbers = Sequence[float] | np.ndarray
 
 def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
     """Draws every figure that the results have data for; returns the names of the files."""
-    drawn = {
+    painters = {
         "accuracy.png": _accuracy,
         "differences.png": _differences,
         "roi.png": _roi,
@@ -47,7 +47,7 @@ def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
         "flip.png": _flip,
     }
     names = []
-    for name, draw in drawn.items():
+    for name, draw in painters.items():
         figure = draw(results, summary)
         if figure is not None:
             # Without date and version, so that equal numbers give equal files.
@@ -67,11 +67,11 @@ class Pen:
         """Dash, colour and width: dashed where only the routing is another, the colour of the runs
         that it answers with, wide for the arm in question. Of more arms than colours, the further
         ones have dots and dashes."""
-        chosen, arms = {self.protocol.main: MAIN, self.protocol.second: SECOND}, self.protocol.arms
-        others = [name for name, side in arms.items() if not side.of and name not in chosen]
+        leads, arms = {self.protocol.main: MAIN, self.protocol.second: SECOND}, self.protocol.arms
+        rest = [name for name, side in arms.items() if not side.of and name not in leads]
         runs = self.protocol.runs_of(arm)
-        place = 0 if runs in chosen else others.index(runs)
-        colour = chosen.get(runs) or COLOURS[place % len(COLOURS)]
+        place = 0 if runs in leads else rest.index(runs)
+        colour = leads.get(runs) or COLOURS[place % len(COLOURS)]
         dash = "--" if runs != arm else ("-", "-.", ":")[place // len(COLOURS) % 3]
         return dash, colour, 2.6 if arm == self.protocol.main else 1.3
 
@@ -123,10 +123,10 @@ def _differences(results: Results, summary: Summary) -> Figure | None:
     """The main arm minus those that learn, at the largest budget: a panel per view, a row per
     arm."""
     views = summary.differences[summary.largest]
-    every = {**views, "flip, area": summary.flip.differences.get("area")}
-    panels = {view: tests for view in COMPARED if (tests := every.get(view))}
-    learning = [arm for arm, side in results.protocol.arms.items() if side.sees != "nothing"]
-    arms = [arm for arm in views.get(results.protocol.shifts[0], {}) if arm in learning]
+    all_views = {**views, "flip, area": summary.flip.differences.get("area")}
+    panels = {view: tests for view in COMPARED if (tests := all_views.get(view))}
+    learners = [arm for arm, side in results.protocol.arms.items() if side.sees != "nothing"]
+    arms = [arm for arm in views.get(results.protocol.shifts[0], {}) if arm in learners]
     if not arms:
         return None
     figure = Figure(figsize=(1.4 + 2.7 * len(panels), 0.9 + 0.27 * len(arms)), layout="constrained")
@@ -159,17 +159,17 @@ def _roi(results: Results, summary: Summary) -> Figure | None:
             flops, _, revenue, cost, _ = np.array(run.course or np.zeros((0, 5))).T
             if revenue.any():
                 xs = np.minimum(flops, end)  # the last generation may end a rollout later
-                earned, spent = (
+                revenues, costs = (
                     np.histogram(xs, edges, weights=energy)[0] for energy in (revenue, cost)
                 )
                 curves.append(
-                    np.divide(earned, spent, out=np.full(PERIODS, np.nan), where=spent > 0)
+                    np.divide(revenues, costs, out=np.full(PERIODS, np.nan), where=costs > 0)
                 )
         if curves:
             grid = (edges[1:] + edges[:-1]) / 2
-            known = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
-            ratios = np.nanmean(np.array(curves)[:, known], axis=0)
-            Pen(axis, results.protocol).curve(arm, grid[known], ratios, label=arm)
+            mask = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
+            ratios = np.nanmean(np.array(curves)[:, mask], axis=0)
+            Pen(axis, results.protocol).curve(arm, grid[mask], ratios, label=arm)
     if not axis.lines:
         return None
     axis.axhline(1, color="black", ls=":", lw=1)
@@ -185,9 +185,9 @@ def _retention(results: Results, summary: Summary) -> Figure | None:
     figure, axis = _single(4.2)
     for arm, frontier in summary.retention.arms.items():
         means = 100 * np.array([np.mean(points, axis=0) for points in frontier.points.values()])
-        (skill, kept), (dash, colour, width) = means.T, Pen(axis, results.protocol).style(arm)
-        axis.plot(skill, kept, dash, color=colour, lw=width, label=arm)
-        axis.scatter(skill, kept, s=14 * np.arange(1, len(means) + 1), color=colour, lw=0)
+        (skill, retention), (dash, colour, width) = means.T, Pen(axis, results.protocol).style(arm)
+        axis.plot(skill, retention, dash, color=colour, lw=width, label=arm)
+        axis.scatter(skill, retention, s=14 * np.arange(1, len(means) + 1), color=colour, lw=0)
     axis.set(xlabel="skill: right in distribution, %", ylabel="retention of other conventions, %")
     _legend_beside(axis)
     return figure
@@ -200,10 +200,10 @@ def _flip(results: Results, summary: Summary) -> Figure | None:
         return None
     figure = Figure(figsize=(12.6, 4.2), layout="constrained")
     axes = figure.subplots(1, len(SIDES), sharey=True)
-    since = {"before": plan.at, "flipped": plan.at, "back": plan.back}
+    starts = {"before": plan.at, "flipped": plan.at, "back": plan.back}
     for axis, side in zip(axes, SIDES, strict=True):
         for arm, flip in summary.flip.arms.items():
-            for phase, start in since.items():
+            for phase, start in starts.items():
                 legs = [leg for leg in flip.curves[side] if leg.phase == phase]
                 xs = [(start + leg.extra) * unit for leg in legs]
                 heights = 100 * np.array([(leg.mean, leg.low, leg.high) for leg in legs]).T

@@ -131,8 +131,8 @@ class _Log:
         self.ends, self.updates = self.of(kinds.GenerationEnded), self.of(kinds.Learned)
         rates = [birth.traits.get("learning_rate", 0.0) for birth in self.of(kinds.Born)]
         self.rate = next(filter(None, rates), 0.0) if design.learns else 0.0
-        asked = [act for act in self.of(kinds.Acted) if act.verdicts]  # gold answers are only read
-        self.practice = [act for act in asked if act.purpose == "practice"]
+        acts = [act for act in self.of(kinds.Acted) if act.verdicts]  # gold answers are only read
+        self.practice = [act for act in acts if act.purpose == "practice"]
         self.families = _grouped(self.practice, lambda act: cell_family(act.cell))
         self.untaught, self.taught = _by_learning(self.events)
         self.measured = self._measures()
@@ -221,24 +221,24 @@ def _is_hopeless(acts: _Acts) -> bool:
 def _compared(before: _Acts, after: _Acts) -> tuple[Interval, Interval] | None:
     """Shares of right questions before and after, on the same mix of cells: the mix of after."""
     old, new = (_grouped(acts, lambda act: act.cell) for acts in (before, after))
-    both = [act for act in after if act.cell in old]
-    if not _questions(both):
+    shared = [act for act in after if act.cell in old]
+    if not _questions(shared):
         return None
-    weights = {cell: _questions(new[cell]) / _questions(both) for cell in new if cell in old}
+    weights = {cell: _questions(new[cell]) / _questions(shared) for cell in new if cell in old}
     share = sum(weight * _share(old[cell]).estimate for cell, weight in weights.items())
     # So many questions would give a share that is as certain, if they had come in this mix.
     size = round(1 / sum(weight**2 / _questions(old[cell]) for cell, weight in weights.items()))
     # The weights may add up to a little more than 1.
-    return wilson(min(share, 1.0) * size, size), _share(both)
+    return wilson(min(share, 1.0) * size, size), _share(shared)
 
 
-def _fall(before: _Acts, after: _Acts, when: str) -> str:
+def _fall(before: _Acts, after: _Acts, change: str) -> str:
     """What was seen, if the share of right questions fell for certain; else nothing."""
     shares = _compared(before, after)
     if shares is None or shares[1].high >= shares[0].low:
         return ""
     old, new = map(_percent, shares)
-    return f"right on {old} of questions before {when}, on {new} since"
+    return f"right on {old} of questions before {change}, on {new} since"
 
 
 def _harmful_learning(log: _Log) -> Iterator[HealthFinding]:
@@ -267,16 +267,16 @@ def _starvation(log: _Log) -> Iterator[HealthFinding]:
         return
     right = sum(sum(act.verdicts) for act in log.practice)
     pay = numbers.earned / right if right else prices.price(0.0)
-    each, is_poor = numbers.spent / numbers.rollouts, numbers.earned < POOR * numbers.spent
+    cost, is_poor = numbers.spent / numbers.rollouts, numbers.earned < POOR * numbers.spent
     are_bankrupt = numbers.bankrupt >= numbers.founders and not _is_hopeless(log.practice)
-    if each >= pay or (is_poor and are_bankrupt):
+    if cost >= pay or (is_poor and are_bankrupt):
         seen = (
-            f"a rollout costs {each:.0f} mATP with lessons, rent and ticket, a right answer pays "
+            f"a rollout costs {cost:.0f} mATP with lessons, rent and ticket, a right answer pays "
             f"{pay:.0f}, and {100 * right / numbers.rollouts:.0f} % of the rollouts are right"
         )
         mend = (
             f"raise economy.base and economy.highest ({prices.base} and {prices.highest}) until it "
-            f"pays about {PAYS_FOR * each:.0f}, or lower economy.rollout ({prices.rollout})"
+            f"pays about {PAYS_FOR * cost:.0f}, or lower economy.rollout ({prices.rollout})"
         )
         yield HealthFinding("everyone starves", "sick", seen, mend)
 
@@ -321,9 +321,9 @@ def _hardware(log: _Log) -> Iterator[HealthFinding]:
         severity = "sick" if len(quarantines) >= POISONED * count else "warn"
         yield HealthFinding("numbers that are not finite", severity, seen, mend)
     if shrinks := log.of(kinds.BatchShrunk):
-        left = f"{shrinks[-1].memory_mb:.0f}"
-        seen = f"memory ran out in {len(shrinks)} generations; batches now take {left} MB"
-        mend = f"set host.memory_mb={left}, lower host.slots, or set host.is_checkpointing=true"
+        room = f"{shrinks[-1].memory_mb:.0f}"
+        seen = f"memory ran out in {len(shrinks)} generations; batches now take {room} MB"
+        mend = f"set host.memory_mb={room}, lower host.slots, or set host.is_checkpointing=true"
         yield HealthFinding("out of memory", "warn", seen, mend)
 
 

@@ -32,9 +32,9 @@ def legend(has_habitats: bool) -> Text:
         for share, words in ((0.2, "<33%"), (0.5, "<67%"), (1.0, "more"))
     ]
     colours = [part for share in shares for part in (" ", share)]
-    begin = "a habitat accepts" if has_habitats else "right:"
+    start = "a habitat accepts" if has_habitats else "right:"
     end = " · age: generations · ATP: energy" + ("" if has_habitats else " · step: learning rate")
-    return Text.assemble((begin, "dim"), *colours, (end, "dim"), no_wrap=True, overflow="ellipsis")
+    return Text.assemble((start, "dim"), *colours, (end, "dim"), no_wrap=True, overflow="ellipsis")
 
 
 def population_table(state: EcologyState, rows: int, cells: int = 2) -> Table:
@@ -69,8 +69,8 @@ def servers_table(state: EcologyState, rows: int, width: int) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("serves", no_wrap=True)
     served = state.served
-    everyone = sorted(state.population.values(), key=lambda one: -len(served.get(one.id, ())))
-    for organelle in everyone[: _shown(everyone, rows)]:
+    organelles = sorted(state.population.values(), key=lambda o: -len(served.get(o.id, ())))
+    for organelle in organelles[: _shown(organelles, rows)]:
         habitats = [state.habitats[name] for name in served.get(organelle.id, ())]
         answers = [answer for habitat in habitats for answer in habitat.answers]
         accepted = [answer for answer in answers if answer.is_accepted]
@@ -82,7 +82,7 @@ def servers_table(state: EcologyState, rows: int, width: int) -> Table:
             f"{len(accepted) / len(answers):.0%}" if answers else "–",
             Text.assemble(*blocks, f" {len(habitats)}") if habitats else Text("nobody", "dim"),
         )
-    if (more := len(everyone) - _shown(everyone, rows)) > 0:
+    if (more := len(organelles) - _shown(organelles, rows)) > 0:
         table.add_row("…", "", "", "", f"and {more} more")
     return table
 
@@ -118,12 +118,12 @@ def cell_table(success: Mapping[str, float], rows: int) -> Table:
 def replies_table(transcripts: Sequence[Transcript], count: int, width: int) -> Table:
     """Some replies of the newest generation among these: who was asked, by whom or about what,
     whether it was right, the prompt and the reply. The lines are so many, with replies or not."""
-    newest = [one for one in transcripts if one.generation == transcripts[-1].generation]
+    newest = [entry for entry in transcripts if entry.generation == transcripts[-1].generation]
     step = max(1, len(newest) // count)
-    shown = newest[::-step][:count]
+    sample = newest[::-step][:count]
     names = [
-        (plain(one.id, WIDEST_NAME), plain(one.habitat or cell_family(one.cell), WIDEST_NAME))
-        for one in shown
+        (plain(entry.id, WIDEST_NAME), plain(entry.habitat or cell_family(entry.cell), WIDEST_NAME))
+        for entry in sample
     ]
     widths = (max(map(cell_len, column)) for column in zip(*names, strict=True))
     half = max(8, (width - sum(widths) - BESIDE_TEXTS) // 2)
@@ -132,13 +132,13 @@ def replies_table(transcripts: Sequence[Transcript], count: int, width: int) -> 
         table.add_column(no_wrap=True)
     for _ in ("prompt", "reply"):
         table.add_column(no_wrap=True, overflow="ellipsis", max_width=half)
-    for (who, whom), one in zip(names, shown, strict=True):
+    for (organelle_id, source), entry in zip(names, sample, strict=True):
         table.add_row(
-            Text(who, "bold"),
-            Text(whom, "dim"),
-            Text("yes", "green") if one.is_right else Text("no", "red"),
-            Text(plain(one.prompt, half)),
-            Text(f"→ {plain(one.reply, half)}"),
+            Text(organelle_id, "bold"),
+            Text(source, "dim"),
+            Text("yes", "green") if entry.is_right else Text("no", "red"),
+            Text(plain(entry.prompt, half)),
+            Text(f"→ {plain(entry.reply, half)}"),
         )
     for _ in range(count - table.row_count):
         table.add_row("")

@@ -86,14 +86,14 @@ class Narrator(RunView):
 
     def _line(self, state: EcologyState, summary: GenerationEnded) -> str:
         served = state.served
-        kept = f"serving {len(served)}" if served else f"cells {summary.coverage}"
+        scope = f"serving {len(served)}" if served else f"cells {summary.coverage}"
         share = next(iter(self._right.points(1)))
         label = self._accepted if state.habitats else "right"
         right = "nothing asked" if share is None else f"{label} {percent_of(share)}"
         return (
             f"generation {summary.generation:4d}  {self._pace.done:4.0%}  left {self._pace.left}  "
             f"{right}  {summary.population} alive "
-            f"+{self._births} -{self._deaths}  {kept}  FLOPs {summary.train_flops:.2g}"
+            f"+{self._births} -{self._deaths}  {scope}  FLOPs {summary.train_flops:.2g}"
         )
 
     def _print(self) -> None:

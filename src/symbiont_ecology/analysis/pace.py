@@ -35,7 +35,7 @@ class RunLength:
             (spent.tokens, loop.train_tokens),
             (self.before + seconds, loop.train_seconds),
         ]
-        return min(1.0, max(done / whole for done, whole in ways if whole))
+        return min(1.0, max(value / end for value, end in ways if end))
 
 
 class Pace:
@@ -54,10 +54,10 @@ class Pace:
         now, before = self._clock(), self.done
         self.done = self._length.fraction(state, self._lived)
         if self._last is not None:
-            took = now - self._last
-            kept = max(0.5 ** (took / HALF_LIFE), LEAST_KEPT)
-            self._time = kept * self._time + took
-            self._progress = kept * self._progress + self.done - before
+            elapsed = now - self._last
+            weight = max(0.5 ** (elapsed / HALF_LIFE), LEAST_KEPT)
+            self._time = weight * self._time + elapsed
+            self._progress = weight * self._progress + self.done - before
         self._last = now
 
     def go_on(self) -> None:

@@ -163,7 +163,7 @@ def read_pack(folder: Path) -> tuple[Results, Tuning]:
         DataError: there is no pack, or it is damaged.
     """
     protocol, outcomes, tuning = _read_inputs(folder, Protocol)
-    reported = [one for one in outcomes if isinstance(one, ReportedOutcome)]
+    reported = [outcome for outcome in outcomes if isinstance(outcome, ReportedOutcome)]
     return Results(protocol, reported), tuning
 
 
@@ -174,7 +174,7 @@ def read_worlds_pack(folder: Path) -> tuple[WorldResults, Tuning]:
         DataError: there is no pack, or it is damaged.
     """
     protocol, outcomes, tuning = _read_inputs(folder, WorldsProtocol)
-    streams = [one for one in outcomes if isinstance(one, StreamOutcome)]
+    streams = [outcome for outcome in outcomes if isinstance(outcome, StreamOutcome)]
     return WorldResults(protocol, streams), tuning
 
 
@@ -185,8 +185,8 @@ def _read_inputs(folder: Path, kind: type[_Kind]) -> tuple[_Kind, list[AnyOutcom
         tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
         return protocol, parse_outcomes(map(json.loads, lines)), tuning
     except (OSError, ValueError, EOFError) as error:
-        what = " ".join(str(error).split())
-        raise DataError(f"no paper pack can be read from {folder}: {what}") from error
+        message = " ".join(str(error).split())
+        raise DataError(f"no paper pack can be read from {folder}: {message}") from error
 
 
 def read_manifest(folder: Path) -> Manifest | None:
@@ -199,8 +199,8 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
     except (OSError, ValueError) as error:
-        what = " ".join(str(error).split())
-        raise DataError(f"{path} is damaged: {what}") from error
+        message = " ".join(str(error).split())
+        raise DataError(f"{path} is damaged: {message}") from error
 
 
 def _check_inputs(folder: Path) -> None:

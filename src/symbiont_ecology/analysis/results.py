@@ -74,16 +74,16 @@ class Verdicts:
         if not shared:
             means = self.values.mean(axis=0, keepdims=True) - other.values.mean(axis=0)
             return Verdicts(means, self.cells, NO_SEED)
-        mine, theirs = (
+        first, second = (
             side.values[[side.seeds.index(seed) for seed in shared]] for side in (self, other)
         )
-        return Verdicts(mine - theirs, self.cells, shared)
+        return Verdicts(first - second, self.cells, shared)
 
     def where(self, chosen: np.ndarray) -> Verdicts:
         """The questions that a mask chooses."""
-        kept = np.flatnonzero(chosen)
+        indices = np.flatnonzero(chosen)
         return Verdicts(
-            self.values[:, kept], tuple(self.cells[index] for index in kept), self.seeds
+            self.values[:, indices], tuple(self.cells[index] for index in indices), self.seeds
         )
 
 
@@ -174,9 +174,9 @@ class Results:
         starts = np.flatnonzero(np.diff(seeds, prepend=seeds[:1] - 1))  # in one piece per seed
         if not len(starts):
             return None
-        first, *others = np.split(cells, starts[1:])
-        for seed, other in zip(seeds[starts[1:]], others, strict=True):
-            if not np.array_equal(other, first):
+        first, *rest = np.split(cells, starts[1:])
+        for seed, codes in zip(seeds[starts[1:]], rest, strict=True):
+            if not np.array_equal(codes, first):
                 raise DataError(
                     f"arm {arm!r}, seed {seed}: answered other questions than its sisters"
                 )
@@ -198,11 +198,11 @@ class Results:
 
         None where nothing can be told: tasks from a data file have no convention.
         """
-        told = self.verdicts(BARE_HOST, 0, "ceiling")
+        ceiling = self.verdicts(BARE_HOST, 0, "ceiling")
         shares = (
             {}
-            if told is None
-            else dict(zip(dict.fromkeys(told.cells), told.by_cell()[:, 0], strict=True))
+            if ceiling is None
+            else dict(zip(dict.fromkeys(ceiling.cells), ceiling.by_cell()[:, 0], strict=True))
         )
         high = [cell for cell, share in shares.items() if share >= self.protocol.elicitation]
         return {"elicitation": high, "capability": [cell for cell in shares if cell not in high]}
@@ -246,10 +246,10 @@ def answers_of(outcomes: Iterable[ReportedOutcome]) -> pd.DataFrame:
 def _heads(outcome: ReportedOutcome) -> Iterator[tuple[object, ...]]:
     """A row per cell that was asked, with all verdicts of it."""
     for leg in outcome.legs:
-        when = (outcome.seed, outcome.budget, leg.phase, leg.extra, leg.train_flops)
+        moment = (outcome.seed, outcome.budget, leg.phase, leg.extra, leg.train_flops)
         for routing, system in sorted(leg.systems.items()):
             for shift, cells in sorted(system.bits.items()):
                 total = system.flops.get(shift, 0.0)
                 for cell, bits in sorted(cells.items()):
                     is_flipped = cell_family(cell) in outcome.families
-                    yield (outcome.arm, routing, *when, shift, cell, is_flipped, bits, total)
+                    yield (outcome.arm, routing, *moment, shift, cell, is_flipped, bits, total)

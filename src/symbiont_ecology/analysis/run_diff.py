@@ -65,12 +65,12 @@ class RunDiff:
         )
 
 
-def _parting(one: Path, other: Path) -> Parting | None:
-    logs = (read_events(folder / EVENTS_FILE) for folder in (one, other))
-    first, second = logs
+def _parting(first: Path, second: Path) -> Parting | None:
+    logs = (read_events(folder / EVENTS_FILE) for folder in (first, second))
+    first_log, second_log = logs
     number = 0
     while True:
-        pair = next(first, None), next(second, None)
+        pair = next(first_log, None), next(second_log, None)
         if pair == (None, None):
             return None
         if pair[0] != pair[1]:
@@ -80,9 +80,9 @@ def _parting(one: Path, other: Path) -> Parting | None:
         number += 1
 
 
-def _config(one: RunConfig, other: RunConfig) -> list[ComparedValue]:
+def _config(first: RunConfig, second: RunConfig) -> list[ComparedValue]:
     """Keys that differ."""
-    values = [_flat(config.model_dump(mode="json")) for config in (one, other)]
+    values = [_flat(config.model_dump(mode="json")) for config in (first, second)]
     keys = list(dict.fromkeys([*values[0], *values[1]]))
     return [
         ComparedValue(key, values[0].get(key, ABSENT), values[1].get(key, ABSENT))
@@ -91,15 +91,17 @@ def _config(one: RunConfig, other: RunConfig) -> list[ComparedValue]:
     ]
 
 
-def _outcome(one: RunReport, other: RunReport) -> list[ComparedValue]:
+def _outcome(first: RunReport, second: RunReport) -> list[ComparedValue]:
     shares = [
-        ComparedValue(name, _percent(getattr(one, field)), _percent(getattr(other, field)))
+        ComparedValue(name, _percent(getattr(first, field)), _percent(getattr(second, field)))
         for name, field in (("right, %", "right"), ("right in the last quarter, %", "late"))
     ]
-    numbers = [{number.name: number.text for number in report.numbers} for report in (one, other)]
+    numbers = [
+        {number.name: number.text for number in report.numbers} for report in (first, second)
+    ]
     names = dict.fromkeys([*numbers[0], *numbers[1]])
     counts = [
-        Counter(news.kind for news in report.history.chronicle.news) for report in (one, other)
+        Counter(news.kind for news in report.history.chronicle.news) for report in (first, second)
     ]
     kinds = [kind for kind in ("change", "fault", "body") if counts[0][kind] or counts[1][kind]]
     return [
@@ -115,11 +117,11 @@ def _outcome(one: RunReport, other: RunReport) -> list[ComparedValue]:
     ]
 
 
-def _solved(one: RunReport, other: RunReport) -> list[ComparedValue]:
+def _solved(first: RunReport, second: RunReport) -> list[ComparedValue]:
     """Since which generation each family is solved."""
     families = [
         {name: ABSENT if since is None else str(since) for name, _, since in report.families}
-        for report in (one, other)
+        for report in (first, second)
     ]
     return [
         ComparedValue(name, families[0].get(name, ABSENT), families[1].get(name, ABSENT))
@@ -127,10 +129,10 @@ def _solved(one: RunReport, other: RunReport) -> list[ComparedValue]:
     ]
 
 
-def _agreement(one: RunReport, other: RunReport) -> float | None:
+def _agreement(first: RunReport, second: RunReport) -> float | None:
     servers = [
         {user: served.id for served in report.serving for user in served.users}
-        for report in (one, other)
+        for report in (first, second)
     ]
     shared = sorted(servers[0].keys() & servers[1].keys())
     if len(shared) < 2:
@@ -138,14 +140,14 @@ def _agreement(one: RunReport, other: RunReport) -> float | None:
     return adjusted_rand(*([by_user[user] for user in shared] for by_user in servers))
 
 
-def _flat(values: Mapping[str, object], before: str = "") -> dict[str, str]:
-    found: dict[str, str] = {}
+def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= _flat(value, f"{before}{key}.")
+            flat |= _flat(value, f"{prefix}{key}.")
         else:
-            found[before + key] = json.dumps(value)
-    return found
+            flat[prefix + key] = json.dumps(value)
+    return flat
 
 
 def _percent(share: Interval) -> str:

@@ -85,8 +85,8 @@ class RunReport:
             raise RunError(f"{folder}: no generation is over yet, so there is nothing to report")
         design = Design(config.economy) if config.plugins else design_of(config)
         findings = examine(_whole(events, history), design).findings
-        done = [line for _, line in logged(folder)]
-        return cls(folder.resolve().name, config, history, findings, done)
+        evaluations = [line for _, line in logged(folder)]
+        return cls(folder.resolve().name, config, history, findings, evaluations)
 
     def page(self) -> str:
         """The report as Markdown."""
@@ -103,7 +103,7 @@ class RunReport:
         history, last = self.history, self.history.ends[-1]
         taxa, books = list(history.phylogeny.taxa.values()), history.books
         trials = list(history.trials.values())
-        found = [
+        numbers = [
             TracedNumber("generations", history.generation, f"len({ENDS})"),
             TracedNumber("answers", self._answered().n, f"{PRACTICE}.verdicts.map(len).sum()"),
             TracedNumber(
@@ -137,12 +137,12 @@ class RunReport:
             TracedNumber("lessons", sum(history.lessons.values()), "e.Learned.lessons.sum()"),
             *(
                 TracedNumber(
-                    f"{what}, ATP",
+                    f"{label}, ATP",
                     sum(getattr(book, column) for book in books) / 1000,
                     f"e.Settled.{column}.sum() / 1000",
                     ",.1f",
                 )
-                for what, column in (
+                for label, column in (
                     ("earned", "revenue"),
                     ("spent on compute", "cost"),
                     ("spent on rent", "rent"),
@@ -166,8 +166,8 @@ class RunReport:
                     "e.Served.servers.map(len).sum()",
                 ),
             ]
-            return [*found, *users]
-        return found
+            return [*numbers, *users]
+        return numbers
 
     @property
     def right(self) -> Interval:
@@ -183,8 +183,8 @@ class RunReport:
     def bare_host(self) -> Interval:
         """What the bare host had right at founding."""
         answers = self.history.host_answers
-        right = sum(sum(one.verdicts) for one in answers)
-        return wilson(right, sum(len(one.verdicts) for one in answers))
+        right = sum(sum(answer.verdicts) for answer in answers)
+        return wilson(right, sum(len(answer.verdicts) for answer in answers))
 
     @property
     def users(self) -> list[str]:
@@ -196,11 +196,11 @@ class RunReport:
         """Who serves whom at the end, the busiest first."""
         alive = {taxon.id for taxon in self.history.phylogeny.taxa.values() if taxon.died is None}
         by_server: dict[OrganelleId, list[str]] = {}
-        for user, server in {one.habitat: one.id for one in self.history.servings}.items():
+        for user, server in {entry.habitat: entry.id for entry in self.history.servings}.items():
             if server in alive:
                 by_server.setdefault(server, []).append(user)
-        served = [ServedUsers(who, tuple(sorted(users))) for who, users in by_server.items()]
-        return sorted(served, key=lambda one: (-len(one.users), one.id))
+        served = [ServedUsers(server, tuple(sorted(users))) for server, users in by_server.items()]
+        return sorted(served, key=lambda entry: (-len(entry.users), entry.id))
 
     @property
     def families(self) -> list[tuple[str, Interval, int | None]]:
@@ -221,13 +221,13 @@ class RunReport:
         all others, forty in all."""
         kinds = kinds_of(self.config, self.history.generation)
         news = world_news(self.config, kinds, self.history.ends)
-        news += [one for one in self.history.chronicle.news if one.kind in TOLD_KINDS]
-        return sorted(news[:MOST_NEWS_TOLD], key=lambda one: one.generation)
+        news += [entry for entry in self.history.chronicle.news if entry.kind in TOLD_KINDS]
+        return sorted(news[:MOST_NEWS_TOLD], key=lambda entry: entry.generation)
 
     @property
     def merges(self) -> list[News]:
         """Births of several parents."""
-        return [one for one in self.history.chronicle.news if one.kind == "merge"]
+        return [entry for entry in self.history.chronicle.news if entry.kind == "merge"]
 
     def _answered(self, start: int = 0, family: str = "") -> _Answered:
         acts = [

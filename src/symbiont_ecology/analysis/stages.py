@@ -68,14 +68,14 @@ def stages_of(results: Results) -> StageSummary | None:
         if not runs:
             continue
         routing = results.protocol.arms[arm].routing
-        course = [_course(run, routing) for run in runs]
-        families = list(course[0])
+        run_courses = [_course(run, routing) for run in runs]
+        families = list(run_courses[0])
         seeds[arm] = [run.seed for run in runs]
         measures[arm] = StageMeasures(
-            at_once=[mean(_at_once(one)) for one in course],
-            at_last=[mean([shares[-1] for shares in one.values()]) for one in course],
-            lost=[mean(_lost(one)) for one in course],
-            worst=[max(_lost(one)) for one in course],
+            at_once=[mean(_at_once(course)) for course in run_courses],
+            at_last=[mean([shares[-1] for shares in course.values()]) for course in run_courses],
+            lost=[mean(_lost(course)) for course in run_courses],
+            worst=[max(_lost(course)) for course in run_courses],
             english=[
                 run.general[routing].english.change.estimate
                 for run in runs
@@ -83,7 +83,10 @@ def stages_of(results: Results) -> StageSummary | None:
             ],
         )
         courses[arm] = {
-            family: [mean(shares) for shares in zip(*(one[family] for one in course), strict=True)]
+            family: [
+                mean(shares)
+                for shares in zip(*(course[family] for course in run_courses), strict=True)
+            ]
             for family in families
         }
     if not measures:
@@ -91,11 +94,11 @@ def stages_of(results: Results) -> StageSummary | None:
     main, level, differences = results.protocol.main, results.protocol.level, {}
     for name in COMPARED_MEASURES:
         by_seed = {
-            arm: dict(zip(seeds[arm], getattr(one, name), strict=True))
-            for arm, one in measures.items()
+            arm: dict(zip(seeds[arm], getattr(values, name), strict=True))
+            for arm, values in measures.items()
         }
         differences[name] = adjusted(dict(_against_main(by_seed, main)), level)
-    intervals = {arm: one.intervals() for arm, one in measures.items()}
+    intervals = {arm: values.intervals() for arm, values in measures.items()}
     return StageSummary(measures, intervals, differences, courses)
 
 
@@ -163,8 +166,8 @@ def _against_main(
     measures: Mapping[str, Mapping[int, float]], main: str
 ) -> Iterator[tuple[str, Difference]]:
     """The main arm minus every other, on the seeds that both have."""
-    for arm, theirs in measures.items():
-        shared = sorted(set(theirs) & set(measures.get(main, {})))
+    for arm, by_seed in measures.items():
+        shared = sorted(set(by_seed) & set(measures.get(main, {})))
         if arm != main and len(shared) > 1:
-            mine = [measures[main][seed] for seed in shared]
-            yield arm, paired(mine, [theirs[seed] for seed in shared])
+            main_values = [measures[main][seed] for seed in shared]
+            yield arm, paired(main_values, [by_seed[seed] for seed in shared])

@@ -64,10 +64,10 @@ def questions_of(config: RunConfig, generations: int) -> Questions:
             for item in habitats.questions(generation)
         ]
     )
-    numbers, seen = np.zeros(len(rows), int), np.zeros(len(habitats.names), int)
+    numbers, counts = np.zeros(len(rows), int), np.zeros(len(habitats.names), int)
     for place, habitat in enumerate(rows[:, 1]):
-        seen[habitat] += 1
-        numbers[place] = seen[habitat]
+        counts[habitat] += 1
+        numbers[place] = counts[habitat]
     return Questions(habitats, rows[:, 0], rows[:, 1], numbers)
 
 
@@ -114,7 +114,7 @@ class Stream:
     def kinds(self) -> np.ndarray:
         """The kind of each habitat in each generation, ``(habitats, generations)``."""
         world = self.asked.world
-        return np.array([world.kinds(one) for one in range(self.asked.length)]).T
+        return np.array([world.kinds(generation) for generation in range(self.asked.length)]).T
 
 
 StreamMeasure = Callable[[Stream], "float | None"]
@@ -133,8 +133,8 @@ def late(run: Stream) -> float | None:
 def newcomers(run: Stream) -> float | None:
     """Share of the first questions of habitats that came after the first third."""
     world, asked = run.asked.world, run.asked
-    came_late = world.arrivals[asked.habitats] > asked.length / 3
-    return run.share(came_late & (asked.numbers <= NEWCOMER))
+    is_late = world.arrivals[asked.habitats] > asked.length / 3
+    return run.share(is_late & (asked.numbers <= NEWCOMER))
 
 
 def end(run: Stream) -> float | None:
@@ -164,11 +164,11 @@ def back(run: Stream) -> float | None:
     moment = run.asked.world.config.drift_at
     if moment is None:
         return None
-    asked, since = run.asked, _since(run, moment)
-    moved = _moved(run)[asked.habitats]
-    level = run.share(moved & (since < 0) & (since >= -SETTLED))
+    asked, offsets = run.asked, _since(run, moment)
+    is_moved = _moved(run)[asked.habitats]
+    level = run.share(is_moved & (offsets < 0) & (offsets >= -SETTLED))
     after = run.share(
-        moved & (run.asked.numbers > _before(run, moment) + RECOVERY) & (since < SETTLED)
+        is_moved & (run.asked.numbers > _before(run, moment) + RECOVERY) & (offsets < SETTLED)
     )
     return after / level if level and after is not None else None
 
@@ -178,22 +178,22 @@ def others(run: Stream) -> float | None:
     moment = run.asked.world.config.drift_at
     if moment is None:
         return None
-    since, stayed = _since(run, moment), ~_moved(run)[run.asked.habitats]
-    before = run.share(stayed & (since < 0) & (since >= -SETTLED))
-    after = run.share(stayed & (since >= 0) & (since < SETTLED))
+    offsets, is_unmoved = _since(run, moment), ~_moved(run)[run.asked.habitats]
+    before = run.share(is_unmoved & (offsets < 0) & (offsets >= -SETTLED))
+    after = run.share(is_unmoved & (offsets >= 0) & (offsets < SETTLED))
     return after - before if before is not None and after is not None else None
 
 
 def returns(run: Stream) -> float | None:
     """Share of the first questions after a habitat came back to what it wanted before."""
-    chosen = [rows[:RETURN] for rows, is_back in _regimes(run) if is_back]
-    return float(np.mean([run.accepted[rows].mean() for rows in chosen])) if chosen else None
+    visits = [rows[:RETURN] for rows, is_back in _regimes(run) if is_back]
+    return float(np.mean([run.accepted[rows].mean() for rows in visits])) if visits else None
 
 
 def thirds(run: Stream) -> float | None:
     """Share of the last third of every regime."""
-    chosen = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run)]
-    return float(np.mean([run.accepted[rows].mean() for rows in chosen])) if chosen else None
+    ends = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run)]
+    return float(np.mean([run.accepted[rows].mean() for rows in ends])) if ends else None
 
 
 def honest(run: Stream) -> float | None:
@@ -247,14 +247,14 @@ def check_measures(protocol: WorldsProtocol) -> None:
 
 
 def _since(run: Stream, moment: int) -> np.ndarray:
-    since: np.ndarray = run.asked.generations - moment
-    return since
+    offsets: np.ndarray = run.asked.generations - moment
+    return offsets
 
 
 def _moved(run: Stream) -> np.ndarray:
     """Whether each habitat changes kind, ``(habitats,)``."""
-    moved: np.ndarray = run.kinds[:, 0] != run.kinds[:, -1]
-    return moved
+    is_moved: np.ndarray = run.kinds[:, 0] != run.kinds[:, -1]
+    return is_moved
 
 
 def _before(run: Stream, moment: int) -> np.ndarray:
@@ -269,14 +269,14 @@ def _regimes(run: Stream) -> list[tuple[np.ndarray, bool]]:
     """The questions of each habitat in each of its regimes, and whether it was in it before."""
     if not run.asked.world.config.regimes:
         return []
-    found, asked = list[tuple[np.ndarray, bool]](), run.asked
+    regimes, asked = list[tuple[np.ndarray, bool]](), run.asked
     for habitat, kinds in enumerate(run.kinds):
         changes = [0, *(np.flatnonzero(np.diff(kinds)) + 1), len(kinds)]
-        seen = set[int]()
+        past_kinds = set[int]()
         for start, stop in pairwise(changes):
-            within = (asked.generations >= start) & (asked.generations < stop)
-            rows = np.flatnonzero(within & (asked.habitats == habitat))
+            is_within = (asked.generations >= start) & (asked.generations < stop)
+            rows = np.flatnonzero(is_within & (asked.habitats == habitat))
             if len(rows):
-                found.append((rows, int(kinds[start]) in seen))
-            seen.add(int(kinds[start]))
-    return found
+                regimes.append((rows, int(kinds[start]) in past_kinds))
+            past_kinds.add(int(kinds[start]))
+    return regimes

@@ -194,14 +194,14 @@ class Summary:
         """The main view at the largest budget: every arm, and the main arm minus it."""
         views = self.accuracy[self.largest]
         view = next(iter(views))
-        minus = self.differences.get(self.largest, {}).get(view, {})
+        differences = self.differences.get(self.largest, {}).get(view, {})
         rows = [
             (
                 arm,
                 str(self.seeds.get(arm, "")),
                 f"{100 * share.estimate:.1f}",
                 f"{100 * share.low:.0f} to {100 * share.high:.0f}",
-                *_difference_cells(minus.get(arm)),
+                *_difference_cells(differences.get(arm)),
             )
             for arm, share in views[view].items()
         ]
@@ -220,8 +220,8 @@ class Summary:
         return {key: value for key, value in values.items() if value or key != "unpaired"}
 
 
-def _difference_cells(minus: AdjustedDifference | None) -> tuple[str, str]:
-    if minus is None:
+def _difference_cells(difference: AdjustedDifference | None) -> tuple[str, str]:
+    if difference is None:
         return "", ""
-    low, high = f"{100 * minus.low:+.1f}", f"{100 * minus.high:+.1f}"
-    return f"{100 * minus.estimate:+.1f} [{low}, {high}]", f"{minus.p_adjusted:.3g}"
+    low, high = f"{100 * difference.low:+.1f}", f"{100 * difference.high:+.1f}"
+    return f"{100 * difference.estimate:+.1f} [{low}, {high}]", f"{difference.p_adjusted:.3g}"

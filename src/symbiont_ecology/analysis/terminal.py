@@ -16,22 +16,22 @@ from symbiont_ecology.statistics import Interval
 def tell_comparison(summary: Summary, console: Console) -> None:
     """Three tables, of the largest budget."""
     largest, main = summary.largest, summary.protocol.main
-    did = _table("", ["runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage"])
-    for arm, spent in summary.arms.items():
-        if (means := spent.get(largest)) is not None:
-            shown = [arm, f"{summary.seeds[arm]}", f"{means.train_flops:.3g}"]
-            shown += [f"{means.rollouts:.0f}", f"{means.roi:.2f}"]
+    lives = _table("", ["runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage"])
+    for arm, budgets in summary.arms.items():
+        if (means := budgets.get(largest)) is not None:
+            cells = [arm, f"{summary.seeds[arm]}", f"{means.train_flops:.3g}"]
+            cells += [f"{means.rollouts:.0f}", f"{means.roi:.2f}"]
             counts = (means.births, means.deaths, means.coverage)
-            did.add_row(*shown, *(f"{count:.0f}" for count in counts))
+            lives.add_row(*cells, *(f"{count:.0f}" for count in counts))
     arms = [BARE_HOST, *summary.arms]
-    right = _table("right, %", arms)
+    accuracy = _table("right, %", arms)
     for view, shares in summary.accuracy[largest].items():
-        right.add_row(view, *(_share(shares.get(arm)) for arm in arms))
-    others = [arm for arm in arms if arm != main]
-    apart = _table(f"{main} minus, points", others)
+        accuracy.add_row(view, *(_share(shares.get(arm)) for arm in arms))
+    rest = [arm for arm in arms if arm != main]
+    differences = _table(f"{main} minus, points", rest)
     for view, tests in summary.differences[largest].items():
-        apart.add_row(view, *(_difference(tests.get(arm)) for arm in others))
-    for table in (did, right, apart):
+        differences.add_row(view, *(_difference(tests.get(arm)) for arm in rest))
+    for table in (lives, accuracy, differences):
         console.print(table)
     if summary.protocol.warm_arms:
         console.print(summary.protocol.warm_arms, soft_wrap=True, markup=False, highlight=False)
@@ -48,10 +48,10 @@ def tell_comparison(summary: Summary, console: Console) -> None:
         )
 
 
-def _table(first: str, others: list[str]) -> Table:
+def _table(first: str, columns: list[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(first, no_wrap=True)
-    for name in others:
+    for name in columns:
         table.add_column(name, justify="right")
     return table
 

@@ -42,8 +42,8 @@ class Trend:
 def sparkline(values: Sequence[float | None], low: float = 0.0, high: float = 0.0) -> str:
     """A block for each value, from the lowest to the highest of them and of ``low`` and ``high``;
     a blank for None."""
-    known = [value for value in values if value is not None]
-    low, high = min([low, *known]), max([high, *known])
+    numbers = [value for value in values if value is not None]
+    low, high = min([low, *numbers]), max([high, *numbers])
     top = len(BLOCKS) - 1
     return "".join(
         " " if value is None else BLOCKS[round(top * (value - low) / ((high - low) or 1.0))]
@@ -52,5 +52,5 @@ def sparkline(values: Sequence[float | None], low: float = 0.0, high: float = 0.
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return fmean(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return fmean(numbers) if numbers else None

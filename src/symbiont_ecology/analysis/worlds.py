@@ -90,10 +90,10 @@ class WorldResults:
     def runs(self) -> Mapping[tuple[str, str], Mapping[int, Stream]]:
         """By world and arm, the runs by seed."""
         text = self.protocol.model_dump_json()
-        found: dict[tuple[str, str], dict[int, Stream]] = defaultdict(dict)
+        runs: dict[tuple[str, str], dict[int, Stream]] = defaultdict(dict)
         for outcome in self.outcomes:
-            found[outcome.world, outcome.arm][outcome.seed] = Stream.of(outcome, text)
-        return found
+            runs[outcome.world, outcome.arm][outcome.seed] = Stream.of(outcome, text)
+        return runs
 
     @cached_property
     def seeds(self) -> list[int]:
@@ -146,17 +146,17 @@ class WorldResults:
             if arm != self.protocol.main and len(differences := self._minus(name, arm)) > 1
         }
         p_values = [sign_flip(differences) for differences in pairs.values()]
-        found: dict[str, dict[str, Test]] = defaultdict(dict)
+        tests: dict[str, dict[str, Test]] = defaultdict(dict)
         adjusted = false_discovery(p_values)
         for (pair, differences), p, q in zip(pairs.items(), p_values, adjusted, strict=True):
             value, is_claimed = Value.of(differences), q < self.protocol.level
-            found[pair[0]][pair[1]] = Test(**vars(value), p=p, q=q, is_claimed=is_claimed)
-        return dict(found)
+            tests[pair[0]][pair[1]] = Test(**vars(value), p=p, q=q, is_claimed=is_claimed)
+        return dict(tests)
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
         """What came of the goals that have runs."""
-        found = []
+        verdicts = []
         for goal in self.protocol.goals:
             if values := self._of_goal(goal):
                 is_difference = goal.minus is not None or goal.than is not None
@@ -167,8 +167,8 @@ class WorldResults:
                 high = np.inf if goal.at_most is None else goal.at_most
                 is_met = low <= value.estimate <= high
                 is_sure = low <= value.low and value.high <= high
-                found.append(Verdict(goal, value, is_met, is_sure))
-        return found
+                verdicts.append(Verdict(goal, value, is_met, is_sure))
+        return verdicts
 
     def dump(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -210,20 +210,20 @@ class WorldResults:
         }
 
     def _minus(self, world: str, arm: str, measure: str = HEADLINE) -> list[float]:
-        mine = self.by_seed(world, self.protocol.main, measure)
-        theirs = self.by_seed(world, arm, measure)
-        return [mine[seed] - theirs[seed] for seed in mine if seed in theirs]
+        first = self.by_seed(world, self.protocol.main, measure)
+        second = self.by_seed(world, arm, measure)
+        return [first[seed] - second[seed] for seed in first if seed in second]
 
     def _of_goal(self, goal: Goal) -> list[float]:
         """The values of a goal by seed."""
 
         def in_world(name: str) -> dict[int, float]:
             """The measure there, as a difference if the goal wants one."""
-            mine = self.by_seed(name, self.protocol.main, goal.measure)
+            first = self.by_seed(name, self.protocol.main, goal.measure)
             if goal.minus is None:
-                return mine
-            theirs = self.by_seed(name, goal.minus, goal.measure)
-            return {seed: mine[seed] - theirs[seed] for seed in mine if seed in theirs}
+                return first
+            second = self.by_seed(name, goal.minus, goal.measure)
+            return {seed: first[seed] - second[seed] for seed in first if seed in second}
 
         values = in_world(goal.world)
         if goal.than is None:

@@ -35,12 +35,12 @@ def draw_worlds(results: WorldResults, folder: Path) -> list[str]:
         if results.protocol.main not in arms:
             continue
         runs = {arm: list(results.runs[world, arm].values()) for arm in arms}
-        others = [arm for arm in results.protocol.arms if arm != results.protocol.main]
-        drawn = {
-            f"{world}.png": _curves(runs, results.protocol.main, others),
+        rest = [arm for arm in results.protocol.arms if arm != results.protocol.main]
+        figures = {
+            f"{world}.png": _curves(runs, results.protocol.main, rest),
             f"{world}-servers.png": _servers(runs[results.protocol.main][0]),
         }
-        for name, figure in drawn.items():
+        for name, figure in figures.items():
             save(figure, folder / name)
             names.append(name)
     return names
@@ -51,14 +51,14 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     below."""
     figure = Figure(figsize=(9.6, 6.4), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(1, 1.1), sharex=True)
-    others, beside = [arm for arm in runs if arm != main], -100.0
+    rest, height = [arm for arm in runs if arm != main], -100.0
     for arm, run in sorted(runs.items(), key=lambda entry: _curve(entry[1], DEMO_POINTS)[1][-1]):
-        dash, colour, width = _pen(arm, main, others)
+        dash, colour, width = _pen(arm, main, rest)
         xs, ys = _curve(run, DEMO_POINTS)
         above.plot(xs, 100 * ys, dash, color=colour, lw=width)
-        beside = max(100 * ys[-1], beside + LABEL_GAP)
+        height = max(100 * ys[-1], height + LABEL_GAP)
         above.annotate(
-            arm, (xs[-1], beside), (6, 0), textcoords="offset points", color=colour, va="center",
+            arm, (xs[-1], height), (6, 0), textcoords="offset points", color=colour, va="center",
             fontsize=9,
         )  # fmt: skip
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
@@ -91,11 +91,11 @@ def draw_servers(run: Stream, axis: Axes) -> None:
     """Who serves whom through time: a row per habitat, by kind, and a colour per organelle."""
     servers, kinds = run.servers, run.kinds[:, -1]
     order = np.lexsort((run.asked.world.arrivals, kinds))
-    serving = [one for one in np.unique(servers) if one >= 0]
-    busiest = sorted(serving, key=lambda one: -int((servers == one).sum()))
+    organelles = [organelle for organelle in np.unique(servers) if organelle >= 0]
+    busiest = sorted(organelles, key=lambda organelle: -int((servers == organelle).sum()))
     colours = np.full((*servers.shape, 3), _NOBODY)
-    for place, one in enumerate(busiest):
-        colours[servers == one] = _rgb(PALETTE[place]) if place < len(PALETTE) else _OTHERS
+    for place, organelle in enumerate(busiest):
+        colours[servers == organelle] = _rgb(PALETTE[place]) if place < len(PALETTE) else _OTHERS
     axis.imshow(colours[order], aspect="auto", interpolation="nearest")
     for edge in np.flatnonzero(np.diff(kinds[order])) + 0.5:
         axis.axhline(edge, color="black", lw=0.8)
@@ -103,12 +103,12 @@ def draw_servers(run: Stream, axis: Axes) -> None:
     axis.set_yticks([])
 
 
-def _curves(runs: Mapping[str, Sequence[Stream]], main: str, others: Sequence[str]) -> Figure:
+def _curves(runs: Mapping[str, Sequence[Stream]], main: str, rest: Sequence[str]) -> Figure:
     """Acceptance through time, means over seeds, and the number of adapters."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2)
     for arm, streams in runs.items():
-        dash, colour, width = _pen(arm, main, others)
+        dash, colour, width = _pen(arm, main, rest)
         xs, shares = zip(*(_curve(run) for run in streams), strict=True)
         left.plot(xs[0], 100 * np.mean(shares, axis=0), dash, color=colour, lw=width, label=arm)
         living = np.mean([run.outcome.population for run in streams], axis=0)
@@ -139,11 +139,11 @@ def _servers(run: Stream) -> Figure:
     return figure
 
 
-def _pen(arm: str, main: str, others: Sequence[str]) -> tuple[str, str, float]:
+def _pen(arm: str, main: str, rest: Sequence[str]) -> tuple[str, str, float]:
     """Dash, colour and width of an arm's line."""
     if arm == main:
         return "-", MAIN, 2.6
-    place = others.index(arm)
+    place = rest.index(arm)
     return "-" if place < len(COLOURS) else "--", COLOURS[place % len(COLOURS)], 1.3
 
 

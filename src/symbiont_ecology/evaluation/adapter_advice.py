@@ -27,73 +27,73 @@ def advice(found: AdapterComparison) -> list[str]:
     return [*_on_whole(found), *_on_groups(found), *_on_answers(found), *_on_form(found)]
 
 
-def _on_whole(found: AdapterComparison) -> Iterator[str]:
+def _on_whole(comparison: AdapterComparison) -> Iterator[str]:
     """Whether the adapter is better at all."""
-    apart = found.difference
-    if all(pair.host.token_ids == pair.adapter.token_ids for pair in found.pairs):
-        is_still = found.answers is None or abs(found.answers.change.estimate) < NOTHING
+    difference = comparison.difference
+    if all(pair.host.token_ids == pair.adapter.token_ids for pair in comparison.pairs):
+        is_still = comparison.answers is None or abs(comparison.answers.change.estimate) < NOTHING
         yield "Every reply is the same with the adapter and without" + (
             ": it changes nothing here. Look whether it was trained, and for this host."
             if is_still
             else ", but it reads reference answers otherwise. Ask as it was trained: --style."
         )
-    elif not any(found.host.verdicts) and not any(found.adapter.verdicts):
+    elif not any(comparison.host.verdicts) and not any(comparison.adapter.verdicts):
         yield (
             "No reply of either is right, so accuracy says nothing. Look at the examples: another "
             "style, or another grader, may show what they can do."
         )
-    elif apart.low > 0:
-        yield f"The adapter is better than its host: {_points(apart)}."
-    elif apart.high < 0:
-        yield f"The adapter is worse than its host: {_points(apart)}. Do not use it for this."
+    elif difference.low > 0:
+        yield f"The adapter is better than its host: {_points(difference)}."
+    elif difference.high < 0:
+        yield f"The adapter is worse than its host: {_points(difference)}. Do not use it for this."
     else:
-        yield _undecided(found, apart)
+        yield _undecided(comparison, difference)
 
 
-def _undecided(found: AdapterComparison, apart: EvaluationDifference) -> str:
+def _undecided(comparison: AdapterComparison, difference: EvaluationDifference) -> str:
     """What to ask if nothing is decided."""
-    count = len(found.pairs)
-    squares = sum((pair.adapter.verdict - pair.host.verdict) ** 2 for pair in found.pairs)
+    count = len(comparison.pairs)
+    squares = sum((pair.adapter.verdict - pair.host.verdict) ** 2 for pair in comparison.pairs)
     changed = (squares + 2) / (count + 2)  # as in the interval of the difference
-    is_seen = abs(apart.estimate) >= LEAST_SEEN
-    size = abs(apart.estimate) if is_seen else WORTH_FINDING
+    is_seen = abs(difference.estimate) >= LEAST_SEEN
+    size = abs(difference.estimate) if is_seen else WORTH_FINDING
     needed = questions_needed(max(changed, size), size)
-    which = "the difference that was seen" if is_seen else f"one of {100 * size:.0f} points"
-    return f"The interval includes 0 ({_points(apart)}): {count} questions do not decide. " + (
-        f"If {which} is real, about {needed} questions find it four times out of five."
+    effect = "the difference that was seen" if is_seen else f"one of {100 * size:.0f} points"
+    return f"The interval includes 0 ({_points(difference)}): {count} questions do not decide. " + (
+        f"If {effect} is real, about {needed} questions find it four times out of five."
         if needed > count
         else "Ask other questions of the same kind, and decide by all of them."
     )
 
 
-def _on_groups(found: AdapterComparison) -> Iterator[str]:
+def _on_groups(comparison: AdapterComparison) -> Iterator[str]:
     """Where the adapter does harm."""
-    groups = found.groups
-    adjusted = false_discovery([part.difference.p for part in groups.values()])
-    for (name, part), q in zip(groups.items(), adjusted, strict=True):
-        gained, lost = part.counts["improvement"], part.counts["regression"]
-        if lost <= gained or lost < FEW_WORSE or part.difference.estimate >= 0:
+    groups = comparison.groups
+    q_values = false_discovery([part.difference.p for part in groups.values()])
+    for (name, part), q in zip(groups.items(), q_values, strict=True):
+        gains, losses = part.counts["improvement"], part.counts["regression"]
+        if losses <= gains or losses < FEW_WORSE or part.difference.estimate >= 0:
             continue
-        beyond = f"this is beyond chance (q = {q:.2g})"
-        may_be = "this may be chance: ask more of them"
+        claim = f"this is beyond chance (q = {q:.2g})"
+        doubt = "this may be chance: ask more of them"
         yield (
-            f"In {name} regressions outweigh gains: {lost} against {gained} of "
-            f"{len(part.pairs)}; {beyond if q < MOST_FALSE else may_be}."
+            f"In {name} regressions outweigh gains: {losses} against {gains} of "
+            f"{len(part.pairs)}; {claim if q < MOST_FALSE else doubt}."
         )
 
 
-def _on_answers(found: AdapterComparison) -> Iterator[str]:
+def _on_answers(comparison: AdapterComparison) -> Iterator[str]:
     """What the reference answers tell."""
-    answers, apart = found.answers, found.difference
+    answers, difference = comparison.answers, comparison.difference
     if answers is None:
         return
     sizes = f"perplexity {answers.host_perplexity:.3g} without, {answers.perplexity:.3g} with it"
-    if answers.change.low > 0 and apart.low <= 0:
+    if answers.change.low > 0 and difference.low <= 0:
         yield (
             f"Reference answers became likelier ({sizes}), but replies are not surely better: it "
             "learned something. Train longer, or look at the form of the replies."
         )
-    elif answers.change.high < 0 and apart.low > 0:
+    elif answers.change.high < 0 and difference.low > 0:
         yield (
             f"Reference answers became less likely ({sizes}), though more replies are right: the "
             "adapter is surer of its mistakes."
@@ -105,16 +105,18 @@ def _on_answers(found: AdapterComparison) -> Iterator[str]:
         )
 
 
-def _on_form(found: AdapterComparison) -> Iterator[str]:
+def _on_form(comparison: AdapterComparison) -> Iterator[str]:
     """What may stand between an ability and a right answer, and what was lost elsewhere."""
-    for name, one in (("host", found.host), ("adapter", found.adapter)):
-        full = [len(each.token_ids) >= each.item.reply_limit for each in one.rollouts]
+    for name, evaluation in (("host", comparison.host), ("adapter", comparison.adapter)):
+        full = [
+            len(rollout.token_ids) >= rollout.item.reply_limit for rollout in evaluation.rollouts
+        ]
         if sum(full) > MANY * len(full):
             yield (
                 f"{sum(full)} of {len(full)} replies of the {name} fill their limit of new tokens: "
                 "a style with stop texts, or a larger reply_limit, may change what is right."
             )
-    if (general := found.adapter.general) is None:
+    if (general := comparison.adapter.general) is None:
         return
     for kind, texts in (("Plain English", general.english), ("Conversation", general.chat)):
         if texts.change.high < 0:
@@ -122,10 +124,10 @@ def _on_form(found: AdapterComparison) -> Iterator[str]:
             yield f"{kind} became less likely, by {nats:.2f} nats a token: the adapter forgets."
 
 
-def _points(apart: EvaluationDifference) -> str:
+def _points(difference: EvaluationDifference) -> str:
     """A difference with its interval and test."""
-    low, high = 100 * apart.low, 100 * apart.high
+    low, high = 100 * difference.low, 100 * difference.high
     return (
-        f"{100 * apart.estimate:+.1f} points [{low:+.1f}, {high:+.1f}], "
-        f"{apart.test} p = {apart.p:.2g}"
+        f"{100 * difference.estimate:+.1f} points [{low:+.1f}, {high:+.1f}], "
+        f"{difference.test} p = {difference.p:.2g}"
     )

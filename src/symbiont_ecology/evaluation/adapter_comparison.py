@@ -93,14 +93,14 @@ class AdapterComparison:
     @property
     def pairs(self) -> list[AnsweredTwice]:
         """The items in their order."""
-        both = zip(self.host.rollouts, self.adapter.rollouts, strict=True)
-        return [AnsweredTwice(bare, adapted) for bare, adapted in both]
+        rollouts = zip(self.host.rollouts, self.adapter.rollouts, strict=True)
+        return [AnsweredTwice(bare, adapted) for bare, adapted in rollouts]
 
     @property
     def counts(self) -> dict[Change, int]:
         """How many items of each kind."""
-        found = [pair.change for pair in self.pairs]
-        return {change: found.count(change) for change in CHANGES}
+        changes = [pair.change for pair in self.pairs]
+        return {change: changes.count(change) for change in CHANGES}
 
     @cached_property
     def difference(self) -> EvaluationDifference:
@@ -119,16 +119,16 @@ class AdapterComparison:
 
     def examples(self, change: Change, most: int) -> list[AnsweredTwice]:
         """Some items of a kind, from all over."""
-        found = [pair for pair in self.pairs if pair.change == change]
-        step = max(len(found) // most, 1)
-        return found[::step][:most]
+        pairs = [pair for pair in self.pairs if pair.change == change]
+        step = max(len(pairs) // most, 1)
+        return pairs[::step][:most]
 
     def by(self, name_of: Callable[[Item], str]) -> dict[str, AdapterComparison]:
         """The comparison of each group of items, by the name of the group."""
         places = defaultdict[str, list[int]](list)
         for place, item in enumerate(self.host.items):
             places[name_of(item)].append(place)
-        return {name: self._part(chosen) for name, chosen in places.items()}
+        return {name: self._part(group) for name, group in places.items()}
 
     @property
     def groups(self) -> dict[str, AdapterComparison]:
@@ -140,10 +140,10 @@ class AdapterComparison:
     @property
     def categories(self) -> dict[str, AdapterComparison]:
         """The comparison of each family, and behind a family of several depths of each cell."""
-        found = dict[str, AdapterComparison]()
+        parts = dict[str, AdapterComparison]()
         for family, part in self.by(lambda item: item.family).items():
-            found |= {family: part} | part.groups
-        return found
+            parts |= {family: part} | part.groups
+        return parts
 
     def summary(self) -> Record:
         """Everything but the single answers, as plain values under stable keys."""
@@ -164,13 +164,13 @@ class AdapterComparison:
         return {**self.summary(), "items": [pair.record() for pair in self.pairs]}
 
     def _part(self, places: Sequence[int]) -> AdapterComparison:
-        def rollouts(whole: Evaluation) -> Evaluation:
+        def rollouts(evaluation: Evaluation) -> Evaluation:
             """The evaluation of these items alone."""
-            kept = tuple(whole.rollouts[place] for place in places)
-            return replace(whole, rollouts=kept, general=None)
+            part = tuple(evaluation.rollouts[place] for place in places)
+            return replace(evaluation, rollouts=part, general=None)
 
         nats = (
-            tuple(each[place] for place in places) for each in (self.host_nats, self.adapter_nats)
+            tuple(side[place] for place in places) for side in (self.host_nats, self.adapter_nats)
         )
         return AdapterComparison(rollouts(self.host), rollouts(self.adapter), *nats)
 
@@ -194,12 +194,12 @@ def compare_with_host(
         evaluate_adapter(folder, items, host, is_bare=is_bare, progress=progress, stops=stops)
         for is_bare in (True, False)
     )
-    read = [item.to_read for item in items]
+    rows = [item.to_read for item in items]
     nats = []
     for reader in (HOST, "adapter"):
-        rollouts, _ = read_log([Question(item, reader) for item in read], host, weights.__getitem__)
+        rollouts, _ = read_log([Question(item, reader) for item in rows], host, weights.__getitem__)
         # Without the end behind the answer: where a stop text ends replies, it is never written.
-        nats.append(tuple(float(one.log_probabilities[:-1].mean()) for one in rollouts))
+        nats.append(tuple(float(rollout.log_probabilities[:-1].mean()) for rollout in rollouts))
     return AdapterComparison(bare, adapted, *nats)
 
 

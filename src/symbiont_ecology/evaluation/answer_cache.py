@@ -68,9 +68,9 @@ class AnswerCache:
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, CachedAnswer]:
         """The answers that are known."""
-        known: dict[bytes, CachedAnswer] = {}
+        answers: dict[bytes, CachedAnswer] = {}
         if self._is_read_only and not self.path.exists():
-            return known
+            return answers
         try:
             with closing(self._connection()) as connection:
                 for start in range(0, len(keys), KEYS_PER_QUERY):
@@ -80,14 +80,14 @@ class AnswerCache:
                     for key, text, prompt_tokens, ids, nats in connection.execute(query, part):
                         token_ids = tuple(np.frombuffer(ids, np.int64).tolist())
                         nats = np.frombuffer(nats, np.float32)
-                        known[bytes(key)] = CachedAnswer(
+                        answers[bytes(key)] = CachedAnswer(
                             str(text), int(prompt_tokens), token_ids, nats
                         )
         except (sqlite3.Error, TypeError, ValueError) as error:
             raise RunError(
                 f"cannot read {self.path}: {error}; delete it, it only saves time"
             ) from error
-        return known
+        return answers
 
     def add(self, answers: Iterable[tuple[bytes, CachedAnswer]]) -> None:
         """Writes answers down; they are on disk when this returns."""

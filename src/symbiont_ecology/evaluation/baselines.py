@@ -69,8 +69,8 @@ class BaselineComparison:
     def differences(self) -> dict[str, EvaluationDifference]:
         """The main system minus each other one."""
         main = self.systems[self.main]
-        others = {name: one for name, one in self.systems.items() if name != self.main}
-        return {name: difference(main, evaluation) for name, evaluation in others.items()}
+        rest = {name: evaluation for name, evaluation in self.systems.items() if name != self.main}
+        return {name: difference(main, evaluation) for name, evaluation in rest.items()}
 
     @property
     def break_even(self) -> float | None:
@@ -97,8 +97,8 @@ class BaselineComparison:
             if robust.brittle is not None:
                 perturbed["brittle"] = interval_values(robust.brittle)
         return {
-            "systems": {name: one.summary() for name, one in self.systems.items()},
-            "differences": {name: asdict(one) for name, one in self.differences.items()},
+            "systems": {name: evaluation.summary() for name, evaluation in self.systems.items()},
+            "differences": {name: asdict(gap) for name, gap in self.differences.items()},
             "robustness": perturbed,
             "train_flops": self.train_flops,
             "break_even_solved": self.break_even,
@@ -118,32 +118,37 @@ def compare_with_baselines(
 ) -> BaselineComparison:
     """Asks everyone; ``selection`` items judge the candidates anew, beside practice."""
 
-    def changed(source: EvaluationSpec, **changes: str | int | None) -> EvaluationSpec:
+    def variant(source: EvaluationSpec, **changes: str | int | None) -> EvaluationSpec:
         """The same question, asked in another way."""
         return source.model_copy(update=changes)
 
-    by_practice = changed(spec, selection=None, most=None)
-    alone = changed(by_practice, routing="single", routing_map=None)
-    specs = {"host": changed(alone, routing="host"), "single": alone}
+    by_practice = variant(spec, selection=None, most=None)
+    single = variant(by_practice, routing="single", routing_map=None)
+    specs = {"host": variant(single, routing="host"), "single": single}
     if sft is not None:
-        specs["sft"] = changed(alone, adapter=str(sft))
+        specs["sft"] = variant(single, adapter=str(sft))
     main = spec.name
     specs[main] = by_practice
-    systems = {name: one.evaluate(run, items, host, progress) for name, one in specs.items()}
+    systems = {name: spec.evaluate(run, items, host, progress) for name, spec in specs.items()}
     if selection:
-        best = changed(alone, selection=spec.selection, most=spec.most)
-        anew = {"single" + RESELECTED: best, main + RESELECTED: spec}
-        chosen = run.reselected(selection, host, progress)
-        systems |= {name: one.evaluate(chosen, items, host, progress) for name, one in anew.items()}
-        specs, main = specs | anew, main + RESELECTED
-    spent, reader = run.pool.state.spent.flops, general_reader(run.config, run.pool, host)
+        best = variant(single, selection=spec.selection, most=spec.most)
+        by_selection = {"single" + RESELECTED: best, main + RESELECTED: spec}
+        reselected = run.reselected(selection, host, progress)
+        systems |= {
+            name: spec.evaluate(reselected, items, host, progress)
+            for name, spec in by_selection.items()
+        }
+        specs, main = specs | by_selection, main + RESELECTED
+    train_flops, reader = run.pool.state.spent.flops, general_reader(run.config, run.pool, host)
     if reader is None:
-        return BaselineComparison(systems, specs, main, spent)
+        return BaselineComparison(systems, specs, main, train_flops)
     systems = {
-        name: replace(one, general=_general(specs[name], run, reader))
-        for name, one in systems.items()
+        name: replace(evaluation, general=_general(specs[name], run, reader))
+        for name, evaluation in systems.items()
     }
-    return BaselineComparison(systems, specs, main, spent, general_of_servers(reader, run.pool))
+    return BaselineComparison(
+        systems, specs, main, train_flops, general_of_servers(reader, run.pool)
+    )
 
 
 def _general(spec: EvaluationSpec, run: LoadedRun, reader: GeneralReader) -> GeneralAbility:
@@ -156,17 +161,17 @@ def _general(spec: EvaluationSpec, run: LoadedRun, reader: GeneralReader) -> Gen
 
 def robustness(rollouts: Sequence[Rollout]) -> Robustness | None:
     """Accuracy by way of writing, and the share of brittle items; None if nothing was perturbed."""
-    asked: dict[str, dict[str, Rollout]] = defaultdict(dict)
+    replies: dict[str, dict[str, Rollout]] = defaultdict(dict)
     for rollout in rollouts:
         identity, mark, name = rollout.item.id.rpartition(MARK)
         if rollout.item.shift == "perturbed" and mark:
-            asked[identity][name] = rollout
-    if not asked:
+            replies[identity][name] = rollout
+    if not replies:
         return None
-    right = [by_name for by_name in asked.values() if by_name[PLAIN].is_right]
-    brittle = sum(not all(one.is_right for one in by_name.values()) for by_name in right)
+    right = [by_name for by_name in replies.values() if by_name[PLAIN].is_right]
+    brittle = sum(not all(rollout.is_right for rollout in by_name.values()) for by_name in right)
     shares = {
-        name: wilson(sum(by_name[name].verdict for by_name in asked.values()), len(asked))
+        name: wilson(sum(by_name[name].verdict for by_name in replies.values()), len(replies))
         for name in PERTURBATIONS
     }
     return Robustness(shares, wilson(brittle, len(right)) if right else None)

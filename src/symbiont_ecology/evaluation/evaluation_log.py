@@ -99,7 +99,7 @@ def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec)
         ) from error
     line = {**evaluation.summary(), "asked": record.model_dump(mode="json")}
     as_read = json.loads(json.dumps(line))
-    if all(known != as_read for _, known in read_lines(folder / EVALUATIONS_FILE)):
+    if all(row != as_read for _, row in read_lines(folder / EVALUATIONS_FILE)):
         append_line(folder / EVALUATIONS_FILE, line)
 
 
@@ -122,12 +122,12 @@ class RepeatedEvaluation:
 
 def widest_rank(folder: Path) -> int:
     """Of the adapters that were asked beside a run's own candidates; 0 if there are none."""
-    kept = (
+    paths = (
         folder / KEPT / line.asked.sha256[line.asked.adapter]
         for _, line in logged(folder)
         if line.asked.adapter is not None
     )
-    return max((stated_rank(path) for path in kept if path.exists()), default=0)
+    return max((stated_rank(path) for path in paths if path.exists()), default=0)
 
 
 def repeat_evaluations(
@@ -136,7 +136,7 @@ def repeat_evaluations(
     """Makes every evaluation in a run's log again, without what its cache of answers knows; the
     numbers of damaged lines are told to ``damaged``."""
     for number, line in logged(folder, damaged):
-        then, generation = line.accuracy.estimate, line.generation
+        accuracy, generation = line.accuracy.estimate, line.generation
         try:
             spec = line.asked.with_kept_files(folder / KEPT)
             run = LoadedRun.of_run(folder, generation)
@@ -144,14 +144,14 @@ def repeat_evaluations(
                 run = run.reselected(selection, host, is_fresh=True)
             evaluation = spec.evaluate(run, spec.items(run), host, is_fresh=True)
         except EcologyError as error:
-            yield RepeatedEvaluation(number, generation, line.routing, then, problem=str(error))
+            yield RepeatedEvaluation(number, generation, line.routing, accuracy, problem=str(error))
             continue
         digests = evaluation.questions_digest, evaluation.verdicts_digest
         yield RepeatedEvaluation(
             number,
             generation,
             spec.name,
-            then,
+            accuracy,
             now=evaluation.accuracy().estimate,
             is_same=digests == (line.questions_digest, line.verdicts_digest),
         )

@@ -42,18 +42,18 @@ class Evaluator:
 
     def ask(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
         """Greedy answers, judged, in the order of the items; ``choices`` says who answers which."""
-        adapters = {one: _digest(self.weights.get(one)) for one in set(choices)}
+        adapters = {choice: _digest(self.weights.get(choice)) for choice in set(choices)}
         keys = [
             AnswerCache.key(
-                self.fingerprint, adapters[one], item.prompt, item.reply_limit, self.stops
+                self.fingerprint, adapters[choice], item.prompt, item.reply_limit, self.stops
             )
-            for item, one in zip(items, choices, strict=True)
+            for item, choice in zip(items, choices, strict=True)
         ]
-        known = self.cache.find(keys) if self.cache else {}
-        new = list({key: index for index, key in enumerate(keys) if key not in known}.values())
-        self.progress(len(keys) - len(new))
-        for start in range(0, len(new), ITEMS_PER_WRITE):
-            part = new[start : start + ITEMS_PER_WRITE]
+        by_key = self.cache.find(keys) if self.cache else {}
+        misses = list({key: index for index, key in enumerate(keys) if key not in by_key}.values())
+        self.progress(len(keys) - len(misses))
+        for start in range(0, len(misses), ITEMS_PER_WRITE):
+            part = misses[start : start + ITEMS_PER_WRITE]
             questions = [Question(items[index], choices[index]) for index in part]
             greedy = Decoding(stop=self.stops)
             rollouts, _ = roll_out(questions, self.host, self.weights.__getitem__, greedy)
@@ -68,9 +68,9 @@ class Evaluator:
             }
             if self.cache:
                 self.cache.add(fresh.items())
-            known |= fresh
+            by_key |= fresh
             self.progress(len(part))
-        answers = [known[key] for key in keys]
+        answers = [by_key[key] for key in keys]
         judgements = judge((item, answer.text) for item, answer in zip(items, answers, strict=True))
         return [
             self._rollout(item, organelle_id, answer, judgement)
@@ -83,8 +83,8 @@ class Evaluator:
         self, item: Item, organelle_id: OrganelleId, answer: CachedAnswer, judgement: Judgement
     ) -> Rollout:
         rank = 0 if organelle_id == HOST else self.weights[organelle_id].rank
-        read, written = answer.prompt_tokens, len(answer.token_ids)
-        flops = self.host.shape.rollout_flops(self.host.layout.size(rank), read, written)
+        tokens_in, tokens_out = answer.prompt_tokens, len(answer.token_ids)
+        flops = self.host.shape.rollout_flops(self.host.layout.size(rank), tokens_in, tokens_out)
         return Rollout(
             item,
             organelle_id,
@@ -93,7 +93,7 @@ class Evaluator:
             answer.text,
             verdict=judgement.verdict,
             reward=judgement.verdict,
-            cost=Cost(read, written, rows=1, flops=flops),
+            cost=Cost(tokens_in, tokens_out, rows=1, flops=flops),
             fault=judgement.fault,
         )
 

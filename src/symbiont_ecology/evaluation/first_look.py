@@ -75,12 +75,12 @@ class CellLook:
     @property
     def drawn_share(self) -> float:
         """Share of drawn answers that are right: what learning from verdicts has to go on."""
-        return _share_right([one for draws in self.drawn for one in draws])
+        return _share_right([rollout for draws in self.drawn for rollout in draws])
 
     @property
     def any_share(self) -> float:
         """Share of questions with a right answer among those drawn (pass@k)."""
-        return sum(any(one.is_right for one in draws) for draws in self.drawn) / len(self.drawn)
+        return sum(any(draw.is_right for draw in draws) for draws in self.drawn) / len(self.drawn)
 
     @property
     def shares(self) -> dict[str, float]:
@@ -115,8 +115,8 @@ class StyleLook:
     @property
     def shares(self) -> dict[str, float]:
         """Those of the cells, averaged."""
-        each = [cell.shares for cell in self.cells.values()]
-        return {name: sum(shares[name] for shares in each) / len(each) for name in each[0]}
+        by_cell = [cell.shares for cell in self.cells.values()]
+        return {name: sum(shares[name] for shares in by_cell) / len(by_cell) for name in by_cell[0]}
 
     @property
     def silent(self) -> list[str]:
@@ -159,24 +159,24 @@ def look_at(
     The first batch of every style is always asked, whatever it takes. A style in which nothing was
     right in a whole round of all cells is asked no further, if something is right in another.
     """
-    began, found = time.monotonic(), {name: _Gathered() for name in styles}
+    start, by_style = time.monotonic(), {name: _Gathered() for name in styles}
     for number, batch in _batches(tasks, plan):
-        silent = {name for name, one in found.items() if one.is_silent}
-        hopeless = silent if number and len(silent) < len(found) else ()
+        silent = {name for name, gathered in by_style.items() if gathered.is_silent}
+        hopeless = silent if number and len(silent) < len(by_style) else ()
         for name, style in styles.items():
-            gathered = found[name]
-            is_late = time.monotonic() - began + gathered.slowest > plan.seconds
+            gathered = by_style[name]
+            is_late = time.monotonic() - start + gathered.slowest > plan.seconds
             if (gathered.greedy and is_late) or name in hopeless:
                 continue
-            started = time.monotonic()
+            batch_start = time.monotonic()
             pairs = [
-                (worded := _in_style(task, style), worded.item(question, depth))
+                (styled := _in_style(task, style), styled.item(question, depth))
                 for task, depth, question in batch
             ]
             _ask(pairs, style, host_for(style.is_chat), plan, gathered)
-            took = time.monotonic() - started
-            gathered.seconds += took
-            gathered.slowest = max(gathered.slowest, took)
+            seconds = time.monotonic() - batch_start
+            gathered.seconds += seconds
+            gathered.slowest = max(gathered.slowest, seconds)
             progress(len(pairs))
     order = [cell_name(cell) for cell in tasks.cells]
     return [
@@ -184,25 +184,27 @@ def look_at(
             name,
             styles[name],
             {
-                cell: CellLook(one.greedy[cell], one.tolerated[cell], one.drawn[cell])
+                cell: CellLook(look.greedy[cell], look.tolerated[cell], look.drawn[cell])
                 for cell in order
-                if cell in one.greedy
+                if cell in look.greedy
             },
-            one.seconds,
+            look.seconds,
         )
-        for name, one in found.items()
+        for name, look in by_style.items()
     ]
 
 
 def best_look(looks: Sequence[StyleLook]) -> StyleLook:
     """The style in which most cells have something to learn from; of equals the one in which most
     draws are right."""
-    return max(looks, key=lambda one: (len(one.cells) - len(one.silent), one.shares["right_drawn"]))
+    return max(
+        looks, key=lambda look: (len(look.cells) - len(look.silent), look.shares["right_drawn"])
+    )
 
 
 def _share_right(rollouts: Sequence[Rollout]) -> float:
     """The share of those with half of the marks or more."""
-    return sum(one.is_right for one in rollouts) / max(len(rollouts), 1)
+    return sum(rollout.is_right for rollout in rollouts) / max(len(rollouts), 1)
 
 
 def _batches(
@@ -210,16 +212,16 @@ def _batches(
 ) -> Iterator[tuple[int, list[tuple[Task, str, str]]]]:
     """Train questions, a round of all cells after the other, and a few cells at a time: so many
     that a batch is filled. What comes early is from cells all over."""
-    draw, drawn = Draw(plan.seed), []
+    draw, cells = Draw(plan.seed), []
     for family, depth in tasks.cells:
         task = tasks.families[family]
         items = task.distinct(depth, plan.per_cell, draw("look", family, depth))
-        drawn.append((task, depth, [item.question for item in items]))
-    parts = math.ceil(len(drawn) * (plan.samples + 1) / ANSWERS_TOGETHER)
+        cells.append((task, depth, [item.question for item in items]))
+    parts = math.ceil(len(cells) * (plan.samples + 1) / ANSWERS_TOGETHER)
     for number, part in product(range(plan.per_cell), range(parts)):
         batch = [
             (task, depth, questions[number])
-            for task, depth, questions in drawn[part::parts]
+            for task, depth, questions in cells[part::parts]
             if number < len(questions)
         ]
         if batch:
@@ -238,22 +240,22 @@ def _ask(
     gathered: _Gathered,
 ) -> None:
     """One batch: every item greedily, and by draw."""
-    draw, each = Draw(plan.seed), plan.samples + 1
+    draw, per_item = Draw(plan.seed), plan.samples + 1
     questions = [
         Question(item, HOST, draw("look", item.id, sample) if sample else None)
         for _, item in pairs
-        for sample in range(each)
+        for sample in range(per_item)
     ]
     decoding = Decoding(temperature=1.0, stop=style.stops)
     rollouts, _ = roll_out(questions, host, _nobody, decoding)
     for place, (task, item) in enumerate(pairs):
-        greedy, *drawn = rollouts[place * each : (place + 1) * each]
+        greedy, *draws = rollouts[place * per_item : (place + 1) * per_item]
         cell, is_tolerated = cell_name(item.cell), greedy.is_right
         if isinstance(task, SyntheticTask):
             is_tolerated = task.is_tolerated(item.question, greedy.text)
         gathered.greedy[cell].append(greedy)
         gathered.tolerated[cell].append(is_tolerated)
-        gathered.drawn[cell].append(drawn)
+        gathered.drawn[cell].append(draws)
 
 
 def _nobody(organelle_id: str) -> AdapterWeights:

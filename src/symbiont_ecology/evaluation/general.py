@@ -86,7 +86,7 @@ class GeneralAbility:
         """Everything as plain values."""
         kinds = {"english": self.english, "chat": self.chat}
         return {"left_to_host": self.left_to_host} | {
-            kind: one.summary() for kind, one in kinds.items()
+            kind: likelihood.summary() for kind, likelihood in kinds.items()
         }
 
     @property
@@ -129,23 +129,23 @@ class GeneralReader:
     def read(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
         """One rollout for each text, with the log-probabilities of its tokens; ``choices`` says who
         reads which."""
-        keys = [(item.id, one) for item, one in zip(items, choices, strict=True)]
-        new = {
+        keys = [(item.id, choice) for item, choice in zip(items, choices, strict=True)]
+        questions = {
             key: Question(item, key[1])
             for key, item in zip(keys, items, strict=True)
             if key not in self._known
         }
-        rollouts, _ = read_log(list(new.values()), self.host, self.weights.__getitem__)
-        self._known.update(zip(new, rollouts, strict=True))
+        rollouts, _ = read_log(list(questions.values()), self.host, self.weights.__getitem__)
+        self._known.update(zip(questions, rollouts, strict=True))
         return [self._known[key] for key in keys]
 
     def _ability(self, rollouts: Sequence[Rollout]) -> GeneralAbility:
-        bare = self.read(self.items, [HOST] * len(self.items))
+        host_rollouts = self.read(self.items, [HOST] * len(self.items))
         likelihoods: dict[str, TextLikelihood] = {}
         for kind in ("english", "chat"):
             pairs = [
                 (_nats(own), _nats(host))
-                for own, host in zip(rollouts, bare, strict=True)
+                for own, host in zip(rollouts, host_rollouts, strict=True)
                 if host.item.family == kind
             ]
             nats, host_nats = zip(*pairs, strict=True)
@@ -176,10 +176,10 @@ def general_at_end(config: RunConfig, pool: AdapterPool, host: Host) -> dict[str
     reader = general_reader(config, pool, host, TEXTS_AT_END)
     if reader is None:
         return {}
-    routed = {"learned": reader.of_routing(pool, ask_favourite)}
+    abilities = {"learned": reader.of_routing(pool, ask_favourite)}
     servers = general_of_servers(reader, pool)
     worst = min(servers, key=lambda name: servers[name].change, default=None)
-    return routed if worst is None else routed | {f"{worst}, the worst": servers[worst]}
+    return abilities if worst is None else abilities | {f"{worst}, the worst": servers[worst]}
 
 
 def general_of_adapter(folder: Path, host: Host, *, is_chat: bool = False) -> GeneralAbility | None:
@@ -202,8 +202,8 @@ def servers_of(pool: AdapterPool) -> list[OrganelleId]:
     """The adapters that answer users, or that a router chooses among; those first that serve
     most."""
     served = pool.state.served
-    known = sorted(served, key=lambda name: (-len(served[name]), name)) or pool.elites
-    return [name for name in known if name in pool.weights][:MOST_SERVERS]
+    names = sorted(served, key=lambda name: (-len(served[name]), name)) or pool.elites
+    return [name for name in names if name in pool.weights][:MOST_SERVERS]
 
 
 def general_items(kind: TextKind, *, is_chat: bool = False) -> list[Item]:

@@ -130,9 +130,9 @@ def _parse(line: str, where: str) -> Item:
             f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
         )
     longest = max(len(answer.strip().encode()) for answer in answers) + 1
-    own = _own_item(row, answers[0], where)
-    if own is not None:
-        return replace(own, id=name, prompt=prompt, reply_limit=max(limit, longest))
+    task_item = _own_item(row, answers[0], where)
+    if task_item is not None:
+        return replace(task_item, id=name, prompt=prompt, reply_limit=max(limit, longest))
     try:
         grader = graders.build(row.get("grade", "exact"))
     except ConfigError as error:
@@ -190,8 +190,8 @@ def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item
     """At most so many of the items, by draw, in their order; all of them for None."""
     if most is None or len(items) <= most:
         return list(items)
-    chosen = Draw(seed)("some of").permutation(len(items))[:most]
-    return [items[index] for index in sorted(chosen)]
+    indices = Draw(seed)("some of").permutation(len(items))[:most]
+    return [items[index] for index in sorted(indices)]
 
 
 def check_not_learned(items: Sequence[Item], path: Path) -> None:
@@ -207,10 +207,10 @@ def check_not_learned(items: Sequence[Item], path: Path) -> None:
     }
     if not prompts:
         raise DataError(f"{path}: expected rows with a column 'prompt', found none")
-    if both := prompts & {last_turn(item.prompt).strip() for item in items}:
+    if overlap := prompts & {last_turn(item.prompt).strip() for item in items}:
         raise DataError(
-            f"expected questions that were not learned from, got {len(both)} prompts of {path}, "
-            f"such as {min(both)!r:.60}: take another part of the data"
+            f"expected questions that were not learned from, got {len(overlap)} prompts of {path}, "
+            f"such as {min(overlap)!r:.60}: take another part of the data"
         )
 
 
@@ -221,10 +221,10 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
     Raises:
         ConfigError: the style has examples, and none of the items is of a family that has some.
     """
-    known = [tasks.build(name) for name in families_of(items) if name in tasks.names()]
-    chosen = tuple(task.in_style(style) for task in known if isinstance(task, SyntheticTask))
-    if chosen:
-        mixture = TaskMixture(chosen)
+    families = [tasks.build(name) for name in families_of(items) if name in tasks.names()]
+    synthetic = tuple(task.in_style(style) for task in families if isinstance(task, SyntheticTask))
+    if synthetic:
+        mixture = TaskMixture(synthetic)
         return [mixture.as_asked(item) for item in items]
     if isinstance(style, FewShot):
         raise ConfigError(
@@ -234,8 +234,8 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
     before, end = () if style.system is None else (style.system,), style.line_end
     words = (item.prompt if item.prompt.endswith(end) else item.prompt + end for item in items)
     return [
-        replace(item, prompt=in_turns(*before, worded))
-        for item, worded in zip(items, words, strict=True)
+        replace(item, prompt=in_turns(*before, prompt))
+        for item, prompt in zip(items, words, strict=True)
     ]
 
 

@@ -58,8 +58,8 @@ def held_out(
     run: LoadedRun, host: Host, most: int | None = None, progress: Progress = no_progress
 ) -> HeldOut:
     """Asks about held-out rows of served habitats, at most so many of them by draw."""
-    drawn = run.items(MOST_PER_HABITAT, ("habitats",))
-    items = some_of([item for item in drawn if run.pool.server(item.habitat) != HOST], most)
+    rows = run.items(MOST_PER_HABITAT, ("habitats",))
+    items = some_of([item for item in rows if run.pool.server(item.habitat) != HOST], most)
     servers = [run.pool.server(item.habitat) for item in items]
     return HeldOut(
         items,
@@ -71,10 +71,10 @@ def held_out(
 
 
 def _read(
-    run: LoadedRun, host: Host, items: Sequence[Item], who: Sequence[OrganelleId]
+    run: LoadedRun, host: Host, items: Sequence[Item], readers: Sequence[OrganelleId]
 ) -> np.ndarray:
     """Mean log-probability of a token of each item's answer under an organelle, ``(items,)`` in
     nats."""
-    questions = [Question(item.to_read, name) for item, name in zip(items, who, strict=True)]
+    questions = [Question(item.to_read, name) for item, name in zip(items, readers, strict=True)]
     rollouts, _ = read_log(questions, host, run.pool.weights.__getitem__)
     return np.array([rollout.confidence for rollout in rollouts])

@@ -113,7 +113,7 @@ class Evaluation:
     def by_family(self) -> dict[str, Interval]:
         """The same for every family that occurs."""
         return {
-            family: _share([one for one in self.rollouts if one.item.family == family])
+            family: _share([rollout for rollout in self.rollouts if rollout.item.family == family])
             for family in families_of(self.items)
         }
 
@@ -121,7 +121,9 @@ class Evaluation:
         """Everything but the single answers, as plain values under stable keys."""
         counts = Counter(item.family for item in self.items)
         shifts = [name for name in dict.fromkeys(item.shift for item in self.items) if name]
-        faults = Counter(f"{one.item.family}: {one.fault}" for one in self.rollouts if one.fault)
+        faults = Counter(
+            f"{rollout.item.family}: {rollout.fault}" for rollout in self.rollouts if rollout.fault
+        )
         return {
             "schema": EVALUATION_SCHEMA,
             "source": self.source,
@@ -138,7 +140,7 @@ class Evaluation:
             },
             "shifts": {
                 name: interval_values(
-                    _share([one for one in self.rollouts if one.item.shift == name])
+                    _share([rollout for rollout in self.rollouts if rollout.item.shift == name])
                 )
                 for name in shifts
             },
@@ -271,12 +273,13 @@ class LoadedRun:
         is_fresh: bool = False,
     ) -> LoadedRun:
         """The same run with every elite, and the host, judged anew on selection items."""
-        everyone = (HOST, *self.pool.elites)
+        candidates = (HOST, *self.pool.elites)
         rollouts = self._evaluator(host, progress, is_fresh).ask(
-            [item for item in items for _ in everyone], [one for _ in items for one in everyone]
+            [item for item in items for _ in candidates],
+            [candidate for _ in items for candidate in candidates],
         )
-        spent = sum((rollout.cost for rollout in rollouts), self.selection)
-        return replace(self, pool=self.pool.reselected(rollouts), selection=spent)
+        cost = sum((rollout.cost for rollout in rollouts), self.selection)
+        return replace(self, pool=self.pool.reselected(rollouts), selection=cost)
 
     def evaluate(
         self,
@@ -402,11 +405,11 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     """
     if [item.id for item in better.items] != [item.id for item in worse.items]:
         raise ValueError("expected two evaluations of the same questions in the same order")
-    gaps = [left - right for left, right in zip(better.verdicts, worse.verdicts, strict=True)]
+    gaps = [first - second for first, second in zip(better.verdicts, worse.verdicts, strict=True)]
     by_subject = defaultdict[str, list[float]](list)
     for item, gap in zip(better.items, gaps, strict=True):
         by_subject[item.subject].append(gap)
-    means = [fmean(each) for each in by_subject.values()]
+    means = [fmean(values) for values in by_subject.values()]
     interval = share_difference(gaps, len(means))
     test: PairedTest = "McNemar"
     if all(mean in (-1, 0, 1) for mean in means):
@@ -427,6 +430,6 @@ def _in_percent(share: Interval) -> tuple[str, str]:
 
 
 def _share(rollouts: Sequence[Rollout]) -> Interval:
-    right = sum(rollout.verdict for rollout in rollouts)
+    marks = sum(rollout.verdict for rollout in rollouts)
     subjects = len({rollout.item.subject for rollout in rollouts})
-    return wilson(right * subjects / max(len(rollouts), 1), subjects)
+    return wilson(marks * subjects / max(len(rollouts), 1), subjects)

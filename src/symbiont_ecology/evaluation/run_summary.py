@@ -107,8 +107,8 @@ def _together(moments: list[CurvePoint]) -> CurvePoint:
     last = moments[-1]
     return CurvePoint(
         last.train_flops,
-        sum(one.accuracy for one in moments) / len(moments),
-        sum(one.revenue for one in moments),
-        sum(one.cost for one in moments),
+        sum(moment.accuracy for moment in moments) / len(moments),
+        sum(moment.revenue for moment in moments),
+        sum(moment.cost for moment in moments),
         last.population,
     )

@@ -106,8 +106,8 @@ def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> l
     for index, item in enumerate(draw_items(cued, per_cell, seed, split)):
         task = cued.families[item.family]
         assert isinstance(task, SyntheticTask)
-        others = [variant for variant in range(CONVENTIONS) if variant != task.target]
-        items.append(task.item(item.question, item.depth, others[index % len(others)]))
+        variants = [variant for variant in range(CONVENTIONS) if variant != task.target]
+        items.append(task.item(item.question, item.depth, variants[index % len(variants)]))
     return items
 
 
@@ -149,16 +149,16 @@ def _synthetic(mixture: TaskMixture) -> list[SyntheticTask]:
 def _hardest(mixture: TaskMixture, change: Callable[[SyntheticTask], SyntheticTask]) -> TaskMixture:
     """The synthetic tasks, changed, at the hardest depth that the run met."""
     synthetic = _synthetic(mixture)
-    met = [one for task in synthetic for one in mixture.depths_of(task)]
-    hardest = max(met, key=lambda one: synthetic[0].depths.index(one)) if met else ""
+    depths = [depth for task in synthetic for depth in mixture.depths_of(task)]
+    hardest = max(depths, key=lambda depth: synthetic[0].depths.index(depth)) if depths else ""
     return TaskMixture(tuple(map(change, synthetic)), (hardest,))
 
 
 def _other_families(mixture: TaskMixture, role: str) -> TaskMixture:
     """Synthetic families of a role that the run did not meet, in the run's style and depths."""
-    synthetic, others = _synthetic(mixture), list[Task]()
+    synthetic, families = _synthetic(mixture), list[Task]()
     for name in tasks.names() if synthetic else ():
         task = tasks.build(name)
         if task.role == role and name not in mixture.names and isinstance(task, SyntheticTask):
-            others.append(task.in_style(synthetic[0].style))
-    return TaskMixture(tuple(others), mixture.depths)
+            families.append(task.in_style(synthetic[0].style))
+    return TaskMixture(tuple(families), mixture.depths)

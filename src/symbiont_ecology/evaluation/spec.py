@@ -50,8 +50,8 @@ class EvaluationSpec(BaseModel):
         """
         if self.holdout is not None:
             return run.as_asked(self.file_items())
-        if drawn := run.items(self.per_cell, self.shifts, self.seed):
-            return drawn
+        if items := run.items(self.per_cell, self.shifts, self.seed):
+            return items
         raise ConfigError(
             "expected a shift with questions for this run's tasks, got "
             f"{', '.join(self.shifts)}, which have none: choose others"
@@ -117,8 +117,8 @@ class EvaluationSpec(BaseModel):
 
     def files(self) -> dict[str, str]:
         """Every file that decides the answers, with its hash."""
-        named = (self.holdout, self.selection, self.routing_map, self.adapter)
-        return {file: content_hash(find_data(Path(file))) for file in named if file is not None}
+        paths = (self.holdout, self.selection, self.routing_map, self.adapter)
+        return {file: content_hash(find_data(Path(file))) for file in paths if file is not None}
 
 
 class EvaluationRecord(EvaluationSpec):

@@ -45,25 +45,25 @@ def transfer_matrix(
     for cell in run.pool.scores:
         cells.setdefault(cell_family(cell), []).append(cell)
     best = {name: run.pool.best_of(cells[name]) for name in mixture.families}
-    bare = run.evaluate(items, host, "host", progress=progress).by_family()
+    host_shares = run.evaluate(items, host, "host", progress=progress).by_family()
     accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
     for owner, organelle_id in best.items():
 
         def ask_owner(
-            pool: AdapterPool, items: Sequence[Item], ask: Ask, who: OrganelleId = organelle_id
+            pool: AdapterPool, items: Sequence[Item], ask: Ask, answerer: OrganelleId = organelle_id
         ) -> list[Rollout]:
             """One organelle answers everything."""
-            return ask(items, [who] * len(items))
+            return ask(items, [answerer] * len(items))
 
         shares = run.evaluate(items, host, ("transfer", ask_owner), progress=progress).by_family()
         accuracy[owner] = {name: share.estimate for name, share in shares.items()}
         for name, share in shares.items():
             is_near = _group(name, mixture) == _group(owner, mixture)
             kind = "own" if name == owner else "group" if is_near else "others"
-            gains[kind].append(share.estimate - bare[name].estimate)
+            gains[kind].append(share.estimate - host_shares[name].estimate)
     means = {kind: sum(gain) / len(gain) if gain else None for kind, gain in gains.items()}
     return TransferMatrix(
-        best, {name: share.estimate for name, share in bare.items()}, accuracy, means
+        best, {name: share.estimate for name, share in host_shares.items()}, accuracy, means
     )
 
 

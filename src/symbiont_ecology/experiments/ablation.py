@@ -104,10 +104,10 @@ def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
     for override in overrides:
         data = merge(data, parse_override(override))
     where = f"ablation {path.stem!r}"
-    if made := [key for key in ("arms", "main") if key in data]:
-        raise ConfigError(f"{where}: {made[0]}: the arms are made from the rows, leave it out")
-    own = {key: data.pop(key) for key in _Rows.model_fields if key in data}
-    file = validate(_Rows, {"rows": [], **own}, where)
+    if keys := [key for key in ("arms", "main") if key in data]:
+        raise ConfigError(f"{where}: {keys[0]}: the arms are made from the rows, leave it out")
+    values = {key: data.pop(key) for key in _Rows.model_fields if key in data}
+    file = validate(_Rows, {"rows": [], **values}, where)
     arms = {DEFAULT: {"about": file.ecology}} | {
         row.mechanism: {
             "about": f"{'with' if row.add else 'without'} it: {row.about} (for {row.purpose})",
@@ -131,12 +131,12 @@ def check_ablation(ablation: Ablation) -> None:
             f"seeds: expected two or more, which effects are paired over, got {protocol.seeds}"
         )
     default = protocol.config(DEFAULT, 1.0, 0)
-    present = strategies.build(default.strategy).mechanism_names
+    names = strategies.build(default.strategy).mechanism_names
     for row in ablation.rows:
         where = f"rows.{row.mechanism}"
         if not (row.change or row.add):
             _ = mechanisms[row.mechanism]  # an unknown name is told with the nearest one
-            if row.mechanism not in present:
+            if row.mechanism not in names:
                 raise ConfigError(
                     f"{where}: the ecology is without it already, so it cannot be left out"
                 )
@@ -156,8 +156,8 @@ def check_ablation(ablation: Ablation) -> None:
 def _parts(config: RunConfig) -> list[object]:
     """What could make a difference: every part as it was built, and all of the config that names
     none."""
-    built = [
+    parts = [
         (type(part), {name: value for name, value in vars(part).items() if name not in SPECS})
         for part in components(config)
     ]
-    return [built, *(value for _, value in config if not isinstance(value, str | dict))]
+    return [parts, *(value for _, value in config if not isinstance(value, str | dict))]

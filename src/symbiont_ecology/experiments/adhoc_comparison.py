@@ -43,7 +43,7 @@ class AdhocComparison:
     @property
     def last_generation(self) -> int:
         """The last one that any of the runs has lived: users are judged as they judge then."""
-        return max(one.last_generation for one in self.runs.values())
+        return max(run.last_generation for run in self.runs.values())
 
 
 def adhoc_comparison(
@@ -61,22 +61,22 @@ def adhoc_comparison(
         registered_shifts.build(shift)
     runs = {folder: LoadedRun.of_run(folder) for folder in folders}
     first = next(iter(runs.values()))
-    for folder, one in runs.items():
+    for folder, run in runs.items():
         if (
-            one.config.tasks != first.config.tasks
-            or one.config.host.model != first.config.host.model
+            run.config.tasks != first.config.tasks
+            or run.config.host.model != first.config.host.model
         ):
             raise ConfigError(
                 f"{folder} was run on other tasks or another host than {folders[0]}: only runs "
                 "that can be asked the same questions can be compared"
             )
-    others = [shift for shift in shifts if shift != "habitats"]
-    if 0 < len(others) < len(shifts):
+    rest = [shift for shift in shifts if shift != "habitats"]
+    if 0 < len(rest) < len(shifts):
         raise ConfigError(
             "shift habitats: the adapters that serve users answer it, and routers answer "
-            f"{', '.join(others)}: ask habitats alone"
+            f"{', '.join(rest)}: ask habitats alone"
         )
-    check_questions(first.config, shifts, sorted({one.config.seed for one in runs.values()}))
+    check_questions(first.config, shifts, sorted({run.config.seed for run in runs.values()}))
     arms = _arms(runs)
     protocol = _protocol(name, arms, runs, tuple(shifts), per_cell)
     return AdhocComparison(protocol, runs, arms)
@@ -103,25 +103,25 @@ def ask_runs(
 def _arms(runs: Mapping[Path, LoadedRun]) -> dict[str, list[Path]]:
     """Folders by the name of their arm: the strategy's, numbered where configs of one strategy
     differ."""
-    alike: dict[str, list[Path]] = defaultdict(list)
-    for folder, one in runs.items():
-        alike[arm_key(one.config)].append(folder)
+    groups: dict[str, list[Path]] = defaultdict(list)
+    for folder, run in runs.items():
+        groups[arm_key(run.config)].append(folder)
     arms: dict[str, list[Path]] = {}
-    for members in alike.values():
+    for members in groups.values():
         spec = runs[members[0]].config.strategy
         kind = kind_of(spec)
-        same = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
-        arms[f"{kind}-{same + 1}" if same else kind] = members
+        count = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
+        arms[f"{kind}-{count + 1}" if count else kind] = members
     for arm, members in arms.items():
-        known: dict[int, Path] = {}
+        by_seed: dict[int, Path] = {}
         for folder in members:
             seed = runs[folder].config.seed
-            if seed in known:
+            if seed in by_seed:
                 raise ConfigError(
-                    f"arm {arm!r} has seed {seed} twice, in {known[seed]} and {folder}: leave one "
-                    "of them out"
+                    f"arm {arm!r} has seed {seed} twice, in {by_seed[seed]} and {folder}: leave "
+                    "one of them out"
                 )
-            known[seed] = folder
+            by_seed[seed] = folder
     return arms
 
 
@@ -131,8 +131,8 @@ def _sees(config: RunConfig) -> str:
     if reward.sees_gold or learning_rules.build(config.learning_rule).sees_gold:
         return "gold answers"
     warm = strategies.build(config.strategy).warm
-    told = "judgements of people" if reward.asks_people else "verdicts"
-    return f"{told}, {warm} gold examples per cell" if warm else told
+    feedback = "judgements of people" if reward.asks_people else "verdicts"
+    return f"{feedback}, {warm} gold examples per cell" if warm else feedback
 
 
 def _protocol(
@@ -142,20 +142,20 @@ def _protocol(
     shifts: tuple[str, ...],
     per_cell: int,
 ) -> Protocol:
-    spent = [one.pool.state.spent.flops for one in runs.values()]
+    flops = [run.pool.state.spent.flops for run in runs.values()]
     sides = {}
     for arm, members in arms.items():
-        is_one = all(len(runs[folder].pool.organelles) == 1 for folder in members)
-        routing = "single" if is_one else "habitat" if "habitats" in shifts else "learned"
+        is_single = all(len(runs[folder].pool.organelles) == 1 for folder in members)
+        routing = "single" if is_single else "habitat" if "habitats" in shifts else "learned"
         about = ", ".join(sorted(str(folder) for folder in members))
         sides[arm] = Arm(about=about, sees=_sees(runs[members[0]].config), routing=routing)
     facts = {
         "name": name,
         "question": "how do these runs compare?",
         "base": (),
-        "unit_flops": float(max(spent)),
+        "unit_flops": float(max(flops)),
         "budgets": (1.0,),
-        "seeds": tuple(sorted({one.config.seed for one in runs.values()})),
+        "seeds": tuple(sorted({run.config.seed for run in runs.values()})),
         "arms": sides,
         "main": "ecology" if "ecology" in sides else next(iter(sides)),
         "shifts": shifts,

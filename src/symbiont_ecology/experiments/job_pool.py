@@ -88,8 +88,8 @@ def job_pool(workers: Workers, folder: Path) -> Iterator[Submit]:
 @contextmanager
 def _processes(workers: Workers, folder: Path) -> Iterator[Submit]:
     context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
-    beginning = (workers.stop,)
-    with ProcessPoolExecutor(workers.count, context, _begin, beginning) as pool:
+    arguments = (workers.stop,)
+    with ProcessPoolExecutor(workers.count, context, _begin, arguments) as pool:
         yield lambda job, text: pool.submit(_work_here, job, text, folder)
 
 
@@ -174,15 +174,15 @@ def _work_here(job: AnyJob, protocol: str, folder: Path) -> float:
 
 def _work(job: AnyJob, protocol: str, folder: Path, should_stop: Callable[[], bool]) -> float:
     """Does a job; seconds it took."""
-    began = time.monotonic()
+    start = time.monotonic()
     while True:
         try:
             with _busy:
                 job.work(protocol, folder, should_stop)
-            return time.monotonic() - began
+            return time.monotonic() - start
         except LockedError as error:
             # A suite that was killed a moment ago may still be finishing its generation there.
-            if time.monotonic() - began > LOCK_SECONDS_LEFT:
+            if time.monotonic() - start > LOCK_SECONDS_LEFT:
                 raise RunError(f"{job.name}: {error}") from None
             time.sleep(1)
         except EcologyError as error:

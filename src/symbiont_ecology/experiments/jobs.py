@@ -90,12 +90,12 @@ class Job:
 
     def outcome(self, kind: type[_Outcome], protocol: Protocol, **parts: object) -> _Outcome:
         """The outcome of this job, signed with the protocol and the code that it comes from."""
-        signed = {
+        signature = {
             "schema": OUTCOME_SCHEMA,
             "protocol": protocol.digest,
             "source": provenance.source(),
         }
-        return kind.model_validate({**signed, **asdict(self), **parts})
+        return kind.model_validate({**signature, **asdict(self), **parts})
 
 
 HOST_JOB = Job("host", HOST, 0, 0.0)
@@ -127,8 +127,8 @@ class JobContext:
     def config(self) -> RunConfig:
         """The config of the job's run."""
         arm = self.protocol.main if self.job.kind == "host" else self.job.arm
-        tuned = self.protocol.arms[arm].tune[self.job.option]
-        return self.protocol.config(arm, self.job.budget or 1.0, self.job.seed, tuned)
+        overrides = self.protocol.arms[arm].tune[self.job.option]
+        return self.protocol.config(arm, self.job.budget or 1.0, self.job.seed, overrides)
 
     @property
     def host(self) -> Host:
@@ -153,14 +153,14 @@ class JobContext:
         host = self.host
         if (self.place / STATE_FILE).exists():
             budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
-            finished = runs.resume(
+            result = runs.resume(
                 self.place, overrides=budget, should_stop=self.should_stop, host=host
             )
         else:
-            finished = runs.start(
+            result = runs.start(
                 config, self.place, should_stop=self.should_stop, host=host, may_learn_nothing=True
             )
-        if not finished.is_complete:
+        if not result.is_complete:
             raise Stopped
         # Answers are shared by the whole suite: arms may leave the same item to the same host.
         return LoadedRun.of_run(self.place, cache=self.folder / ANSWERS_FILE)
@@ -254,8 +254,8 @@ def _stages(context: JobContext) -> list[Leg]:
             routing: SystemAnswers.verdicts_of(run.evaluate(items, context.host, routing))
             for routing in plan.routings(context.job.arm)
         }
-        spent = run.pool.state.spent.flops
-        legs.append(Leg(extra=number, train_flops=spent, systems=systems))
+        flops = run.pool.state.spent.flops
+        legs.append(Leg(extra=number, train_flops=flops, systems=systems))
         write_whole(path, _legs.dump_json(legs, exclude_unset=True).decode() + "\n")
     return legs
 
@@ -278,8 +278,8 @@ def outcome_of_run(
         Stopped: ``should_stop`` said so; what was answered is in the run's cache.
     """
     systems = dict[str, SystemAnswers]()
-    main, others = protocol.routings(job.arm), protocol.arms[job.arm].also if is_whole else ()
-    for routing in dict.fromkeys((*main, *others)):
+    main, alternatives = protocol.routings(job.arm), protocol.arms[job.arm].also if is_whole else ()
+    for routing in dict.fromkeys((*main, *alternatives)):
         shifts = protocol.shifts
         if routing not in main:
             shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
@@ -294,14 +294,14 @@ def outcome_of_run(
         general |= general_of_servers(reader, run.pool)
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(run.folder / living.EVENTS_FILE), state.next_seq))
-    practice = (event for event in events if isinstance(event, Acted))
+    acts = (event for event in events if isinstance(event, Acted))
     return job.outcome(
         RunOutcome,
         protocol,
         systems=systems,
         life=run_summary(events),
         course=[astuple(point) for point in training_curve(events)],
-        solved=sum(sum(event.verdicts) for event in practice if event.purpose == "practice"),
+        solved=sum(sum(event.verdicts) for event in acts if event.purpose == "practice"),
         train=state.spent,
         selection_flops=run.selection.flops,
         **({"general": general} if general else {}),
@@ -333,8 +333,8 @@ def _flip(context: JobContext) -> FlipOutcome:
             routing: SystemAnswers.verdicts_of(run.evaluate(items, context.host, routing))
             for routing in protocol.routings(context.job.arm)
         }
-        spent = run.pool.state.spent.flops
-        legs.append(Leg(phase=phase, extra=extra, train_flops=spent, systems=systems))
+        flops = run.pool.state.spent.flops
+        legs.append(Leg(phase=phase, extra=extra, train_flops=flops, systems=systems))
         write_whole(path, _legs.dump_json(legs, exclude_unset=True).decode() + "\n")
     families = list(config.tasks.flip.families)
     return context.job.outcome(FlipOutcome, protocol, families=families, legs=legs)
@@ -347,8 +347,8 @@ def _fork(context: JobContext, config: RunConfig) -> None:
         return
     half_made = context.place.with_name(f"{context.place.name}.new")
     shutil.rmtree(half_made, ignore_errors=True)
-    left_out = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
-    shutil.copytree(source, half_made, ignore=left_out)
+    ignore = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
+    shutil.copytree(source, half_made, ignore=ignore)
     provenance.write_config(config, half_made / living.CONFIG_FILE)
     half_made.replace(context.place)
 
@@ -434,5 +434,9 @@ def choose(outcomes: Sequence[TuneOutcome], tie: float = 0.0) -> int:
         for option in sorted(scores)
     }
     best = max((accuracy for accuracy, _ in means.values()), default=0.0)
-    level = {option: kept for option, (accuracy, kept) in means.items() if accuracy >= best - tie}
-    return max(level, key=level.__getitem__, default=0)
+    equals = {
+        option: retention
+        for option, (accuracy, retention) in means.items()
+        if accuracy >= best - tie
+    }
+    return max(equals, key=equals.__getitem__, default=0)

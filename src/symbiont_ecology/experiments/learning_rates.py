@@ -71,10 +71,10 @@ def with_learning_rate(config: RunConfig, learning_rate: float) -> RunConfig:
 def swept_runs(config: RunConfig, folder: Path) -> dict[float, tuple[Path, RunConfig]]:
     """Folder and config of the short run with each learning rate, below the folder of a whole
     run."""
-    none = dict.fromkeys(config.train_budgets)
+    no_budgets = dict.fromkeys(config.train_budgets)
     short = {"generations": SWEPT_GENERATIONS, "transcripts": 0.0, "report_to": ()}
-    alone = {"mirror": None, "final_holdout": None}
-    loop = config.run.model_copy(update={**none, **short, **alone})
+    no_extras = {"mirror": None, "final_holdout": None}
+    loop = config.run.model_copy(update={**no_budgets, **short, **no_extras})
     runs = {}
     for learning_rate in LEARNING_RATES:
         place = folder / SWEEP_FOLDER / f"{learning_rate:g}"
@@ -86,24 +86,24 @@ def swept_runs(config: RunConfig, folder: Path) -> dict[float, tuple[Path, RunCo
 
 
 def sweep_learning_rates(
-    config: RunConfig, folder: Path, host: Host, advance: Advance = lambda news, generations: None
+    config: RunConfig, folder: Path, host: Host, advance: Advance = lambda text, generations: None
 ) -> Iterator[LearningRateScore]:
     """Tries each learning rate, or reads what came of it before; a run that was stopped goes on."""
     for learning_rate, (place, short) in swept_runs(config, folder).items():
-        score, about = place / SCORE_FILE, f"learning rate {learning_rate:g}"
+        score, title = place / SCORE_FILE, f"learning rate {learning_rate:g}"
         if score.exists():
             yield LearningRateScore(**json.loads(score.read_text(encoding="utf-8")))
-            advance(about, SWEPT_GENERATIONS)
+            advance(title, SWEPT_GENERATIONS)
             continue
         run = Run(place, short, host)
-        run.tell = partial(_pass_on, advance, about)
-        advance(about, run.state.generation if run.is_started else 0)
+        run.tell = partial(_pass_on, advance, title)
+        advance(title, run.state.generation if run.is_started else 0)
         if not run.is_complete:
             for _ in run:
-                advance(about, 1)
-        found = _score(learning_rate, LoadedRun.of_run(place), host)
-        write_whole(score, json.dumps(asdict(found)) + "\n")
-        yield found
+                advance(title, 1)
+        result = _score(learning_rate, LoadedRun.of_run(place), host)
+        write_whole(score, json.dumps(asdict(result)) + "\n")
+        yield result
 
 
 def best_learning_rate(scores: Sequence[LearningRateScore]) -> LearningRateScore:
@@ -126,9 +126,9 @@ def sweep_items(tasks: TaskMixture, seed: int) -> list[Item]:
     )
 
 
-def _pass_on(advance: Advance, about: str, news: str) -> None:
+def _pass_on(advance: Advance, title: str, message: str) -> None:
     """What a run tells of its founding, such as a warm start."""
-    advance(f"{about}, {news}", 0)
+    advance(f"{title}, {message}", 0)
 
 
 def _score(learning_rate: float, run: LoadedRun, host: Host) -> LearningRateScore:
@@ -136,5 +136,5 @@ def _score(learning_rate: float, run: LoadedRun, host: Host) -> LearningRateScor
     items = sweep_items(tasks, run.config.seed)
     routing = "learned" if tasks.habitats is None else "habitat"
     verdicts = run.evaluate(items, host, routing).verdicts
-    spent = run.pool.state.spent.flops
-    return LearningRateScore(learning_rate, float(sum(verdicts)), len(verdicts), spent)
+    flops = run.pool.state.spent.flops
+    return LearningRateScore(learning_rate, float(sum(verdicts)), len(verdicts), flops)

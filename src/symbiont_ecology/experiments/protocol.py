@@ -50,10 +50,10 @@ _Schema = ConfigDict(extra="forbid", frozen=True)
 def arm_key(config: RunConfig) -> str:
     """A config without its seed and without what is no part of a life: what decides nothing, how
     often the run is saved, what it is asked at its end. Runs of one arm have the same."""
-    level = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
-    life = config.run.model_copy(update=level)
-    alike = config.model_copy(update={"seed": 0, "run": life})
-    return alike.model_dump_json(exclude=DECIDES_NOTHING)
+    fixed = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
+    life = config.run.model_copy(update=fixed)
+    core = config.model_copy(update={"seed": 0, "run": life})
+    return core.model_dump_json(exclude=DECIDES_NOTHING)
 
 
 class Arm(BaseModel):
@@ -146,8 +146,8 @@ class Protocol(BaseModel):
             raise ValueError(f"every arm gets the same number of tuning configs, got {counts}")
         if max(counts.values(), default=0) > 1 and not self.tuning_seeds:
             raise ValueError("tuning needs tuning_seeds")
-        if both := set(self.seeds) & set(self.tuning_seeds):
-            raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
+        if overlap := set(self.seeds) & set(self.tuning_seeds):
+            raise ValueError(f"seeds that tune cannot be reported: {sorted(overlap)}")
         for key, name in (("main", self.main), ("second", self.second or self.main)):
             if name not in self.arms:
                 raise ValueError(f"{key}: {name!r} is none of the arms {', '.join(self.arms)}")
@@ -174,11 +174,11 @@ class Protocol(BaseModel):
     def warm_arms(self) -> str:
         """The arms that began with some gold examples, and what they saw; empty if there are
         none."""
-        alike: dict[str, list[str]] = {}
+        groups: dict[str, list[str]] = {}
         for name, arm in self.arms.items():
             if "gold examples" in arm.sees:
-                alike.setdefault(arm.sees, []).append(name)
-        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in alike.items())
+                groups.setdefault(arm.sees, []).append(name)
+        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in groups.items())
 
     def runs_of(self, arm: str) -> str:
         """The arm whose runs an arm answers with: itself, unless only its routing is another."""
@@ -187,7 +187,7 @@ class Protocol(BaseModel):
     def routings(self, arm: str) -> tuple[str, ...]:
         """How the runs of an arm answer everything: its own way, and those of arms that share its
         runs."""
-        shared = (other.routing for other in self.arms.values() if other.of == arm)
+        shared = (side.routing for side in self.arms.values() if side.of == arm)
         return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
 
     @cached_property
@@ -230,9 +230,9 @@ class Protocol(BaseModel):
         for name in names:
             if name not in self.arms:
                 hint = did_you_mean(name, self.arms)
-                known = ", ".join(self.arms)
+                arms = ", ".join(self.arms)
                 raise ConfigError(
-                    f"protocol {self.name!r} has no arm {name!r};{hint} it has {known}"
+                    f"protocol {self.name!r} has no arm {name!r};{hint} it has {arms}"
                 )
             if self.runs_of(name) not in names:
                 raise ConfigError(
@@ -282,13 +282,13 @@ def find_protocol(name_or_path: str | Path) -> Path:
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        known = protocols()
-        if str(name_or_path) not in known:
-            hint = did_you_mean(str(name_or_path), known)
+        paths = protocols()
+        if str(name_or_path) not in paths:
+            hint = did_you_mean(str(name_or_path), paths)
             raise ConfigError(
-                f"no protocol {str(name_or_path)!r};{hint} known: {', '.join(known) or 'none'}"
+                f"no protocol {str(name_or_path)!r};{hint} known: {', '.join(paths) or 'none'}"
             )
-        path = known[str(name_or_path)]
+        path = paths[str(name_or_path)]
     if not path.is_file():
         raise ConfigError(f"no protocol file {str(path)!r}")
     return path

@@ -82,11 +82,11 @@ def budget_of(folder: Path, measure: str) -> Budget:
     """
     if measure not in BUDGET_KEYS:
         raise ConfigError(f"--budget: expected one of {', '.join(BUDGET_KEYS)}, got {measure!r}")
-    train = load_state(folder).spent
+    cost = load_state(folder).spent
     if measure == "wall_clock_seconds":
         return Budget(measure, lived_seconds(folder))
     is_flops = measure.endswith("flops")
-    spent = train.flops if is_flops else train.tokens
+    amount = cost.flops if is_flops else cost.tokens
     if measure.startswith("total"):
         # Systems of one evaluation share a selection: its file and size tell it from others.
         selections = {
@@ -95,8 +95,8 @@ def budget_of(folder: Path, measure: str) -> Budget:
             )
             for _, line in logged(folder)
         }
-        spent += sum(selections.values())
-    return Budget(measure, float(spent))
+        amount += sum(selections.values())
+    return Budget(measure, float(amount))
 
 
 def sft_protocol(
@@ -105,12 +105,12 @@ def sft_protocol(
     """The sweep as a protocol with one arm. ``base`` is a preset or file, ``config`` what it makes
     with the overrides."""
     limit = BUDGET_KEYS[budget.measure]
-    none = dict.fromkeys(sorted(set(BUDGET_KEYS.values())), "null")
+    no_limits = dict.fromkeys(sorted(set(BUDGET_KEYS.values())), "null")
     tune = [
         [
             f"strategy.learning_rate={rate}",
             f"host.rank={rank}",
-            *_limits({**none, limit: repr(budget.amount * part)}),
+            *_limits({**no_limits, limit: repr(budget.amount * part)}),
         ]
         for rank, rate, part in plan.options
     ]
@@ -145,10 +145,10 @@ def sweep_points(protocol: Protocol, folder: Path, plan: SweepPlan) -> list[Swee
         outcome = read_outcome(folder / job.name, protocol)
         if isinstance(outcome, TuneOutcome):
             rank, rate, part = plan.options[job.option]
-            spent = load_state(folder / job.name).spent.flops
+            flops = load_state(folder / job.name).spent.flops
             points.append(
                 SweepPoint(
-                    rate, rank, part, accuracy=outcome.accuracy, train_flops=spent, folder=job.name
+                    rate, rank, part, accuracy=outcome.accuracy, train_flops=flops, folder=job.name
                 )
             )
     return points

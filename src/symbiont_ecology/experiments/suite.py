@@ -134,10 +134,10 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
 def reported_jobs(protocol: Protocol, tuned: Chosen) -> tuple[Job, ...]:
     """The runs that results are made of; seeds outermost, so that an unfinished suite is a smaller
     one."""
-    found = [HOST_JOB]
+    jobs = [HOST_JOB]
     for seed in protocol.seeds:
         for budget in protocol.budgets:
-            found += [
+            jobs += [
                 Job("main", arm, seed, budget, tuned[arm][f"{budget:g}"])
                 for arm in protocol.own_arms
             ]
@@ -146,10 +146,10 @@ def reported_jobs(protocol: Protocol, tuned: Chosen) -> tuple[Job, ...]:
             # The flip meets each arm as it was tuned for the budget nearest to the flip's moment.
             distances = {abs(budget - moment): budget for budget in reversed(protocol.budgets)}
             near = distances[min(distances)]
-            found += [
+            jobs += [
                 Job("flip", arm, seed, moment, tuned[arm][f"{near:g}"]) for arm in protocol.own_arms
             ]
-    return tuple(found)
+    return tuple(jobs)
 
 
 def run_suite(protocol: Plan, folder: Path, workers: Workers) -> bool:
@@ -172,19 +172,19 @@ def _world_stages(
 ) -> Iterator[tuple[str, Sequence[WorldJob]]]:
     tuning = tuning_runs(protocol)
     yield "tuning", tuning
-    left = [read_outcome(folder / job.name, protocol) for job in tuning]
-    tried = [outcome for outcome in left if isinstance(outcome, StreamOutcome)]
+    outcomes = [read_outcome(folder / job.name, protocol) for job in tuning]
+    streams = [outcome for outcome in outcomes if isinstance(outcome, StreamOutcome)]
     sweep = [
         TuningScore(
-            arm=f"{one.world}/{one.arm}",
-            option=one.option,
-            seed=one.seed,
+            arm=f"{stream.world}/{stream.arm}",
+            option=stream.option,
+            seed=stream.seed,
             budget=1,
-            accuracy=one.acceptance,
+            accuracy=stream.acceptance,
         )
-        for one in tried
+        for stream in streams
     ]
-    chosen = choose_by_acceptance(protocol, tried)
+    chosen = choose_by_acceptance(protocol, streams)
     text = Tuning(chosen=chosen, sweep=sweep).model_dump_json(indent=1, exclude_none=True)
     write_whole(folder / TUNED_FILE, text + "\n")
     reported = reported_runs(protocol, chosen)
@@ -199,8 +199,8 @@ def streams(protocol: WorldsProtocol, folder: Path) -> list[StreamOutcome]:
         RunError: no suite of this protocol has got that far in the folder.
     """
     jobs = reported_runs(protocol, read_tuning(folder).chosen)
-    left = [read_outcome(folder / job.name, protocol) for job in jobs]
-    return [outcome for outcome in left if isinstance(outcome, StreamOutcome)]
+    outcomes = [read_outcome(folder / job.name, protocol) for job in jobs]
+    return [outcome for outcome in outcomes if isinstance(outcome, StreamOutcome)]
 
 
 def check_plan(plan: Plan) -> None:
@@ -342,8 +342,8 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
 
     def best(arm: str, budget: float) -> int:
         """The option that an arm's own tuning chooses at a budget."""
-        tried = [outcome for outcome in sweep if (outcome.arm, outcome.budget) == (arm, budget)]
-        return choose(tried, protocol.tie)
+        scores = [outcome for outcome in sweep if (outcome.arm, outcome.budget) == (arm, budget)]
+        return choose(scores, protocol.tie)
 
     chosen = {
         arm: {f"{budget:g}": best(arm, budget) for budget in protocol.budgets}

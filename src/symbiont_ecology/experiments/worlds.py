@@ -163,10 +163,10 @@ class WorldsProtocol(BaseModel):
             for side in world.arms
             if self.options_left(name, side) and not self.tuning_seeds
         )
-        if wanted := next(untuned, None):
-            raise ValueError(f"tuning_seeds: expected some: {wanted} has configs to choose from")
-        if both := {*self.seeds} & {*self.tuning_seeds}:
-            raise ValueError(f"seeds that tune cannot be reported: {sorted(both)}")
+        if example := next(untuned, None):
+            raise ValueError(f"tuning_seeds: expected some: {example} has configs to choose from")
+        if overlap := {*self.seeds} & {*self.tuning_seeds}:
+            raise ValueError(f"seeds that tune cannot be reported: {sorted(overlap)}")
         return self
 
     @cached_property
@@ -186,8 +186,8 @@ class WorldsProtocol(BaseModel):
     ) -> RunConfig:
         """The config of one run."""
         place, side = self.worlds[world], self.arms[arm]
-        chosen = (*place.set, *side.set, *side.tune[option], *more, f"seed={seed}")
-        overrides = (FEW_REPLIES, *self.set, *chosen, "executor=local")
+        changes = (*place.set, *side.set, *side.tune[option], *more, f"seed={seed}")
+        overrides = (FEW_REPLIES, *self.set, *changes, "executor=local")
         return compose(place.base, overrides, f"protocol {self.name!r}, {world}, arm {arm!r}")
 
     def options_left(self, world: str, arm: str) -> int:
@@ -196,10 +196,10 @@ class WorldsProtocol(BaseModel):
         return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
 
 
-def _check_known(name: str, known: Collection[str], where: str, kind: str) -> None:
+def _check_known(name: str, names: Collection[str], where: str, kind: str) -> None:
     """Refuses a name that a protocol does not explain."""
-    if name not in known:
-        hint = did_you_mean(name, known) or f" there are {', '.join(known)}"
+    if name not in names:
+        hint = did_you_mean(name, names) or f" there are {', '.join(names)}"
         raise ValueError(f"{where}: {name!r} is none of the {kind};{hint}")
 
 
@@ -226,20 +226,20 @@ class WorldJob:
             RunError: the run cannot go on.
         """
         plan, place = WorldsProtocol.model_validate_json(protocol), folder / self.name
-        done = read_outcome(place, plan)
-        if done is not None:
-            return done
+        existing = read_outcome(place, plan)
+        if existing is not None:
+            return existing
         more = self._times(plan, folder)
         config = plan.config(self.world, self.arm, self.seed, self.option, more)
         host = host_of(config)
         if (place / STATE_FILE).exists():
-            finished = runs.resume(place, should_stop=should_stop, host=host)
+            result = runs.resume(place, should_stop=should_stop, host=host)
         else:
-            finished = runs.start(config, place, should_stop=should_stop, host=host)
-        if not finished.is_complete:
+            result = runs.start(config, place, should_stop=should_stop, host=host)
+        if not result.is_complete:
             raise Stopped
-        about = {**asdict(self), "protocol": plan.digest, **_general(place, host)}
-        outcome = stream_outcome(place, config, about)
+        facts = {**asdict(self), "protocol": plan.digest, **_general(place, host)}
+        outcome = stream_outcome(place, config, facts)
         write_whole(place / OUTCOME_FILE, outcome.to_json())
         shutil.rmtree(place / "blobs", ignore_errors=True)  # a hundred runs fill a disk
         return outcome
@@ -293,21 +293,21 @@ def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
     refused, and ``-`` for a question that nobody answered.
     """
     verdicts, generations = list[str](), 0
-    answered: dict[tuple[int, str, str], list[float]] = defaultdict(list)
+    answers: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     numbers: dict[str, int] = {}
     population, births, deaths = list[int](), list[tuple[int, int]](), list[int]()
-    last: dict[str, str] = {}
+    servers: dict[str, str] = {}
     moves = list[tuple[int, int, int]]()
     birth_of: dict[str, int] = {}
     for event in events:
         match event:
             case Acted(purpose="practice"):
                 for place, item in enumerate(event.items):
-                    answered[event.generation, event.habitat, item].append(
+                    answers[event.generation, event.habitat, item].append(
                         event.verdicts[place * event.samples]
                     )
-                if last.get(event.habitat) != event.id:
-                    last[event.habitat] = event.id
+                if servers.get(event.habitat) != event.id:
+                    servers[event.habitat] = event.id
                     number = numbers.setdefault(event.id, len(numbers))
                     moves.append((event.generation, world.number(event.habitat), number))
             case Born() if event.operator != "founder":
@@ -325,12 +325,12 @@ def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
             case _:
                 pass
     for generation in range(generations):
-        seen = Counter[tuple[int, str, str]]()
+        counts = Counter[tuple[int, str, str]]()
         for question in world.questions(generation):
             key = (generation, question.habitat, question.id)
-            known, place = answered.get(key, []), seen[key]
-            seen[key] += 1
-            verdicts.append(str(int(known[place] >= 0.5)) if place < len(known) else "-")
+            marks, place = answers.get(key, []), counts[key]
+            counts[key] += 1
+            verdicts.append(str(int(marks[place] >= 0.5)) if place < len(marks) else "-")
     return {
         "verdicts": "".join(verdicts),
         "moves": moves,
@@ -404,8 +404,8 @@ def _check_measurable(config: RunConfig) -> None:
     """Whether there will be a verdict on every question, and a kind of every user."""
     habitats = mixture(config).habitats
     if not isinstance(habitats, SyntheticHabitats):
-        told = "none" if habitats is None else "users of data, whose kinds nobody knows"
-        raise ConfigError(f"expected a world with habitats that the seed draws, got {told}")
+        habitat_kind = "none" if habitats is None else "users of data, whose kinds nobody knows"
+        raise ConfigError(f"expected a world with habitats that the seed draws, got {habitat_kind}")
     if strategies.build(config.strategy).samples == 0:
         raise ConfigError(
             "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
@@ -426,5 +426,5 @@ def load_worlds(
         data = merge(data, parse_override(override))
     where = f"protocol {path.stem!r}"
     plan = validate(WorldsProtocol, data, where)
-    changed = {**data, "set": [*plan.set, *additions]}
-    return validate(WorldsProtocol, changed, where) if additions else plan
+    values = {**data, "set": [*plan.set, *additions]}
+    return validate(WorldsProtocol, values, where) if additions else plan
