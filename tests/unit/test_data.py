@@ -130,6 +130,10 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         ),
         ('{"prompt": "p", "target": "\\ud800"}', "line 2: half a character"),
         (
+            '{"prompt": "p", "target": "t", "depth": "algebra/1"}',
+            "line 2: a depth has no slash, got 'algebra/1': write 'algebra-1'",
+        ),
+        (
             '{"prompt": "quiz: no 0\\n", "target": "x"}',
             "line 2: the prompt of line 1 with another target, 'x'",
         ),

@@ -278,6 +278,7 @@ def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_pat
     "changes",
     [
         {"family": "geo.capitals", "depth": "easy"},
+        {"family": "geo/capitals"},
         {"depth": "level 3"},
         {"payload": "2+2", "difficulty": 3},  # a payload of theirs, not of ours
         {"payload": {"a": 2}, "convention": "plain"},
@@ -317,6 +318,7 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
         ({"grade": "exat"}, "grade: no grader 'exat'; did you mean 'exact'?"),
         ({"grade": {"kind": "number", "tol": 1}}, "grade: grader 'number': unknown key 'tol'"),
         ({"depth": 1}, "expected text under 'depth', got 1"),
+        ({"depth": "algebra/1"}, "a depth has no slash, got 'algebra/1': write 'algebra-1'"),
         ({"prompt": "\ud800"}, "half a character"),
         ({"reply_limit": 0}, "expected a whole number from 1 under 'reply_limit', got 0"),
         ({"reply_limit": "9"}, "expected a whole number from 1 under 'reply_limit', got '9'"),

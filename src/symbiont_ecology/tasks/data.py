@@ -243,8 +243,8 @@ class FileTasks:
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
-    in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word; a line
-    without one is ``short``. The hash of name and prompt decides whether a line is in our train,
+    in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word without a
+    slash; a line without one is ``short``. The hash of name and prompt decides whether a line is in our train,
     selection or holdout split.
     """
 
@@ -380,14 +380,23 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
     if not answers or "" in answers:
         raise DataError(_no_text(source, where, row, "target"))
     habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
-    depth = depth_of(row)
+    depth = depth_of(row, f"{source} {where}")
     check_whole((prompt, habitat, depth, *answers), f"{source} {where}")
     return DataLine(depth, prompt, answers, habitat)
 
 
-def depth_of(row: Mapping[Any, object]) -> str:
-    """How hard a row says that it is."""
+def depth_of(row: Mapping[Any, object], where: str) -> str:
+    """How hard a row says that it is.
+
+    Raises:
+        DataError: with a slash, which parts family and depth in the names of cells.
+    """
     depth = row.get("depth")
+    if isinstance(depth, str) and "/" in depth:
+        raise DataError(
+            f"{where}: a depth has no slash, got {depth!r:.40}: write "
+            f"{depth.replace('/', '-')!r:.40}"
+        )
     return depth if isinstance(depth, str) and depth else "short"
 
 

@@ -119,7 +119,7 @@ class HarnessReader:
             raise DataError(f"{where} doc_to_target: expected an answer{cut}, got {target!r:.40}")
         prompt = self.plan.description + (_with_choices(text, options) if options else text)
         check_whole((prompt, *golds), where)
-        line = DataLine(depth_of(row), prompt, tuple(dict.fromkeys(golds)))
+        line = DataLine(depth_of(row, where), prompt, tuple(dict.fromkeys(golds)))
         return line, len(options)
 
     def grader(self, grade: Spec | None, most_choices: int) -> Grader:
