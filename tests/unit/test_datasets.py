@@ -322,7 +322,7 @@ def test_rows_that_cannot_be_asked_are_left_out_and_counted(
             [gsm8k(1)],
             {"like": "squad"},
             DataError,
-            "no column 'context'; its columns: question, answer",
+            "no column 'context'; it has question, answer",
         ),
         ([gsm8k(1)], {"like": "gsm8k", "grade": "exact"}, ConfigError, "expected no columns"),
         ([gsm8k(1)], {"prompt": "q", "target": "answer"}, DataError, "no column 'q'"),

@@ -22,7 +22,7 @@ from pydantic import PositiveInt
 
 from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
 from symbiont_ecology.files import Stamp
-from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.question_keys import QUESTION_KEYS, QuestionKeys
@@ -34,7 +34,7 @@ from symbiont_ecology.tasks.tables import (
     Row,
     check_whole,
     locate,
-    named_columns,
+    no_column,
     rows_of_dataset,
     rows_of_file,
     too_many,
@@ -420,7 +420,8 @@ def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
 
 def _target_column(row: Mapping[object, object], source: FileTasks) -> str:
     """Where a line has its answers."""
-    return source.target or ("target" if "target" in row else "completion")
+    is_completion = "completion" in row and "target" not in row
+    return source.target or ("completion" if is_completion else "target")
 
 
 def reference_answer(target: object) -> str:
@@ -435,14 +436,13 @@ def reference_answer(target: object) -> str:
 
 def _no_text(source: FileTasks, where: str, row: Mapping[object, object], knob: str) -> str:
     """What is wrong with a cell of the table, and which columns there are."""
-    column = (source.prompt if knob == "prompt" else source.target) or "target"
+    column = source.prompt if knob == "prompt" else _target_column(row, source)
     if column in row:
         value = row[column]
         hint = "; write it as the reply should be" if isinstance(value, bool) else ""
         kinds = "text" if knob == "prompt" else "text, a number or a list of these"
         return f"{source} {where}: expected {kinds} under {column!r}, got {value!r:.40}{hint}"
-    hint, columns = did_you_mean(column, [str(name) for name in row]), named_columns(row)
-    return f"{source} {where}: no column {column!r};{hint} set {knob} to one of: {columns:.200}"
+    return f"{source} {where}: {no_column(column, row)}: set {knob} to one of these"
 
 
 def _rows(source: FileTasks, path: Path | None) -> Iterable[Row]:

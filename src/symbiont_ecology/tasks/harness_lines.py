@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.data import DataLine, depth_of, reference_answer
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, Choice, Grader, final_answer, graders
 from symbiont_ecology.tasks.harness_file import HarnessFile
-from symbiont_ecology.tasks.tables import check_whole, named_columns
+from symbiont_ecology.tasks.tables import check_whole, no_column
 from symbiont_ecology.tasks.templates import RowTemplate, template
 
 CHOICE_LETTERS = string.ascii_uppercase
@@ -174,8 +174,7 @@ class HarnessReader:
         if source in row:
             return row[source]
         if "{" not in source:
-            hint, columns = did_you_mean(source, [str(name) for name in row]), named_columns(row)
-            raise DataError(f"{where}: no column {source!r};{hint} it has {columns:.200}")
+            raise DataError(f"{where}: {no_column(source, row)}")
         return _template(source, f"{self.about} {where.rpartition(' ')[2]}")(row, where)
 
 
