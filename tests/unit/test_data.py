@@ -111,16 +111,13 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         ('{"prompt": 7, "target": "t"}', "line 2: expected text under 'prompt', got 7"),
         (
             '{"promt": "p", "target": "t"}',
-            "no column 'prompt'; did you mean 'promt'? it has promt, target: set prompt to one of these",
+            "no column 'prompt'; did you mean 'promt'? it has promt, target: set prompt to",
         ),
         (
             '{"prompt": "p", "answer": "t"}',
             "no column 'target'; it has prompt, answer: set target to one of these",
         ),
-        (
-            '{"prompt": "p", "completion": ""}',
-            "a list of these under 'completion', got ''",
-        ),
+        ('{"prompt": "p", "completion": ""}', "a list of these under 'completion', got ''"),
         (
             '{"prompt": "p", "completion": true}',
             "under 'completion', got True; write it as the reply should be",
@@ -129,6 +126,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
             '{"prompt": "p", "target": true}',
             "under 'target', got True; write it as the reply should be",
         ),
+        ('{"prompt": "p", "target": NaN}', "a list of these under 'target', got nan"),
         ('{"prompt": "p", "target": []}', "or a list of these under 'target', got []"),
         ('{"prompt": "p", "target": ["t", ""]}', "under 'target', got ['t', '']"),
         ('{"prompt": "p", "target": [["t"]]}', "under 'target', got [['t']]"),
@@ -139,7 +137,7 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         ('{"prompt": "p", "target": "\\ud800"}', "line 2: half a character"),
         (
             '{"prompt": "p", "target": "t", "depth": "algebra/1"}',
-            "line 2: a depth has no slash, got 'algebra/1': write 'algebra-1'",
+            "line 2: expected a depth without a slash, got 'algebra/1'",
         ),
         (
             '{"prompt": "quiz: no 0\\n", "target": "x"}',

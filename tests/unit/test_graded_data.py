@@ -61,6 +61,8 @@ def test_a_line_of_a_holdout_file_names_its_grader_and_keeps_it(
         (["so\n#### 4", 4], ("4", "4"), ("4",), ("so", "####", "")),
         (1e30, ("1e+30",), ("1e+30",), ("1", "")),
         (0, ("0",), ("0",), ("", "1")),
+        (41.0, ("41",), ("41",), ("41.0", "4", "")),  # pandas, of whole numbers with gaps
+        ([-2.0, 0.5], ("-2", "0.5"), ("-2", "0.5"), ("2", "-2.5", "")),
     ],
 )
 def test_a_target_is_a_text_a_number_or_a_list_of_these(

@@ -60,6 +60,17 @@ def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("topic", "family"),
+    [("sums", "sums"), (3.0, "3"), (2.5, "2.5"), (None, ""), (float("nan"), "")],
+)
+def test_a_family_is_a_word_or_a_number_and_else_none(
+    topic: object, family: str, tmp_path: Path
+) -> None:
+    (row,) = rows(tmp_path, {**ROW, "family": topic}).rows()
+    assert row.family == family
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"accepted": "perhaps"}, r"line 1: expected true or false.* got 'perhaps'"),

@@ -32,6 +32,7 @@ from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
     Row,
+    as_written,
     check_whole,
     locate,
     no_column,
@@ -244,8 +245,8 @@ class FileTasks:
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
     in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word without a
-    slash; a line without one is ``short``. The hash of name and prompt decides whether a line is in our train,
-    selection or holdout split.
+    slash; a line without one is ``short``. The hash of name and prompt decides whether a line is in
+    our train, selection or holdout split.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
@@ -393,10 +394,7 @@ def depth_of(row: Mapping[Any, object], where: str) -> str:
     """
     depth = row.get("depth")
     if isinstance(depth, str) and "/" in depth:
-        raise DataError(
-            f"{where}: a depth has no slash, got {depth!r:.40}: write "
-            f"{depth.replace('/', '-')!r:.40}"
-        )
+        raise DataError(f"{where}: expected a depth without a slash, got {depth!r:.40}")
     return depth if isinstance(depth, str) and depth else "short"
 
 
@@ -406,9 +404,7 @@ def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
     Raises:
         DataError: it says nothing, or nothing that can be a name.
     """
-    name = row.get(column)
-    if isinstance(name, float) and name.is_integer():  # as pandas writes whole numbers with gaps
-        name = int(name)
+    name = as_written(row.get(column))
     text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
     if not text or not text.isprintable() or len(text) > LONGEST_NAME:
         raise DataError(
@@ -426,6 +422,7 @@ def _target_column(row: Mapping[object, object], source: FileTasks) -> str:
 
 def reference_answer(target: object) -> str:
     """A reference answer as text; empty if it is none."""
+    target = as_written(target)
     if isinstance(target, int | float) and not isinstance(target, bool):
         return json.dumps(target)
     if not isinstance(target, str):

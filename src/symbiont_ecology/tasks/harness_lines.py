@@ -18,7 +18,7 @@ from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.data import DataLine, depth_of, reference_answer
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, Choice, Grader, final_answer, graders
 from symbiont_ecology.tasks.harness_file import HarnessFile
-from symbiont_ecology.tasks.tables import check_whole, no_column
+from symbiont_ecology.tasks.tables import as_written, check_whole, no_column
 from symbiont_ecology.tasks.templates import RowTemplate, template
 
 CHOICE_LETTERS = string.ascii_uppercase
@@ -195,13 +195,14 @@ def _with_choices(text: str, choices: Sequence[str]) -> str:
 
 def _index(target: object, choices: Sequence[str], where: str) -> int:
     """Which choice a target means: by its text, or by its number from 0."""
+    place = as_written(target)
     if isinstance(target, str):
         if target.strip() in choices:
             return choices.index(target.strip())
-        if target.strip().isdecimal():
-            target = int(target)
-    if isinstance(target, int) and 0 <= target < len(choices):
-        return int(target)
+        digits = target.strip().removesuffix(".0")  # a template of a float
+        place = int(digits) if digits.isdecimal() else None
+    if isinstance(place, int) and 0 <= place < len(choices):
+        return place
     raise DataError(
         f"{where}: expected one of the {len(choices)} choices, or its number from 0, got "
         f"{target!r:.60}"

@@ -33,6 +33,7 @@ from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
+    as_written,
     check_whole,
     locate,
     no_column,
@@ -217,13 +218,13 @@ def _row(
     habitat, prompt, reply, accepted, family = columns
     if missing := [name for name in columns[:4] if name not in row]:
         raise DataError(f"{where}: {no_column(missing[0], row)}: say what yours is called")
-    texts, verdict = [row[prompt], row[reply]], row[accepted]
-    if verdict is None or verdict != verdict:  # null, or NaN as pandas writes it
+    texts, verdict = [row[prompt], row[reply]], as_written(row[accepted])
+    if verdict is None:
         return None
     for column, text in zip((prompt, reply), texts, strict=True):
         if not isinstance(text, str) or not (text.strip() or column == reply):
             raise DataError(f"{where}: expected text under {column!r}, got {text!r:.40}")
-    asker, topic = habitat_of(row, habitat, where), row.get(family)
+    asker, topic = habitat_of(row, habitat, where), as_written(row.get(family))
     prompt_text, reply_text = str(texts[0]), str(texts[1]).strip()
     word = "" if topic is None else str(topic)
     check_whole((asker, prompt_text, reply_text, word), where)

@@ -18,7 +18,7 @@ from symbiont_ecology.errors import DataError
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_gradable, reference_answer
 from symbiont_ecology.tasks.grading import graders
-from symbiont_ecology.tasks.tables import Row, check_whole, no_column
+from symbiont_ecology.tasks.tables import Row, as_written, check_whole, no_column
 
 OPTION_LETTERS = string.ascii_uppercase
 """Names of options; more of them are not asked."""
@@ -112,7 +112,7 @@ def chosen_letter(answer: object, options: Sequence[object]) -> str:
     Raises:
         ValueError: it is none of the options.
     """
-    letters = OPTION_LETTERS[: len(options)]
+    answer, letters = as_written(answer), OPTION_LETTERS[: len(options)]
     texts = [str(option).strip() for option in options]
     if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(texts):
         return letters[answer]
@@ -150,7 +150,8 @@ def own_form(
             texts = texts_of(row[options])
             words, answer = with_options(words, texts), chosen_letter(answer, texts)
         answers = answer if isinstance(answer, list) else [answer]
-        return AskedRow(words, answers, str(row[category]) if category else "")
+        topic = as_written(row[category]) if category else None
+        return AskedRow(words, answers, "" if topic is None else str(topic))
 
     columns = (prompt, target, *(name for name in (options, context, category) if name))
     if options and grade is None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -106,6 +107,16 @@ def cached_dataset(hub: str) -> bool | None:
 def too_many(about: str, count: int | None = None) -> str:
     """What is wrong with a table that is too long; None counts as more."""
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
+
+
+def as_written(value: object) -> object:
+    """A cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes floats,
+    and NaN for the gaps."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    return value
 
 
 def named_columns(row: Iterable[object]) -> str:
