@@ -244,6 +244,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "no template": ('doc_to_text: "{{q"\n', "no template that can be read"),
     "no text": ("doc_to_text: n\n", "doc_to_text: expected text, got 3"),
     "no answer": ("doc_to_target: nothing\n", "doc_to_target: expected an answer, got None"),
+    "an answer that is ignored": (
+        "metric_list: [{metric: exact_match, regexes_to_ignore: [a]}]\n",
+        "the answer 'a': raised ValueError: nothing of it counts",
+    ),
     "a reader of the environment": ('description: "${oc.env:HOME}"\n', "'${' is refused"),
 }
 

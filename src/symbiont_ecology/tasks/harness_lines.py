@@ -38,9 +38,9 @@ class HarnessMatch:
     def __call__(self, reply: str, answer: str) -> bool:
         """The whole reply or its final answer is the reference answer. The time limit of all
         verifiers stops a pattern that would run for ever."""
-        reference = self._bare(answer)
-        texts = (reply[:LONGEST_REPLY], final_answer(reply))
-        return reference != "" and reference in map(self._bare, texts)
+        if not (reference := self._bare(answer)):
+            raise ValueError("nothing of it counts")
+        return reference in map(self._bare, (reply[:LONGEST_REPLY], final_answer(reply)))
 
     def _bare(self, text: str) -> str:
         for pattern in self.patterns:
