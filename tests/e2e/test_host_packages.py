@@ -5,6 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+import subprocess
+import sys
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,15 @@ from said import Symbiont
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import find_folder
-from symbiont_ecology.host.packaged import PACKAGED, PackagedHost, fetch, held, hosts_folder
+from symbiont_ecology.host.packaged import (
+    FACTS_FILE,
+    PACKAGED,
+    PackagedHost,
+    building,
+    fetch,
+    held,
+    hosts_folder,
+)
 
 HOST = -1
 
@@ -93,6 +104,32 @@ def test_a_removal_that_was_killed_is_typed_again(
     assert (said.code, said.out) == (0, "removed the rest of tiny\n")
     assert visible(cache) == []
     assert symbiont("host", "remove", "tiny").code == 2
+
+
+def test_hosts_that_are_made_at_the_same_time_leave_each_other_alone(cache: Path) -> None:
+    names = ("tiny", "tiny-360m", "tiny.gguf-0123", "tiny.building")
+    with ExitStack() as stack:
+        places = [stack.enter_context(building(cache / name)) for name in reversed(names)]
+        for place in places:
+            assert place is not None
+            (place / FACTS_FILE).write_text(place.name)
+    assert sorted(visible(cache)) == sorted(names)
+    assert len({path.read_text() for path in cache.glob(f"*/{FACTS_FILE}")}) == len(names)
+
+
+def test_what_a_killed_process_had_made_of_a_host_goes_when_it_is_made_again(cache: Path) -> None:
+    target = cache / "tiny[Q4]-0123"
+    killed = (
+        "import os, pathlib, sys; from symbiont_ecology.host.packaged import building\n"
+        "with building(pathlib.Path(sys.argv[1])) as place: (place / 'half').touch(); os._exit(7)"
+    )
+    for _ in range(2):
+        assert subprocess.run([sys.executable, "-c", killed, str(target)]).returncode == 7
+        assert len(visible(cache)) == 1
+    with building(target) as place:
+        assert place is not None
+        assert list(place.iterdir()) == []
+    assert visible(cache) == [target.name]
 
 
 def test_another_file_than_expected_is_refused_and_nothing_stays(

@@ -87,7 +87,7 @@ def test_lines_are_read_whoever_wrote_them(tmp_path: Path) -> None:
 
 def test_a_column_whose_name_has_lines_is_said_in_one(tmp_path: Path) -> None:
     path = jsonl(tmp_path / "q.jsonl", [{"a\nb\x1b[2J": "q", "target": "a"}])
-    with pytest.raises(DataError, match=r"set prompt to one of: a\\nb\\u001b\[2J, target$"):
+    with pytest.raises(DataError, match=r"it has a\\nb\\u001b\[2J, target: set prompt"):
         family(path)
 
 
@@ -111,16 +111,22 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
         ('{"prompt": 7, "target": "t"}', "line 2: expected text under 'prompt', got 7"),
         (
             '{"promt": "p", "target": "t"}',
-            "no column 'prompt'; did you mean 'promt'? set prompt to one of: promt",
+            "no column 'prompt'; did you mean 'promt'? it has promt, target: set prompt to",
         ),
         (
             '{"prompt": "p", "answer": "t"}',
-            "no column 'target'; set target to one of: prompt, answer",
+            "no column 'target'; it has prompt, answer: set target to one of these",
+        ),
+        ('{"prompt": "p", "completion": ""}', "a list of these under 'completion', got ''"),
+        (
+            '{"prompt": "p", "completion": true}',
+            "under 'completion', got True; write it as the reply should be",
         ),
         (
             '{"prompt": "p", "target": true}',
             "under 'target', got True; write it as the reply should be",
         ),
+        ('{"prompt": "p", "target": NaN}', "a list of these under 'target', got nan"),
         ('{"prompt": "p", "target": []}', "or a list of these under 'target', got []"),
         ('{"prompt": "p", "target": ["t", ""]}', "under 'target', got ['t', '']"),
         ('{"prompt": "p", "target": [["t"]]}', "under 'target', got [['t']]"),
@@ -129,6 +135,10 @@ def test_columns_can_be_named(tmp_path: Path) -> None:
             "expected text, a number or a list of these under 'target', got '  '",
         ),
         ('{"prompt": "p", "target": "\\ud800"}', "line 2: half a character"),
+        (
+            '{"prompt": "p", "target": "t", "depth": "algebra/1"}',
+            "line 2: expected a depth without a slash, got 'algebra/1'",
+        ),
         (
             '{"prompt": "quiz: no 0\\n", "target": "x"}',
             "line 2: the prompt of line 1 with another target, 'x'",
@@ -209,7 +219,7 @@ def test_parquet_is_read_as_jsonl_is(tmp_path: Path) -> None:
     assert found.digest == family(jsonl(tmp_path / "q.jsonl", PARQUET_ROWS), **columns).digest
     assert [line.answers for line in found.lines[:3]] == [("0",), ("1",), ("2",)]
     with pytest.raises(
-        DataError, match="no column 'prompt'; set prompt to one of: question, answer, depth"
+        DataError, match="no column 'prompt'; it has question, answer, depth: set prompt to one"
     ):
         family(tmp_path / "q.parquet")
     (tmp_path / "no.parquet").write_bytes(b"PAR1 but not really")
@@ -231,7 +241,7 @@ def test_a_data_set_is_read_as_jsonl_is(tmp_path: Path, monkeypatch: pytest.Monk
     for knobs, said in (
         ({"split": "tset"}, "cannot be loaded"),
         ({"config": "nope"}, "cannot be loaded: BuilderConfig 'nope' not found"),
-        ({}, "no column 'target'; set target to one of"),
+        ({}, "no column 'target'; it has question, answer, depth"),
     ):
         with pytest.raises(DataError, match=said):
             task_sources.build({**spec, **knobs}).task()

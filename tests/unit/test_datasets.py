@@ -269,7 +269,7 @@ def test_lines_that_are_graded_in_two_ways_are_one_clear_line(tmp_path: Path) ->
 # Tables of one's own.
 
 
-@pytest.mark.parametrize("answer", [1, "B", "Paris"])
+@pytest.mark.parametrize("answer", [1, 1.0, "B", "Paris"])
 def test_an_option_is_named_by_place_letter_or_text(answer: object, tmp_path: Path) -> None:
     row = {"q": "Where?", "o": {"text": ["Rome", "Paris"], "label": ["A", "B"]}, "a": answer}
     (item,) = converted(tmp_path, [row], prompt="q", target="a", options="o", name="places")
@@ -288,6 +288,18 @@ def test_columns_can_be_named_and_the_rest_is_guessed(
     assert (item.prompt, item.answer, item.cell) == ("Count.\n\n2+2?", "4", ("rows", "sums"))
     assert item.reply_limit == 9
     assert judge([(item, "It is 4.0")])[0].verdict == 1.0
+
+
+@pytest.mark.parametrize(
+    ("category", "depth"),
+    [("a b", "a-b"), (3, "3"), (3.0, "3"), (None, "short"), (float("nan"), "short")],
+)
+def test_a_category_is_a_word_or_a_number_and_else_none(
+    category: object, depth: str, tmp_path: Path
+) -> None:
+    row = {"q": "2+2?", "a": "4", "about": category}
+    (item,) = converted(tmp_path, [row], prompt="q", target="a", category="about")
+    assert item.depth == depth
 
 
 def test_rows_that_cannot_be_asked_are_left_out_and_counted(
@@ -318,12 +330,7 @@ def test_rows_that_cannot_be_asked_are_left_out_and_counted(
         ([], {}, DataError, "expected rows with named columns"),
         (["x"], {}, DataError, "expected rows with named columns, got 'x'"),
         ([gsm8k(1)], {"like": "gsm"}, ConfigError, "no data set 'gsm'; did you mean 'gsm8k'?"),
-        (
-            [gsm8k(1)],
-            {"like": "squad"},
-            DataError,
-            "no column 'context'; its columns: question, answer",
-        ),
+        ([gsm8k(1)], {"like": "squad"}, DataError, "no column 'context'; it has question, answer"),
         ([gsm8k(1)], {"like": "gsm8k", "grade": "exact"}, ConfigError, "expected no columns"),
         ([gsm8k(1)], {"prompt": "q", "target": "answer"}, DataError, "no column 'q'"),
         ([gsm8k(1)], {"part": "train"}, ConfigError, "--part: expected --name beside it"),

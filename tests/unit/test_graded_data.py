@@ -16,6 +16,8 @@ from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.data import DataTask
 
+CHOICE = {"kind": "choice", "choices": ["A", "B", "7", "New York"]}
+
 
 def judged(quiz: DataTask, replies: tuple[str, ...]) -> list[float]:
     """The verdicts on replies to the first line."""
@@ -61,6 +63,8 @@ def test_a_line_of_a_holdout_file_names_its_grader_and_keeps_it(
         (["so\n#### 4", 4], ("4", "4"), ("4",), ("so", "####", "")),
         (1e30, ("1e+30",), ("1e+30",), ("1", "")),
         (0, ("0",), ("0",), ("", "1")),
+        (41.0, ("41",), ("41",), ("41.0", "4", "")),  # pandas, of whole numbers with gaps
+        ([-2.0, 0.5], ("-2", "0.5"), ("-2", "0.5"), ("2", "-2.5", "")),
     ],
 )
 def test_a_target_is_a_text_a_number_or_a_list_of_these(
@@ -102,11 +106,16 @@ def test_data_that_are_written_down_keep_their_grader_and_all_answers(tmp_path: 
     [
         ("number", "seven", "the answer 'seven': raised ValueError: could not convert string"),
         ("number", ["7", "seven"], "the answer '7': raised ValueError"),
+        ("number", "nan", "the answer 'nan': raised ValueError: expected a number"),
+        ("number", "-inf", "the answer '-inf': raised ValueError: expected a number"),
+        (CHOICE, "E", "the answer 'E': raised ValueError: expected one of A, B, 7, New York"),
+        (CHOICE, ["A", "yes"], "the answer 'A': raised ValueError: expected one of A, B, 7"),
+        (CHOICE, "New York", "the answer 'New York': raised ValueError: a choice is one word"),
         ("regex", "(", f"the answer '(': raised {re.error.__name__}: missing )"),
     ],
 )
 def test_an_answer_that_the_grader_cannot_use_is_refused_with_its_line(
-    grade: str, target: object, said: str, tmp_path: Path
+    grade: Spec, target: object, said: str, tmp_path: Path
 ) -> None:
     good = {"prompt": "p", "target": "7", "family": "f", "depth": "d", "grade": grade}
     path = jsonl(tmp_path / "q.jsonl", [good, good | {"prompt": "q", "target": target}])

@@ -143,6 +143,8 @@ def test_only_the_place_of_the_answer_moves_behind_the_choices(
     ("target", "choices", "answer"),
     [
         ("label", '["no", "yes"]', "yes"),
+        ("float", '["no", "yes"]', "yes"),
+        ('"{{float}}"', '["no", "yes"]', "yes"),
         ('"{{label}}"', '["no", "yes"]', "yes"),
         ("\"{{ 'yes' if label else 'no' }}\"", '["no", "yes"]', "yes"),
         ("0", '["no", "yes"]', "no"),
@@ -158,6 +160,7 @@ def test_a_target_is_a_choice_or_its_number(
     text = f"output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: {target}\n"
     rows = [
         {"q": f"q{n}", "label": 1, "word": "yes", "one": "1", "two": "2", "both": [0, 1]}
+        | {"float": 1.0}
         for n in range(60)
     ]
     task = harness(tmp_path, f"{text}doc_to_choice: {choices}\n", rows)
@@ -241,6 +244,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "no template": ('doc_to_text: "{{q"\n', "no template that can be read"),
     "no text": ("doc_to_text: n\n", "doc_to_text: expected text, got 3"),
     "no answer": ("doc_to_target: nothing\n", "doc_to_target: expected an answer, got None"),
+    "an answer that is ignored": (
+        "metric_list: [{metric: exact_match, regexes_to_ignore: [a]}]\n",
+        "the answer 'a': raised ValueError: nothing of it counts",
+    ),
     "a reader of the environment": ('description: "${oc.env:HOME}"\n', "'${' is refused"),
 }
 

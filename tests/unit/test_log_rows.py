@@ -60,6 +60,17 @@ def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("topic", "family"),
+    [("sums", "sums"), (3.0, "3"), (2.5, "2.5"), (None, ""), (float("nan"), "")],
+)
+def test_a_family_is_a_word_or_a_number_and_else_none(
+    topic: object, family: str, tmp_path: Path
+) -> None:
+    (row,) = rows(tmp_path, {**ROW, "family": topic}).rows()
+    assert row.family == family
+
+
+@pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"accepted": "perhaps"}, r"line 1: expected true or false.* got 'perhaps'"),
@@ -150,6 +161,12 @@ def test_parquet_says_the_same(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(lines), tmp_path / "log.parquet")
     written = LogTasks("log", str(tmp_path / "log.parquet")).rows()
     assert written == LogTasks("log", str(jsonl(tmp_path / "log.jsonl", lines))).rows()
+    for columns, said in (
+        ({"habitat": "user"}, "no column 'user'; it has habitat, family, prompt, reply, accepted:"),
+        ({"family": "topic", "prompt": "ask"}, "no column 'ask'; it has habitat, family, prompt"),
+    ):
+        with pytest.raises(DataError, match=said):
+            LogTasks("log", str(tmp_path / "log.parquet"), columns).rows()
 
 
 def test_a_file_of_rows_is_read_once(tmp_path: Path) -> None:

@@ -278,6 +278,7 @@ def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_pat
     "changes",
     [
         {"family": "geo.capitals", "depth": "easy"},
+        {"family": "geo/capitals"},
         {"depth": "level 3"},
         {"payload": "2+2", "difficulty": 3},  # a payload of theirs, not of ours
         {"payload": {"a": 2}, "convention": "plain"},
@@ -313,10 +314,12 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
     [
         ({"target": None}, "a number or a list of these under 'target', got None"),
         ({"target": True}, "got True; write it as the reply should be"),
+        ({"target": float("nan")}, "a list of these under 'target', got nan"),
         ({"target": ["4", True]}, "a list of these under 'target', got ['4', True]"),
         ({"grade": "exat"}, "grade: no grader 'exat'; did you mean 'exact'?"),
         ({"grade": {"kind": "number", "tol": 1}}, "grade: grader 'number': unknown key 'tol'"),
         ({"depth": 1}, "expected text under 'depth', got 1"),
+        ({"depth": "algebra/1"}, "expected a depth without a slash, got 'algebra/1'"),
         ({"prompt": "\ud800"}, "half a character"),
         ({"reply_limit": 0}, "expected a whole number from 1 under 'reply_limit', got 0"),
         ({"reply_limit": "9"}, "expected a whole number from 1 under 'reply_limit', got '9'"),

@@ -3,7 +3,8 @@
 One line of a file is ``{"prompt", "target", "family", "depth"[, "task_id", "grade"]}``. Lines that
 this package wrote also carry ``payload`` and ``convention``, so that their own task judges them,
 and ``reply_limit`` (new tokens) if it is not the usual one. A line of any other origin is judged by
-the grader that it names, ``exact`` by default; its family and depth may be any words.
+the grader that it names, ``exact`` by default; its family may be any words, and so may its depth,
+without a slash.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.data import check_gradable, reference_answer
+from symbiont_ecology.tasks.data import check_gradable, depth_of, reference_answer
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
@@ -112,7 +113,8 @@ def _parse(line: str, where: str) -> Item:
         raise DataError(f"{where}: not JSON ({error})") from error
     if not isinstance(row, dict):
         raise DataError(f"{where}: expected an object, got {line[:40]!r}")
-    family, depth, prompt = (_text(row, key, where) for key in ("family", "depth", "prompt"))
+    family, _, prompt = (_text(row, key, where) for key in ("family", "depth", "prompt"))
+    depth = depth_of(row, where)
     target = row.get("target")
     answers = tuple(map(reference_answer, target if isinstance(target, list) else [target]))
     if not answers or "" in answers:

@@ -13,7 +13,6 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -151,12 +150,12 @@ def building(target: Path) -> Iterator[Path | None]:
             if (target / FACTS_FILE).is_file():
                 yield None
                 return
-            for debris in (*target.parent.glob(f".{target.name}-*"), target):  # of a killed process
+            place = target.parent / f".{target.name}.building"  # its own, under its own lock
+            for debris in (place, target):  # of a killed process
                 shutil.rmtree(debris, ignore_errors=True)
-            place = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+            place.mkdir()
             try:
                 yield place
-                place.chmod(0o755)
                 place.rename(target)
             finally:
                 shutil.rmtree(place, ignore_errors=True)

@@ -22,7 +22,7 @@ from pydantic import PositiveInt
 
 from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
 from symbiont_ecology.files import Stamp
-from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.question_keys import QUESTION_KEYS, QuestionKeys
@@ -32,9 +32,10 @@ from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
     Row,
+    as_written,
     check_whole,
     locate,
-    named_columns,
+    no_column,
     rows_of_dataset,
     rows_of_file,
     too_many,
@@ -243,9 +244,9 @@ class FileTasks:
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
-    in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word; a line
-    without one is ``short``. The hash of name and prompt decides whether a line is in our train,
-    selection or holdout split.
+    in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word without a
+    slash; a line without one is ``short``. The hash of name and prompt decides whether a line is in
+    our train, selection or holdout split.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
@@ -380,14 +381,20 @@ def _line(row: object, source: FileTasks, where: str) -> DataLine:
     if not answers or "" in answers:
         raise DataError(_no_text(source, where, row, "target"))
     habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
-    depth = depth_of(row)
+    depth = depth_of(row, f"{source} {where}")
     check_whole((prompt, habitat, depth, *answers), f"{source} {where}")
     return DataLine(depth, prompt, answers, habitat)
 
 
-def depth_of(row: Mapping[Any, object]) -> str:
-    """How hard a row says that it is."""
+def depth_of(row: Mapping[Any, object], where: str) -> str:
+    """How hard a row says that it is.
+
+    Raises:
+        DataError: with a slash, which parts family and depth in the names of cells.
+    """
     depth = row.get("depth")
+    if isinstance(depth, str) and "/" in depth:
+        raise DataError(f"{where}: expected a depth without a slash, got {depth!r:.40}")
     return depth if isinstance(depth, str) and depth else "short"
 
 
@@ -397,9 +404,7 @@ def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
     Raises:
         DataError: it says nothing, or nothing that can be a name.
     """
-    name = row.get(column)
-    if isinstance(name, float) and name.is_integer():  # as pandas writes whole numbers with gaps
-        name = int(name)
+    name = as_written(row.get(column))
     text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
     if not text or not text.isprintable() or len(text) > LONGEST_NAME:
         raise DataError(
@@ -411,11 +416,13 @@ def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
 
 def _target_column(row: Mapping[object, object], source: FileTasks) -> str:
     """Where a line has its answers."""
-    return source.target or ("target" if "target" in row else "completion")
+    is_completion = "completion" in row and "target" not in row
+    return source.target or ("completion" if is_completion else "target")
 
 
 def reference_answer(target: object) -> str:
     """A reference answer as text; empty if it is none."""
+    target = as_written(target)
     if isinstance(target, int | float) and not isinstance(target, bool):
         return json.dumps(target)
     if not isinstance(target, str):
@@ -426,14 +433,13 @@ def reference_answer(target: object) -> str:
 
 def _no_text(source: FileTasks, where: str, row: Mapping[object, object], knob: str) -> str:
     """What is wrong with a cell of the table, and which columns there are."""
-    column = (source.prompt if knob == "prompt" else source.target) or "target"
+    column = source.prompt if knob == "prompt" else _target_column(row, source)
     if column in row:
         value = row[column]
         hint = "; write it as the reply should be" if isinstance(value, bool) else ""
         kinds = "text" if knob == "prompt" else "text, a number or a list of these"
         return f"{source} {where}: expected {kinds} under {column!r}, got {value!r:.40}{hint}"
-    hint, columns = did_you_mean(column, [str(name) for name in row]), named_columns(row)
-    return f"{source} {where}: no column {column!r};{hint} set {knob} to one of: {columns:.200}"
+    return f"{source} {where}: {no_column(column, row)}: set {knob} to one of these"
 
 
 def _rows(source: FileTasks, path: Path | None) -> Iterable[Row]:

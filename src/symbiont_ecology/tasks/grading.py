@@ -27,12 +27,17 @@ from symbiont_ecology.tasks.verification import as_verdict
 
 LONGEST_REPLY = 10_000
 """Characters of a reply that are looked at; what comes after is ignored."""
+ROUNDING = 1e-9
+"""Error of a number, as a part of the reference, that always is right."""
 _LEAD_IN = re.compile(
     r"(?:(?:so|thus|therefore),? )?(?:the )?(?:final )?(?:answer|result)(?: is)? ?:? ",
     re.IGNORECASE,
 )
 _TICKED = re.compile(r"`([^`]+)`")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*)?\.?\d+(?:[eE][-+]?\d+)?")
+_NUMBER = re.compile(r"(?:(?<![^\W_])(?<!%)[-+])?(?:\d[\d,]*)?\.?\d+(?:[eE][-+]?\d+)?")
+"""A hyphen behind a letter, a digit or a per cent sign is no minus: ``3-5``."""
+_MINUS = "\N{MINUS SIGN}"
+_WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"[.!?;](?:\s+|$)|\s–\s")
 _STATED = re.compile(r"\b(?:is|are|was|be|equals|gives|makes)\s|:\s|\s=\s|[-=]>\s?|→")
 _SAYS_NOTHING = frozenset({"sure", "ok", "okay", "certainly", "of course", "here you go"})
@@ -43,14 +48,22 @@ _NO_CHOICE = re.compile(
 )
 """A and I as words of a sentence: ``A cat``, ``I think``."""
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_BETWEEN_DIGITS, _BEFORE_NUMBER = r"(?<=\d)[^\w,](?=\d)", r"(?<![\w.])-?\.?\d"
+_PUNCTUATION = re.compile(
+    f"(?!{_BETWEEN_DIGITS}|{_BEFORE_NUMBER})[{re.escape(string.punctuation)}]"
+)
+"""But for what changes a number: ``3.5`` is not 35, nor ``-5`` 5. A comma does not: ``1,005``."""
 
 
 class Grader(Protocol):
     """Compares a reply with one reference answer. Frozen; several answers are tried in turn."""
 
     def __call__(self, reply: str, answer: str) -> object:
-        """True or False, or a number from 0 to 1."""
+        """True or False, or a number from 0 to 1.
+
+        Raises:
+            ValueError: no reply can give this answer; data with it are refused.
+        """
 
 
 graders: Registry[Grader] = Registry("grader", "symbiont_ecology.tasks.grading")
@@ -91,7 +104,7 @@ class Exact:
 class Normalised:
     """As ``exact``, but case, punctuation, articles and extra spaces do not count.
 
-    The normalisation of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250).
+    The normalisation of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), but for numbers.
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
@@ -109,9 +122,9 @@ class Contains:
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The words of the answer follow each other in the reply."""
-        reference = normalised(answer)
-        return reference != "" and f" {reference} " in f" {normalised(reply)} "
+        """The words of the answer follow each other in the reply, or in its final answer."""
+        reference, texts = normalised(answer), (normalised(reply), normalised(final_answer(reply)))
+        return reference != "" and any(f" {reference} " in f" {text} " for text in texts)
 
 
 @graders.register("stated")
@@ -124,8 +137,11 @@ class Stated:
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The last statement is the answer, and no earlier one of its length says otherwise."""
+        """The reply is the answer; or its last statement is, and no earlier one of its length says
+        otherwise."""
         reference = normalised(answer)
+        if reference and reference == normalised(reply):
+            return True
         texts = [normalised(text) for text in statements(reply)]
         offers = {text for text in texts if text and len(text.split()) <= len(reference.split())}
         return reference != "" and bool(texts) and texts[-1] == reference and offers <= {reference}
@@ -134,16 +150,18 @@ class Stated:
 @graders.register("number")
 @dataclass(frozen=True)
 class NumericAnswer:
-    """The last number of the reply equals the reference, to a relative ``tolerance``."""
+    """The last number of the reply is the reference, or as near to it as ``tolerance`` says."""
 
-    tolerance: NonNegativeFloat = 0.0  # relative error that is still right
+    tolerance: NonNegativeFloat = 0.0  # error that is still right, as a part of the reference
 
     def __call__(self, reply: str, answer: str) -> bool:
         """Commas between digits are ignored. A reply without a number is wrong."""
-        numbers = _NUMBER.findall(reply[:LONGEST_REPLY])
-        reference = float(answer.replace(",", ""))
-        value = float(numbers[-1].replace(",", "")) if numbers else math.nan
-        return math.isclose(value, reference, rel_tol=self.tolerance or 1e-9)
+        reference = _as_number(answer)
+        if not math.isfinite(reference):
+            raise ValueError("expected a number")
+        numbers = _NUMBER.findall(reply[:LONGEST_REPLY].replace(_MINUS, "-"))
+        value = _as_number(numbers[-1]) if numbers else math.nan
+        return abs(value - reference) <= (self.tolerance + ROUNDING) * abs(reference)
 
 
 @graders.register("regex")
@@ -167,14 +185,22 @@ class Choice:
     def __call__(self, reply: str, answer: str) -> bool:
         """``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or none, is wrong.
         The article in ``A cat`` chooses nothing, nor does ``I think``."""
-        words = set(re.findall(r"\w+", _NO_CHOICE.sub(" ", final_answer(reply))))
-        return words & set(self.choices) == {answer.strip()}
+        reference = answer.strip()
+        if reference not in self.choices:
+            raise ValueError(f"expected one of {', '.join(self.choices)}")
+        if not _WORD.fullmatch(reference):
+            raise ValueError("a choice is one word")
+        words = set(_WORD.findall(_NO_CHOICE.sub(" ", final_answer(reply))))
+        return words & set(self.choices) == {reference}
 
 
 def normalised(text: str) -> str:
-    """Lower case without punctuation, articles and extra spaces."""
-    words = text[:LONGEST_REPLY].lower().translate(_NO_PUNCTUATION)
-    return " ".join(_ARTICLES.sub(" ", words).split())
+    """Lower case without punctuation, articles and extra spaces; what is nothing else, such as
+    ``A`` or ``+``, stays."""
+    whole = text[:LONGEST_REPLY].lower().replace(_MINUS, "-")
+    words = _PUNCTUATION.sub("", whole)
+    kept = next(filter(str.strip, (_ARTICLES.sub(" ", words), words, whole)), "")
+    return " ".join(kept.split())
 
 
 def statements(reply: str) -> list[str]:
@@ -211,6 +237,11 @@ def final_answer(reply: str) -> str:
     """
     offers = answer_lines(reply)
     return offers[-1] if offers else ""
+
+
+def _as_number(text: str) -> float:
+    """The number that a text is; commas are ignored."""
+    return float(text.replace(",", "").replace(_MINUS, "-"))
 
 
 def _without_lead_in(line: str) -> str:

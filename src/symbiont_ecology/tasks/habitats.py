@@ -25,6 +25,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
+from symbiont_ecology.tasks.verification import as_verdict
 from symbiont_ecology.types import Cell, Item, in_last_turn
 
 Kind = int
@@ -263,9 +264,11 @@ def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
     return in_last_turn(lambda question: f"{habitat} {question}", prompt)
 
 
-def _contrary(verifier: Callable[[str], object], reply: str) -> bool:
-    """A thumb that slipped."""
-    return not verifier(reply)
+def _contrary(verifier: Callable[[str], object], reply: str) -> object:
+    """A thumb that slipped. What is no verdict stays so, and is named."""
+    value = verifier(reply)
+    verdict = as_verdict(value)
+    return value if verdict is None else verdict < 0.5
 
 
 def _by_coin(verdict: bool, reply: str) -> bool:

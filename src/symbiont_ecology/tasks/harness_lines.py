@@ -14,11 +14,11 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.data import DataLine, depth_of, reference_answer
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, Choice, Grader, final_answer, graders
 from symbiont_ecology.tasks.harness_file import HarnessFile
-from symbiont_ecology.tasks.tables import check_whole, named_columns
+from symbiont_ecology.tasks.tables import as_written, check_whole, no_column
 from symbiont_ecology.tasks.templates import RowTemplate, template
 
 CHOICE_LETTERS = string.ascii_uppercase
@@ -38,9 +38,9 @@ class HarnessMatch:
     def __call__(self, reply: str, answer: str) -> bool:
         """The whole reply or its final answer is the reference answer. The time limit of all
         verifiers stops a pattern that would run for ever."""
-        reference = self._bare(answer)
-        texts = (reply[:LONGEST_REPLY], final_answer(reply))
-        return reference != "" and reference in map(self._bare, texts)
+        if not (reference := self._bare(answer)):
+            raise ValueError("nothing of it counts")
+        return reference in map(self._bare, (reply[:LONGEST_REPLY], final_answer(reply)))
 
     def _bare(self, text: str) -> str:
         for pattern in self.patterns:
@@ -119,7 +119,7 @@ class HarnessReader:
             raise DataError(f"{where} doc_to_target: expected an answer{cut}, got {target!r:.40}")
         prompt = self.plan.description + (_with_choices(text, options) if options else text)
         check_whole((prompt, *golds), where)
-        line = DataLine(depth_of(row), prompt, tuple(dict.fromkeys(golds)))
+        line = DataLine(depth_of(row, where), prompt, tuple(dict.fromkeys(golds)))
         return line, len(options)
 
     def grader(self, grade: Spec | None, most_choices: int) -> Grader:
@@ -174,8 +174,7 @@ class HarnessReader:
         if source in row:
             return row[source]
         if "{" not in source:
-            hint, columns = did_you_mean(source, [str(name) for name in row]), named_columns(row)
-            raise DataError(f"{where}: no column {source!r};{hint} it has {columns:.200}")
+            raise DataError(f"{where}: {no_column(source, row)}")
         return _template(source, f"{self.about} {where.rpartition(' ')[2]}")(row, where)
 
 
@@ -196,13 +195,14 @@ def _with_choices(text: str, choices: Sequence[str]) -> str:
 
 def _index(target: object, choices: Sequence[str], where: str) -> int:
     """Which choice a target means: by its text, or by its number from 0."""
+    place = as_written(target)
     if isinstance(target, str):
         if target.strip() in choices:
             return choices.index(target.strip())
-        if target.strip().isdecimal():
-            target = int(target)
-    if isinstance(target, int) and 0 <= target < len(choices):
-        return int(target)
+        digits = target.strip().removesuffix(".0")  # a template of a float
+        place = int(digits) if digits.isdecimal() else None
+    if isinstance(place, int) and 0 <= place < len(choices):
+        return place
     raise DataError(
         f"{where}: expected one of the {len(choices)} choices, or its number from 0, got "
         f"{target!r:.60}"

@@ -18,7 +18,7 @@ from pathlib import Path
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.files import Stamp
-from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
     ASKER_END,
@@ -33,9 +33,10 @@ from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.tables import (
     MOST_LINES,
+    as_written,
     check_whole,
     locate,
-    named_columns,
+    no_column,
     rows_of_file,
     too_many,
 )
@@ -216,18 +217,14 @@ def _row(
     """A row; None if it has no verdict, or an empty reply, of which nothing can be learned."""
     habitat, prompt, reply, accepted, family = columns
     if missing := [name for name in columns[:4] if name not in row]:
-        names = [str(name) for name in row]
-        raise DataError(
-            f"{where}: no column {missing[0]!r};{did_you_mean(missing[0], names)} it has "
-            f"{named_columns(row)}: say what yours is called"
-        )
-    texts, verdict = [row[prompt], row[reply]], row[accepted]
-    if verdict is None or verdict != verdict:  # null, or NaN as pandas writes it
+        raise DataError(f"{where}: {no_column(missing[0], row)}: say what yours is called")
+    texts, verdict = [row[prompt], row[reply]], as_written(row[accepted])
+    if verdict is None:
         return None
     for column, text in zip((prompt, reply), texts, strict=True):
         if not isinstance(text, str) or not (text.strip() or column == reply):
             raise DataError(f"{where}: expected text under {column!r}, got {text!r:.40}")
-    asker, topic = habitat_of(row, habitat, where), row.get(family)
+    asker, topic = habitat_of(row, habitat, where), as_written(row.get(family))
     prompt_text, reply_text = str(texts[0]), str(texts[1]).strip()
     word = "" if topic is None else str(topic)
     check_whole((asker, prompt_text, reply_text, word), where)

@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.registry import Spec, did_you_mean
+from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_gradable, reference_answer
 from symbiont_ecology.tasks.grading import graders
-from symbiont_ecology.tasks.tables import Row, check_whole, named_columns
+from symbiont_ecology.tasks.tables import Row, as_written, check_whole, no_column
 
 OPTION_LETTERS = string.ascii_uppercase
 """Names of options; more of them are not asked."""
@@ -112,7 +112,7 @@ def chosen_letter(answer: object, options: Sequence[object]) -> str:
     Raises:
         ValueError: it is none of the options.
     """
-    letters = OPTION_LETTERS[: len(options)]
+    answer, letters = as_written(answer), OPTION_LETTERS[: len(options)]
     texts = [str(option).strip() for option in options]
     if isinstance(answer, int) and not isinstance(answer, bool) and 0 <= answer < len(texts):
         return letters[answer]
@@ -150,7 +150,8 @@ def own_form(
             texts = texts_of(row[options])
             words, answer = with_options(words, texts), chosen_letter(answer, texts)
         answers = answer if isinstance(answer, list) else [answer]
-        return AskedRow(words, answers, str(row[category]) if category else "")
+        topic = as_written(row[category]) if category else None
+        return AskedRow(words, answers, "" if topic is None else str(topic))
 
     columns = (prompt, target, *(name for name in (options, context, category) if name))
     if options and grade is None:
@@ -193,5 +194,4 @@ def _check_columns(row: object, form: QuestionForm, where: str) -> None:
     if not isinstance(row, Mapping):
         raise DataError(f"{where}: expected an object, got {row!r:.40}")
     if missing := [name for name in form.columns if name not in row]:
-        hint, columns = did_you_mean(missing[0], [str(name) for name in row]), named_columns(row)
-        raise DataError(f"{where}: no column {missing[0]!r};{hint} its columns: {columns:.200}")
+        raise DataError(f"{where}: {no_column(missing[0], row)}")

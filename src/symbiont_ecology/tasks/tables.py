@@ -4,12 +4,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import DataError, MissingExtraError
 from symbiont_ecology.files import Stamp, stamp_of
+from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.transcripts import escaped
 from symbiont_ecology.types import TURN_END
@@ -43,7 +45,8 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
 
 
 def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
-    """The rows of a JSON, JSONL or Parquet file; of Parquet only these columns, if some are named.
+    """The rows of a JSON, JSONL or Parquet file. Where columns are named, the other ones of Parquet
+    are not read: there they hold None.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
@@ -106,9 +109,25 @@ def too_many(about: str, count: int | None = None) -> str:
     return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
 
 
+def as_written(value: object) -> object:
+    """A cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes floats,
+    and NaN for the gaps."""
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
+        return int(value)
+    return value
+
+
 def named_columns(row: Iterable[object]) -> str:
     """The columns of a row for a message, in one line whatever they are called."""
     return ", ".join(escaped(str(name)) for name in row) or "none"
+
+
+def no_column(name: str, row: Iterable[object]) -> str:
+    """A message that a row lacks a column: which one is near, and which there are."""
+    hint = did_you_mean(name, map(str, row))
+    return f"no column {name!r};{hint} it has {named_columns(row):.200}"
 
 
 def check_length(text: str, where: str) -> None:
@@ -183,10 +202,11 @@ def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> I
                 raise DataError(
                     f"{about}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it"
                 )
-            rows = file.read(columns=columns).to_pylist()
+            names, rows = file.schema_arrow.names, file.read(columns=columns).to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise DataError(f"{about}: not a Parquet file that can be read ({error!s:.200})") from error
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+    unread = dict.fromkeys(names)
+    yield from ((f"row {number}", unread | row) for number, row in enumerate(rows, 1))
 
 
 def _bytes_of(head: Any, columns: Sequence[str] | None) -> int:

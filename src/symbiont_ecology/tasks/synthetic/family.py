@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, TypeVar
 
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.tasks import Task, tasks
@@ -23,11 +23,6 @@ from symbiont_ecology.types import Item, in_turns, is_text
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
-Role = Literal["trained", "shared", "unrelated", "composition"]
-"""Who meets a family. Adapters train on *trained* alone. *shared* and *unrelated* families are kept
-for family shift (a convention group known from training, or a group of their own); the host was
-pre-trained on all three. *composition* families ask for a convention that pre-training never
-showed."""
 
 DEPTHS = ("short", "medium", "long")
 CONVENTIONS = 3
@@ -48,6 +43,11 @@ class SyntheticTask(Task):
     """Base of all synthetic families. A subclass is ``draw`` + ``answers`` and a few class facts.
 
     ``convention`` is the one in force; ``style`` makes the prompts. Both belong to a run.
+
+    ``role`` says who meets a family. Adapters train on *trained* alone. *shared* and *unrelated*
+    families are kept for family shift (a convention group known from training, or a group of their
+    own); the host was pre-trained on all three. *composition* families ask for a convention that
+    pre-training never showed.
 
     ``keyword`` stands for the family in wordings (``the sum``), ``instruction`` tells a general
     model what to do with the question below it, ``formats`` say how each convention is described

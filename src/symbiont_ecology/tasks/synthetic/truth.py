@@ -96,9 +96,6 @@ class MathCompare(TruthFamily):
         return left != right
 
 
-_ATOM = re.compile(r"[abc][*+]?")
-
-
 @family("regex.match")
 class RegexMatch(TruthFamily):
     """``a*b+ aab`` → ``yes``."""
