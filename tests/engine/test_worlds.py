@@ -369,3 +369,8 @@ def test_groupings_agree_as_far_as_they_are_the_same() -> None:
     assert adjusted_rand(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
     random = np.random.default_rng(0).integers(3, size=(2, 2000))
     assert abs(adjusted_rand(*random)) < 0.01
+
+
+@pytest.mark.parametrize("things", [0, 1])
+def test_groupings_of_one_thing_or_of_none_are_the_same(things: int) -> None:
+    assert adjusted_rand(["a"] * things, ["b"] * things) == 1
