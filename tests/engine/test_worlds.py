@@ -245,35 +245,6 @@ def test_a_run_that_is_done_is_not_run_again(
     assert isinstance(job.work(plan.model_dump_json(), folder, never), StreamOutcome)
 
 
-def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
-    data = {
-        **PLAN,
-        "set": ["run.generations=60", "tasks.habitats.regime=12", "run.checkpoint_every=60"],
-        "worlds": {"back": {"about": "b", "base": ["habitats/regimes"], "arms": ["ecology"]}},
-        "goals": [],
-    }
-    plan = WorldsProtocol.model_validate(data)
-    count = 60 * 8
-    outcome = StreamOutcome.model_validate(
-        {
-            "schema": 1,
-            "protocol": plan.digest,
-            "source": "s",
-            "kind": "stream",
-            "arm": "ecology",
-            "seed": 3,
-            "world": "back",
-            "verdicts": "1" * count,
-            "population": [1] * 60,
-            "train": {},
-        }
-    )
-    run = Stream.of(outcome, plan.model_dump_json())
-    assert STREAM_MEASURES["returns"](run) == 1.0
-    assert STREAM_MEASURES["thirds"](run) == 1.0
-    assert STREAM_MEASURES["back"](run) is None
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -164,8 +164,7 @@ def back(run: Stream) -> float | None:
     moment = run.asked.world.config.drift_at
     if moment is None:
         return None
-    asked, offsets = run.asked, _since(run, moment)
-    is_moved = _moved(run)[asked.habitats]
+    offsets, is_moved = _since(run, moment), _lived_through(run, moment, has_moved=True)
     level = run.share(is_moved & (offsets < 0) & (offsets >= -SETTLED))
     after = run.share(
         is_moved & (run.asked.numbers > _before(run, moment) + RECOVERY) & (offsets < SETTLED)
@@ -178,7 +177,7 @@ def others(run: Stream) -> float | None:
     moment = run.asked.world.config.drift_at
     if moment is None:
         return None
-    offsets, is_unmoved = _since(run, moment), ~_moved(run)[run.asked.habitats]
+    offsets, is_unmoved = _since(run, moment), _lived_through(run, moment, has_moved=False)
     before = run.share(is_unmoved & (offsets < 0) & (offsets >= -SETTLED))
     after = run.share(is_unmoved & (offsets >= 0) & (offsets < SETTLED))
     return after - before if before is not None and after is not None else None
@@ -191,14 +190,16 @@ def returns(run: Stream) -> float | None:
 
 
 def thirds(run: Stream) -> float | None:
-    """Share of the last third of every regime."""
-    ends = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run)]
+    """Share of the last third of every regime with three questions or more."""
+    ends = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run) if len(rows) > 2]
     return float(np.mean([run.accepted[rows].mean() for rows in ends])) if ends else None
 
 
 def honest(run: Stream) -> float | None:
-    """Share without the habitat that answers at random, or would."""
-    return run.share(run.asked.habitats != run.asked.world.first_fickle)
+    """Share without the habitats that answer at random; without the one that would if one did."""
+    world = run.asked.world
+    fickle = world.most_fickle[: max(world.config.fickle, 1)]
+    return run.share(~np.isin(run.asked.habitats, fickle))
 
 
 def scored(run: Stream) -> float | None:
@@ -251,10 +252,13 @@ def _since(run: Stream, moment: int) -> np.ndarray:
     return offsets
 
 
-def _moved(run: Stream) -> np.ndarray:
-    """Whether each habitat changes kind, ``(habitats,)``."""
-    is_moved: np.ndarray = run.kinds[:, 0] != run.kinds[:, -1]
-    return is_moved
+def _lived_through(run: Stream, moment: int, has_moved: bool) -> np.ndarray:
+    """Whether each question is of a habitat that changed kind then, or of one that did not; of
+    those that were there when the level was taken, ``(questions,)``."""
+    is_moved = run.kinds[:, 0] != run.kinds[:, -1]
+    was_there = run.asked.world.arrivals <= max(moment - SETTLED, 0)
+    chosen: np.ndarray = ((is_moved == has_moved) & was_there)[run.asked.habitats]
+    return chosen
 
 
 def _before(run: Stream, moment: int) -> np.ndarray:
