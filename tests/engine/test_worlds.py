@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from pydantic import ValidationError
 
 from questions import accepted_share, of_newcomers, questions_of
 from symbiont_ecology.analysis import pack
-from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
+from symbiont_ecology.analysis.streams import STREAM_MEASURES, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.cli.compare import pack as typed_pack
+from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
@@ -129,6 +131,32 @@ def test_an_outcome_has_every_question_in_its_place(
                 assert newcomers == pytest.approx(accepted_share(of_newcomers(table)), abs=0.1)
 
 
+def test_an_outcome_says_who_serves_whom_at_the_end(
+    done: tuple[WorldsProtocol, Path], results: WorldResults
+) -> None:
+    _, folder = done
+    for (world, arm), runs in results.runs.items():
+        for seed, run in runs.items():
+            job = WorldJob("stream", world, arm, seed, run.outcome.option)
+            served = load_state(folder / job.name).served
+            groups = defaultdict[int, set[str]](set)
+            for name, server in zip(
+                run.asked.world.names, run.outcome.served_by or (), strict=True
+            ):
+                groups[server].add(name)
+            groups.pop(-1, None)
+            assert sorted(map(sorted, groups.values())) == sorted(served.values())
+            assert STREAM_MEASURES["serving"](run) == len(served)
+
+
+def test_a_measure_that_one_seed_does_not_have_is_told_of_no_seed(results: WorldResults) -> None:
+    first, *rest = (one for one in results.outcomes if one.world == "coming")
+    old = first.model_copy(update={"served_by": None, "deaths": [39]})
+    measures = WorldResults(results.protocol, [old, *rest]).measures["coming"]
+    assert "serving" not in measures[old.arm]
+    assert "acceptance" in measures[old.arm]
+
+
 def test_a_question_with_half_of_the_marks_is_accepted(
     done: tuple[WorldsProtocol, Path], results: WorldResults
 ) -> None:
@@ -138,7 +166,7 @@ def test_a_question_with_half_of_the_marks_is_accepted(
         replace(event, verdicts=(0.5,) * len(event.verdicts)) if isinstance(event, Acted) else event
         for event in read_events(done[1] / job.name / "events.jsonl")
     ]
-    assert set(str(worlds.course_of(marked, run.asked.world)["verdicts"])) <= {"1", "-"}
+    assert set(str(worlds.course_of(marked, run.asked.world, {})["verdicts"])) <= {"1", "-"}
 
 
 def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:

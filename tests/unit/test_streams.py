@@ -87,3 +87,53 @@ def test_who_came_after_a_change_or_just_before_it_did_not_live_through_it(name:
 @pytest.mark.parametrize("name", ["back", "others"])
 def test_who_was_there_from_the_start_lived_through_a_change_however_early(name: str) -> None:
     assert measured(name, stream(config(drift_at=10))) == {"back": 1, "others": 0}[name]
+
+
+EVERYONE = range(12)
+"""The users of the town. All ask in each generation, if there are as many questions."""
+
+
+def test_only_who_serves_somebody_at_the_end_is_counted() -> None:
+    moves = [(0, user, user % 4) for user in EVERYONE]
+    served_by = [*(user % 3 for user in range(11)), -1]
+    run = stream(config(), moves=moves, served_by=served_by)
+    assert measured("serving", run) == 3
+    assert measured("serving", stream(config(), served_by=[-1] * 12)) == 0
+
+
+def test_kinds_are_found_if_everyone_is_served_and_shares_a_server_with_its_kind_alone() -> None:
+    plan = config(kinds=3)
+    kinds = world_of(plan).kinds(0).tolist()
+    assert measured("exact", stream(plan, served_by=kinds)) == 1
+    assert measured("exact", stream(plan, served_by=[0] * 12)) == 0
+    left = [-1 if kind == 2 else kind for kind in kinds]
+    assert measured("exact", stream(plan, served_by=left)) == 0
+    assert measured("exact", stream(config(count=1, kinds=1), served_by=[0])) == 1
+
+
+def test_an_old_outcome_says_who_serves_if_everyone_answered_after_the_last_death() -> None:
+    moves = [(0, user, 0) for user in EVERYONE] + [(5, user, user % 3) for user in EVERYONE]
+    plan = config(length=20)
+    run = stream(plan, moves=moves, deaths=[3, 18], population=[5] * 20)
+    assert measured("serving", run) == 3
+    assert measured("exact", run) is not None
+
+
+def test_an_old_outcome_says_nothing_of_servers_if_one_of_them_may_have_died() -> None:
+    moves = [(0, user, user % 3) for user in EVERYONE]
+    run = stream(config(length=20), moves=moves, deaths=[19], population=[5] * 20)
+    assert measured("serving", run) is None
+    assert measured("exact", run) is None
+
+
+def test_an_old_outcome_tells_the_dead_where_all_the_living_are_known() -> None:
+    plan = config(length=20)
+    asked = questions_of(plan, 20)
+    fell_silent = (asked.habitats < 4) & (asked.generations > 9)
+    moves = [(0, user, 0 if user < 4 else 1) for user in EVERYONE]
+    verdicts = "".join(np.where(fell_silent, "-", "1"))
+    outcome: dict[str, Any] = {"moves": moves, "verdicts": verdicts, "deaths": [9]}
+    run = stream(plan, population=[2] * 9 + [1] * 11, **outcome)
+    assert measured("serving", run) == 1
+    assert measured("exact", run) == 0
+    assert measured("serving", stream(plan, population=[2] * 20, **outcome)) is None

@@ -111,6 +111,24 @@ class Stream:
         return table
 
     @cached_property
+    def last_servers(self) -> np.ndarray | None:
+        """The number of the organelle that serves each habitat at the end, ``(habitats,)``; -1
+        where nobody alive does.
+
+        Where an old outcome does not say it, it is who answered last, as far as it is alive. Alive
+        is who answered anything after the last death. None if that leaves open who is.
+        """
+        if self.outcome.served_by is not None:
+            return np.array(self.outcome.served_by)
+        asked, last = self.asked, self.servers[:, -1]
+        is_answered = np.array(list(self.outcome.verdicts)) != "-"
+        is_late = is_answered & (asked.generations > max(self.outcome.deaths, default=-1))
+        living = np.unique(self.servers[asked.habitats[is_late], asked.generations[is_late]])
+        is_living = np.isin(last, living)
+        is_known = len(living) == self.outcome.population[-1] or (is_living | (last < 0)).all()
+        return np.where(is_living, last, -1) if is_known else None
+
+    @cached_property
     def kinds(self) -> np.ndarray:
         """The kind of each habitat in each generation, ``(habitats, generations)``."""
         world = self.asked.world
@@ -149,14 +167,17 @@ def adapters(run: Stream) -> float | None:
 
 def serving(run: Stream) -> float | None:
     """Organelles that serve somebody at the end."""
-    last = run.servers[:, -1]
-    return float(len(set(last[last >= 0])))
+    servers = run.last_servers
+    return None if servers is None else float(len(set(servers[servers >= 0])))
 
 
 def is_exact(run: Stream) -> float | None:
-    """Whether habitats have the same server at the end if, and only if, they are of one kind."""
-    last = run.asked.length - 1
-    return float(adjusted_rand(run.servers[:, last], run.kinds[:, last]) == 1.0)
+    """Whether all habitats are served at the end, and have the same server if, and only if, they
+    are of one kind."""
+    servers = run.last_servers
+    if servers is None:
+        return None
+    return float((servers >= 0).all() and adjusted_rand(servers, run.kinds[:, -1]) == 1.0)
 
 
 def back(run: Stream) -> float | None:
