@@ -27,6 +27,7 @@ from pydantic import (
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
+    model_validator,
 )
 
 from symbiont_ecology.config_layers import merge, parse_override, read_layers, with_known_keys
@@ -79,7 +80,7 @@ DistinctNames = Annotated[tuple[str, ...], AfterValidator(_each_once)]
 
 
 def _rising(moments: tuple[float, ...]) -> tuple[float, ...]:
-    if any(after <= before for before, after in pairwise((0.0, *moments))):
+    if not all(before < after for before, after in pairwise((0.0, *moments))):  # NaN, too
         raise ValueError(f"expected numbers above 0 that rise, got {list(moments)}")
     return moments
 
@@ -100,6 +101,12 @@ class Flip(BaseModel):
     families: DistinctNames  # those that change
     at_flops: NonNegativeFloat  # training FLOPs at which they change
     back_flops: NonNegativeFloat | None = None  # training FLOPs at which they change back
+
+    @model_validator(mode="after")
+    def _rises(self) -> Flip:
+        if self.back_flops is not None and self.back_flops <= self.at_flops:
+            raise ValueError(f"expected back_flops above {self.at_flops}, got {self.back_flops}")
+        return self
 
     def holds(self, flops: float) -> bool:
         """Whether the changed convention is in force at that moment."""

@@ -357,13 +357,14 @@ def adjusted_rand(one: Iterable[object], other: Iterable[object]) -> float:
 
     The adjusted Rand index (Hubert and Arabie 1985).
     """
-    _, rows = np.unique(np.array([str(name) for name in one]), return_inverse=True)
-    _, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
-    table = np.zeros((rows.max() + 1, columns.max() + 1))
+    row_names, rows = np.unique(np.array([str(name) for name in one]), return_inverse=True)
+    column_names, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
+    table = np.zeros((len(row_names), len(column_names)))
     np.add.at(table, (rows, columns), 1)
     joint_pairs, row_pairs, column_pairs, all_pairs = (
         float((counts * (counts - 1) / 2).sum())
         for counts in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
     )
-    expected, most = row_pairs * column_pairs / all_pairs, (row_pairs + column_pairs) / 2
+    # Of one thing or of none there are no pairs.
+    expected, most = row_pairs * column_pairs / max(all_pairs, 1), (row_pairs + column_pairs) / 2
     return (joint_pairs - expected) / (most - expected) if most > expected else 1.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ from pydantic import ValidationError
 
 from questions import accepted_share, of_newcomers, questions_of
 from symbiont_ecology.analysis import pack
-from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
+from symbiont_ecology.analysis.streams import STREAM_MEASURES, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.cli.compare import pack as typed_pack
+from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
@@ -129,6 +131,32 @@ def test_an_outcome_has_every_question_in_its_place(
                 assert newcomers == pytest.approx(accepted_share(of_newcomers(table)), abs=0.1)
 
 
+def test_an_outcome_says_who_serves_whom_at_the_end(
+    done: tuple[WorldsProtocol, Path], results: WorldResults
+) -> None:
+    _, folder = done
+    for (world, arm), runs in results.runs.items():
+        for seed, run in runs.items():
+            job = WorldJob("stream", world, arm, seed, run.outcome.option)
+            served = load_state(folder / job.name).served
+            groups = defaultdict[int, set[str]](set)
+            for name, server in zip(
+                run.asked.world.names, run.outcome.served_by or (), strict=True
+            ):
+                groups[server].add(name)
+            groups.pop(-1, None)
+            assert sorted(map(sorted, groups.values())) == sorted(served.values())
+            assert STREAM_MEASURES["serving"](run) == len(served)
+
+
+def test_a_measure_that_one_seed_does_not_have_is_told_of_no_seed(results: WorldResults) -> None:
+    first, *rest = (one for one in results.outcomes if one.world == "coming")
+    old = first.model_copy(update={"served_by": None, "deaths": [39]})
+    measures = WorldResults(results.protocol, [old, *rest]).measures["coming"]
+    assert "serving" not in measures[old.arm]
+    assert "acceptance" in measures[old.arm]
+
+
 def test_a_question_with_half_of_the_marks_is_accepted(
     done: tuple[WorldsProtocol, Path], results: WorldResults
 ) -> None:
@@ -138,7 +166,7 @@ def test_a_question_with_half_of_the_marks_is_accepted(
         replace(event, verdicts=(0.5,) * len(event.verdicts)) if isinstance(event, Acted) else event
         for event in read_events(done[1] / job.name / "events.jsonl")
     ]
-    assert set(str(worlds.course_of(marked, run.asked.world)["verdicts"])) <= {"1", "-"}
+    assert set(str(worlds.course_of(marked, run.asked.world, {})["verdicts"])) <= {"1", "-"}
 
 
 def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:
@@ -245,35 +273,6 @@ def test_a_run_that_is_done_is_not_run_again(
     assert isinstance(job.work(plan.model_dump_json(), folder, never), StreamOutcome)
 
 
-def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:
-    data = {
-        **PLAN,
-        "set": ["run.generations=60", "tasks.habitats.regime=12", "run.checkpoint_every=60"],
-        "worlds": {"back": {"about": "b", "base": ["habitats/regimes"], "arms": ["ecology"]}},
-        "goals": [],
-    }
-    plan = WorldsProtocol.model_validate(data)
-    count = 60 * 8
-    outcome = StreamOutcome.model_validate(
-        {
-            "schema": 1,
-            "protocol": plan.digest,
-            "source": "s",
-            "kind": "stream",
-            "arm": "ecology",
-            "seed": 3,
-            "world": "back",
-            "verdicts": "1" * count,
-            "population": [1] * 60,
-            "train": {},
-        }
-    )
-    run = Stream.of(outcome, plan.model_dump_json())
-    assert STREAM_MEASURES["returns"](run) == 1.0
-    assert STREAM_MEASURES["thirds"](run) == 1.0
-    assert STREAM_MEASURES["back"](run) is None
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -369,3 +368,8 @@ def test_groupings_agree_as_far_as_they_are_the_same() -> None:
     assert adjusted_rand(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
     random = np.random.default_rng(0).integers(3, size=(2, 2000))
     assert abs(adjusted_rand(*random)) < 0.01
+
+
+@pytest.mark.parametrize("things", [0, 1])
+def test_groupings_of_one_thing_or_of_none_are_the_same(things: int) -> None:
+    assert adjusted_rand(["a"] * things, ["b"] * things) == 1

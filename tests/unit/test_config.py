@@ -128,6 +128,12 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
         ("tasks.depths=[]", "tasks.depths: expected one name or more, each of them once, got []"),
         ("tasks.depths=[long, long]", "tasks.depths: expected one name or more, each of them once"),
         ("tasks.families=[]", "tasks.families: expected"),
+        ("tasks.arrivals=[5, 5]", "tasks.arrivals: expected numbers above 0 that rise, got [5.0,"),
+        ("tasks.arrivals=[.nan]", "tasks.arrivals: expected numbers above 0 that rise, got [nan]"),
+        (
+            "tasks.flip={families: [math.add], at_flops: 5, back_flops: 3}",
+            "tasks.flip: expected back_flops above 5.0, got 3.0",
+        ),
         (
             "host.dtype=int4",
             "host.dtype: expected 'float32', 'bfloat16', 'float16' or 'int8', got 'int4'",

@@ -149,6 +149,28 @@ def test_who_is_founded_anew_has_learned_what_its_elite_had() -> None:
     assert (before.estimate, after.estimate) == (1, 0)
 
 
+@pytest.mark.parametrize("operator", ["founder", "pioneer", "newcomer", "coloniser"])
+def test_who_is_born_without_parents_has_learned_nothing_until_its_first_update(
+    operator: str,
+) -> None:
+    asked, traits = ("math.add/short", ("a",) * 20), {"learning_rate": 0.5}
+    learned = BlobRef("1" * 64)
+    events = [
+        Born(0, "o1", operator, (), REF, traits),
+        Acted(0, "o1", *asked, (1.0,) * 20, 1, 99, 50, 10**6, "practice"),
+        Learned(0, "o1", 5, 20, 10**6, 0.1, 0.05, learned),
+        Life().end(0),
+        Born(1, "o2", operator, (), learned, traits),
+        Acted(1, "o2", *asked, (0.0,) * 20, 1, 99, 50, 10**6, "practice"),
+        Life().end(1),
+    ]
+    measured = examine(events, Design()).measured
+    before, after = measured.right_before_learning, measured.right_after_learning
+    assert before is not None
+    assert after is not None
+    assert (before.estimate, after.estimate) == (1, 0)
+
+
 def test_after_a_warm_start_the_bare_host_is_not_what_learning_began_with() -> None:
     asked, traits = ("math.add/short", ("a",) * 20), {"learning_rate": 0.5}
     right, wrong = (1.0,) * 20, (0.0,) * 20

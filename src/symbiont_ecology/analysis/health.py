@@ -35,6 +35,8 @@ SANE = 0.01  # a learning rate that is often low enough
 PAYS_FOR = 3  # rollouts that a right answer should pay for, with all that they cost
 POOR = 0.5  # share of its spending that a population must earn once all founders are bankrupt
 POISONED = 0.25  # share of organelles in quarantine that is more than an accident
+UNTAUGHT = ("founder", "pioneer", "newcomer", "coloniser")
+"""Who is born with weights that nobody taught, or with a copy of others."""
 
 _Kind = TypeVar("_Kind", bound=kinds.Event)
 
@@ -174,8 +176,8 @@ def _by_learning(events: Sequence[kinds.Event]) -> tuple[_Acts, _Acts]:
     acts: dict[bool | None, list[kinds.Acted]] = defaultdict(list)
     for event in events:
         if isinstance(event, kinds.Born):
-            if event.operator in ("founder", "pioneer"):
-                is_taught[event.weights] = False
+            if event.operator in UNTAUGHT:
+                is_taught.setdefault(event.weights, False)
             is_taught[event.id] = is_taught.get(event.weights)
         elif isinstance(event, kinds.Learned):
             is_taught[event.id] = is_taught[event.weights] = True

@@ -65,8 +65,9 @@ def code_cell(value: object) -> str:
 def spread(
     interval: Interval | None, scale: float = 100, form: str = ".1f", ends: str = "", mark: str = ""
 ) -> str:
-    """An estimate with its interval, such as ``**12.0** [10.1, 13.9]``; alone if it has none."""
-    if interval is None:
+    """An estimate with its interval, such as ``**12.0** [10.1, 13.9]``; alone if it has none. One
+    of nothing is no value."""
+    if interval is None or math.isnan(interval.estimate):
         return NO_VALUE
     if math.isnan(interval.low):
         return f"{mark}{scale * interval.estimate:{form}}{mark}"

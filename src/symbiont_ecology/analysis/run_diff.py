@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from symbiont_ecology.analysis.page import NO_VALUE, spread
 from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.event_log import read_events
-from symbiont_ecology.statistics import Interval, adjusted_rand
-
-ABSENT = "–"
+from symbiont_ecology.statistics import adjusted_rand
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def _config(first: RunConfig, second: RunConfig) -> list[ComparedValue]:
     values = [_flat(config.model_dump(mode="json")) for config in (first, second)]
     keys = list(dict.fromkeys([*values[0], *values[1]]))
     return [
-        ComparedValue(key, values[0].get(key, ABSENT), values[1].get(key, ABSENT))
+        ComparedValue(key, values[0].get(key, NO_VALUE), values[1].get(key, NO_VALUE))
         for key in keys
         if values[0].get(key) != values[1].get(key)
     ]
@@ -93,7 +92,7 @@ def _config(first: RunConfig, second: RunConfig) -> list[ComparedValue]:
 
 def _outcome(first: RunReport, second: RunReport) -> list[ComparedValue]:
     shares = [
-        ComparedValue(name, _percent(getattr(first, field)), _percent(getattr(second, field)))
+        ComparedValue(name, spread(getattr(first, field)), spread(getattr(second, field)))
         for name, field in (("right, %", "right"), ("right in the last quarter, %", "late"))
     ]
     numbers = [
@@ -107,7 +106,7 @@ def _outcome(first: RunReport, second: RunReport) -> list[ComparedValue]:
     return [
         *shares,
         *(
-            ComparedValue(name, numbers[0].get(name, ABSENT), numbers[1].get(name, ABSENT))
+            ComparedValue(name, numbers[0].get(name, NO_VALUE), numbers[1].get(name, NO_VALUE))
             for name in names
         ),
         *(
@@ -120,11 +119,11 @@ def _outcome(first: RunReport, second: RunReport) -> list[ComparedValue]:
 def _solved(first: RunReport, second: RunReport) -> list[ComparedValue]:
     """Since which generation each family is solved."""
     families = [
-        {name: ABSENT if since is None else str(since) for name, _, since in report.families}
+        {name: NO_VALUE if since is None else str(since) for name, _, since in report.families}
         for report in (first, second)
     ]
     return [
-        ComparedValue(name, families[0].get(name, ABSENT), families[1].get(name, ABSENT))
+        ComparedValue(name, families[0].get(name, NO_VALUE), families[1].get(name, NO_VALUE))
         for name in dict.fromkeys([*families[0], *families[1]])
     ]
 
@@ -148,7 +147,3 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             flat[prefix + key] = json.dumps(value)
     return flat
-
-
-def _percent(share: Interval) -> str:
-    return f"{100 * share.estimate:.1f} [{100 * share.low:.1f}, {100 * share.high:.1f}]"

@@ -111,6 +111,24 @@ class Stream:
         return table
 
     @cached_property
+    def last_servers(self) -> np.ndarray | None:
+        """The number of the organelle that serves each habitat at the end, ``(habitats,)``; -1
+        where nobody alive does.
+
+        Where an old outcome does not say it, it is who answered last, as far as it is alive. Alive
+        is who answered anything after the last death. None if that leaves open who is.
+        """
+        if self.outcome.served_by is not None:
+            return np.array(self.outcome.served_by)
+        asked, last = self.asked, self.servers[:, -1]
+        is_answered = np.array(list(self.outcome.verdicts)) != "-"
+        is_late = is_answered & (asked.generations > max(self.outcome.deaths, default=-1))
+        living = np.unique(self.servers[asked.habitats[is_late], asked.generations[is_late]])
+        is_living = np.isin(last, living)
+        is_known = len(living) == self.outcome.population[-1] or (is_living | (last < 0)).all()
+        return np.where(is_living, last, -1) if is_known else None
+
+    @cached_property
     def kinds(self) -> np.ndarray:
         """The kind of each habitat in each generation, ``(habitats, generations)``."""
         world = self.asked.world
@@ -149,14 +167,17 @@ def adapters(run: Stream) -> float | None:
 
 def serving(run: Stream) -> float | None:
     """Organelles that serve somebody at the end."""
-    last = run.servers[:, -1]
-    return float(len(set(last[last >= 0])))
+    servers = run.last_servers
+    return None if servers is None else float(len(set(servers[servers >= 0])))
 
 
 def is_exact(run: Stream) -> float | None:
-    """Whether habitats have the same server at the end if, and only if, they are of one kind."""
-    last = run.asked.length - 1
-    return float(adjusted_rand(run.servers[:, last], run.kinds[:, last]) == 1.0)
+    """Whether all habitats are served at the end, and have the same server if, and only if, they
+    are of one kind."""
+    servers = run.last_servers
+    if servers is None:
+        return None
+    return float((servers >= 0).all() and adjusted_rand(servers, run.kinds[:, -1]) == 1.0)
 
 
 def back(run: Stream) -> float | None:
@@ -164,8 +185,7 @@ def back(run: Stream) -> float | None:
     moment = run.asked.world.config.drift_at
     if moment is None:
         return None
-    asked, offsets = run.asked, _since(run, moment)
-    is_moved = _moved(run)[asked.habitats]
+    offsets, is_moved = _since(run, moment), _lived_through(run, moment, has_moved=True)
     level = run.share(is_moved & (offsets < 0) & (offsets >= -SETTLED))
     after = run.share(
         is_moved & (run.asked.numbers > _before(run, moment) + RECOVERY) & (offsets < SETTLED)
@@ -178,7 +198,7 @@ def others(run: Stream) -> float | None:
     moment = run.asked.world.config.drift_at
     if moment is None:
         return None
-    offsets, is_unmoved = _since(run, moment), ~_moved(run)[run.asked.habitats]
+    offsets, is_unmoved = _since(run, moment), _lived_through(run, moment, has_moved=False)
     before = run.share(is_unmoved & (offsets < 0) & (offsets >= -SETTLED))
     after = run.share(is_unmoved & (offsets >= 0) & (offsets < SETTLED))
     return after - before if before is not None and after is not None else None
@@ -191,14 +211,16 @@ def returns(run: Stream) -> float | None:
 
 
 def thirds(run: Stream) -> float | None:
-    """Share of the last third of every regime."""
-    ends = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run)]
+    """Share of the last third of every regime with three questions or more."""
+    ends = [rows[-(-len(rows) * 2 // 3) :] for rows, _ in _regimes(run) if len(rows) > 2]
     return float(np.mean([run.accepted[rows].mean() for rows in ends])) if ends else None
 
 
 def honest(run: Stream) -> float | None:
-    """Share without the habitat that answers at random, or would."""
-    return run.share(run.asked.habitats != run.asked.world.first_fickle)
+    """Share without the habitats that answer at random; without the one that would if one did."""
+    world = run.asked.world
+    fickle = world.most_fickle[: max(world.config.fickle, 1)]
+    return run.share(~np.isin(run.asked.habitats, fickle))
 
 
 def scored(run: Stream) -> float | None:
@@ -251,10 +273,13 @@ def _since(run: Stream, moment: int) -> np.ndarray:
     return offsets
 
 
-def _moved(run: Stream) -> np.ndarray:
-    """Whether each habitat changes kind, ``(habitats,)``."""
-    is_moved: np.ndarray = run.kinds[:, 0] != run.kinds[:, -1]
-    return is_moved
+def _lived_through(run: Stream, moment: int, has_moved: bool) -> np.ndarray:
+    """Whether each question is of a habitat that changed kind then, or of one that did not; of
+    those that were there when the level was taken, ``(questions,)``."""
+    is_moved = run.kinds[:, 0] != run.kinds[:, -1]
+    was_there = run.asked.world.arrivals <= max(moment - SETTLED, 0)
+    chosen: np.ndarray = ((is_moved == has_moved) & was_there)[run.asked.habitats]
+    return chosen
 
 
 def _before(run: Stream, moment: int) -> np.ndarray:

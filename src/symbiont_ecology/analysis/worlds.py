@@ -113,12 +113,15 @@ class WorldResults:
         return self.planned - sum(map(len, self.runs.values()))
 
     def by_seed(self, world: str, arm: str, measure: str) -> dict[int, float]:
-        """A measure of every run of an arm that has it."""
-        values = {
-            seed: STREAM_MEASURES[measure](run)
-            for seed, run in self.runs.get((world, arm), {}).items()
-        }
-        return {seed: value for seed, value in values.items() if value is not None}
+        """A measure of every run of an arm; of none if one does not have it, since the others might
+        be better or worse than all."""
+        values = dict[int, float]()
+        for seed, run in self.runs.get((world, arm), {}).items():
+            value = STREAM_MEASURES[measure](run)
+            if value is None:
+                return {}
+            values[seed] = value
+        return values
 
     @cached_property
     def measures(self) -> dict[str, dict[str, dict[str, Value]]]:

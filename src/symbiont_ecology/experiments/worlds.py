@@ -53,6 +53,7 @@ from symbiont_ecology.files import write_whole
 from symbiont_ecology.registry import did_you_mean, validate
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
+from symbiont_ecology.types import OrganelleId
 
 _Schema = ConfigDict(extra="forbid", frozen=True)
 WorldJobKind = Literal["tune", "stream"]
@@ -279,15 +280,18 @@ def stream_outcome(folder: Path, config: RunConfig, about: Mapping[str, object])
             "source": provenance.source(),
             **about,
             "kind": "stream",
-            **course_of(events, world),
+            **course_of(events, world, state.served),
             "train": state.spent,
             "scored": state.scored,
         }
     )
 
 
-def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
-    """What became of every question, and of everybody.
+def course_of(
+    events: Sequence[Event], world: Habitats, served: Mapping[OrganelleId, Sequence[str]]
+) -> dict[str, object]:
+    """What became of every question, and of everybody; ``served`` are the habitats of each living
+    organelle at the end.
 
     ``verdicts`` has a letter per question in the order of the stream: 1 for accepted, 0 for
     refused, and ``-`` for a question that nobody answered.
@@ -331,9 +335,13 @@ def course_of(events: Sequence[Event], world: Habitats) -> dict[str, object]:
             marks, place = answers.get(key, []), counts[key]
             counts[key] += 1
             verdicts.append(str(int(marks[place] >= 0.5)) if place < len(marks) else "-")
+    served_by = dict.fromkeys(world.names, -1)
+    for organelle_id, habitats in served.items():
+        served_by |= dict.fromkeys(habitats, numbers.setdefault(organelle_id, len(numbers)))
     return {
         "verdicts": "".join(verdicts),
         "moves": moves,
+        "served_by": list(served_by.values()),
         "population": population,
         "births": births,
         "deaths": deaths,

@@ -161,7 +161,7 @@ class SyntheticHabitats(Habitats):
         item = self._question(habitat, generation, generator, split)
         is_wrong = generator.random() < self.config.noise
         coin = generator.random() < 0.5
-        if habitat in self._fickle:
+        if habitat in self.most_fickle[: self.config.fickle]:
             return replace(item, verifier=partial(_by_coin, coin))
         return replace(item, verifier=partial(_contrary, item.verifier)) if is_wrong else item
 
@@ -243,15 +243,11 @@ class SyntheticHabitats(Habitats):
         ranks = self._draw("activity").permutation(self.config.count) + 1
         return ranks.astype(float) ** -self.config.activity
 
-    @property
-    def first_fickle(self) -> int:
-        """The number of the habitat that answers at random, if one does."""
-        return int(self._draw("fickle").permutation(self.config.count)[0])
-
     @cached_property
-    def _fickle(self) -> frozenset[int]:
-        order = self._draw("fickle").permutation(self.config.count)
-        return frozenset(order[: self.config.fickle].tolist())
+    def most_fickle(self) -> np.ndarray:
+        """The numbers of all habitats, in the order in which they answer at random if so many do,
+        ``(habitats,)``."""
+        return self._draw("fickle").permutation(self.config.count)
 
     def _draw(self, name: str) -> np.random.Generator:
         return Draw(self.seed, BEFORE)("habitats", name)
