@@ -84,6 +84,11 @@ def test_what_is_no_run_and_no_phylogeny_is_one_line(
         ([seen["users"], seen["phylogeny"]], "got both"),
         ([seen["users"], "--animate", tmp_path / "film.avi"], ".gif or .mp4"),
         ([seen["begun"], "--animate", tmp_path / "film.gif"], "nothing to film"),
+        ([seen["users"], seen["single"], "--animate", "x.gif"], "expected one run, got 2"),
+        *(
+            ([seen["phylogeny"], *option], "family.csv is none")
+            for option in (["--figures", tmp_path], ["--beside-host"], ["--live"])
+        ),
     ):
         assert error in symbiont("evoscope", *words).error
 
@@ -135,6 +140,23 @@ def test_figures_of_every_view_can_be_written_and_have_the_colours_of_the_page(
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     script = (files("symbiont_ecology.evoscope") / "assets" / "run.js").read_text("utf-8")
     assert all(colour in script for colour in VIEW_COLOURS)
+
+
+def test_runs_whose_folders_have_one_name_have_folders_of_figures_of_their_own(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    runs = [
+        lived_to_its_end(tmp_path / place, users_plan(generations=generations))
+        for generations, place in enumerate(("a/ecology", "b/ecology", "single"), 3)
+    ]
+    figures = tmp_path / "figures"
+    said = symbiont("evoscope", *runs, "--figures", figures, "--out", tmp_path / "page.html")
+    for run in runs:
+        target = figures / run.relative_to(tmp_path)
+        assert f" in {target}\n" in said.out
+        alone = ["--figures", tmp_path / "alone", "--out", tmp_path / "page.html"]
+        symbiont("evoscope", run, *alone)
+        assert (target / "curves.svg").read_bytes() == (tmp_path / "alone/curves.svg").read_bytes()
 
 
 def test_the_charting_library_is_the_one_that_was_published() -> None:
