@@ -17,7 +17,7 @@ from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.analysis.run_diff import RunDiff
 from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import read_config
+from symbiont_ecology.engine.run import read_config, start
 from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evoscope.berths import berths_of
 from symbiont_ecology.evoscope.bodies import bodies_of
@@ -30,6 +30,7 @@ from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History, read_history
 from symbiont_ecology.transcripts import Transcript
 from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
+from toy import ToyHost
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +128,21 @@ def test_the_rows_with_most_answers_stay_where_one_step_has_too_many(
         f"20 of {len(sums)} rows of who was asked what are shown: those with most answers.",
     ]
     assert record["curves"] == whole["curves"]
+
+
+def test_a_run_that_spent_its_budget_is_complete_and_one_in_service_never_is(
+    tmp_path: Path,
+) -> None:
+    plan = eventful_plan(20)
+    budget = plan.run.model_copy(update={"train_tokens": 3000})
+    folder = lived_to_its_end(tmp_path / "spent", plan.model_copy(update={"run": budget}))
+    (record,) = page_record([folder])["runs"]
+    assert record["generations"] < record["planned"]
+    assert record["isComplete"]
+    start(plan, tmp_path / "stopped", host=ToyHost(), should_stop=lambda: True)
+    assert not page_record([tmp_path / "stopped"])["runs"][0]["isComplete"]
+    (folder / "service.jsonl").touch()
+    assert not page_record([folder])["runs"][0]["isComplete"]
 
 
 def test_news_of_a_generation_that_goes_on_are_not_said_to_be_left_out(tmp_path: Path) -> None:

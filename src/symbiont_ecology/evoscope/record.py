@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.config import RunConfig, dump_config
+from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.engine.budget import is_complete
+from symbiont_ecology.engine.living import JOURNAL_FILE, lived_seconds
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.evoscope.berths import berths_of
-from symbiont_ecology.evoscope.bodies import bodies_of
+from symbiont_ecology.evoscope.bodies import Body, bodies_of
 from symbiont_ecology.evoscope.methods import examined_rows, methods_record
 from symbiont_ecology.evoscope.sampling import (
     MOST_ACTS,
@@ -69,7 +71,8 @@ def run_record(
     replies = chosen_replies(practice)
     beside = ask_host(folder, [reply.prompt for reply in replies]) if ask_host else {}
     acts, acts_left_out = _acts(history, frames)
-    lives = lives_of(history)
+    lives, is_served = lives_of(history), (folder / JOURNAL_FILE).exists()
+    state = load_state(folder) if (folder / STATE_FILE).exists() else None
     record: PageRecord = {
         "schema": RECORD_SCHEMA,
         "name": folder.resolve().name,
@@ -78,10 +81,11 @@ def run_record(
         "seed": config.seed,
         "config": dump_config(config),
         "generations": history.generation,
-        "planned": None if (folder / JOURNAL_FILE).exists() else config.run.generations,
+        "planned": None if is_served else config.run.generations,
+        "isComplete": not is_served and state is not None and _is_complete(config, state, folder),
         "frames": {"width": frames.width, "ends": frames.ends},
         "curves": _curves(history, frames),
-        "organelles": _organelles(history, lives, folder),
+        "organelles": _organelles(history, lives, bodies_of(state, folder) if state else {}),
         "books": _books(history, frames),
         "transfers": [asdict(transfer) for transfer in history.flows.transfers],
         "acts": acts,
@@ -105,7 +109,15 @@ def run_record(
     return record
 
 
-def _organelles(history: History, lives: Sequence[Life], folder: Path) -> list[PageRecord]:
+def _is_complete(config: RunConfig, state: EcologyState, folder: Path) -> bool:
+    """Whether a run has had its generations, or spent its budget."""
+    seconds = 0.0 if config.run.train_seconds is None else lived_seconds(folder)
+    return is_complete(config, state, seconds)
+
+
+def _organelles(
+    history: History, lives: Sequence[Life], bodies: Mapping[OrganelleId, Body]
+) -> list[PageRecord]:
     taxa, places = history.phylogeny.taxa, berths_of(history.phylogeny.taxa)
     counts = Counter[OrganelleId]()
     for act in history.acts:
@@ -113,7 +125,6 @@ def _organelles(history: History, lives: Sequence[Life], folder: Path) -> list[P
     busiest = [name for name, _ in counts.most_common() if name in taxa]
     colours = {name: number for number, name in enumerate(busiest[:COLOURED])}
     examined, lesser = examined_rows(lives), lesser_lives(history)
-    bodies = bodies_of(load_state(folder), folder) if (folder / STATE_FILE).exists() else {}
     return [
         {
             **life_row(taxon, [round(part, 4) for part in places[taxon.id]]),
