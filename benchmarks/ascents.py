@@ -4,7 +4,7 @@ For each seed, a run of the preset; then the bare host and the centre answer the
 questions greedily. What is measured is the run's own reward, and beside it what rewards are hacked
 by: the KL divergence to the host (mean log-ratio of the centre's answers, nats per token), the
 length of answers, and the share of answers without text. CPU seconds are those of the run's
-process.
+process, over all its sittings, and null where one of them was killed with this program.
 
     python benchmarks/ascents.py es-countdown es-conciseness --json docs/results/ascents.json
     python benchmarks/ascents.py experiments/smollm2_conciseness --seeds 200 201 202
@@ -64,16 +64,34 @@ def main(
 
 def live(folder: Path, preset: str, seed: int) -> None:
     """The run to its end, and the CPU seconds that it took."""
-    if (folder / CPU_FILE).exists():
+    if folder.exists() and Run.open(folder).is_complete:
         return
     symbiont = [sys.executable, "-m", "symbiont_ecology.cli"]
     new = ["run", preset, f"seed={seed}", "--out", folder, "--quiet"]
     words = ["resume", folder] if folder.exists() else new
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*symbiont, *map(str, words)], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    (folder / CPU_FILE).write_text(json.dumps(seconds))
+    earlier = cpu_seconds(folder) if folder.exists() else 0.0
+    (folder / CPU_FILE).unlink(missing_ok=True)  # who is killed leaves no wrong number
+    before = _children_seconds()
+    child = subprocess.Popen([*symbiont, *map(str, words)])
+    try:
+        if child.wait():
+            raise subprocess.CalledProcessError(child.returncode, child.args)
+    finally:
+        child.wait()  # Ctrl-C reaches it as well: it saves, and only then its time is known
+        if earlier is not None and folder.exists():
+            (folder / CPU_FILE).write_text(json.dumps(earlier + _children_seconds() - before))
+
+
+def cpu_seconds(folder: Path) -> float | None:
+    """What a run took in all its sittings; None where that is not known."""
+    file = folder / CPU_FILE
+    return float(json.loads(file.read_text())) if file.exists() else None
+
+
+def _children_seconds() -> float:
+    """CPU seconds of all processes that this one has waited for."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def measured(folder: Path) -> dict[str, Any]:
@@ -103,7 +121,7 @@ def measured(folder: Path) -> dict[str, Any]:
         "centre": facts(replies, reward),
         "generations": run.state.generation,
         "flops": run.state.spent.flops,
-        "cpu_seconds": json.loads((folder / CPU_FILE).read_text()),
+        "cpu_seconds": cpu_seconds(folder),
     }
 
 

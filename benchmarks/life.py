@@ -48,6 +48,7 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
@@ -129,7 +130,7 @@ def kept(folder: Path, job: tuple[Any, ...]) -> Record:
     file = folder / f"{name}.json"
     if not file.exists():
         record = work(folder / name, *arguments)
-        file.write_text(json.dumps(record) + "\n", encoding="utf-8")
+        write_whole(file, json.dumps(record) + "\n")
     return dict(json.loads(file.read_text(encoding="utf-8")))
 
 

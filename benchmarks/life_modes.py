@@ -31,7 +31,7 @@ class Potential:
     novelty: int  # kinds that were never there before
     diversity: float  # Shannon entropy of kinds, in nats
     kinds: int
-    lines: int  # organelles that persisted, or whose descendants did
+    lines: int  # organelles that persisted, or whose descendants did, and that earned something
 
 
 def potentials(history: History, interval: int) -> list[Potential]:

@@ -160,7 +160,7 @@ def activities(result: Record) -> Iterable[str]:
 def novelties(result: Record) -> Iterable[str]:
     """Change, novelty and diversity, a row per quarter of a life."""
     series = [record["potentials"] for record in lives(result, "scarcity")]
-    yield "| generations | change, kinds per snapshot | novelty, kinds per snapshot | diversity, nats | lines that persist |"
+    yield "| generations | change, kinds per snapshot | novelty, kinds per snapshot | diversity, nats | lines that persist and earned |"
     yield "|---|---|---|---|---|"
     count = len(series[0])
     for part in range(4):

@@ -45,29 +45,29 @@ class Told:
     verdicts: dict[str, bool] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Count:
     """What came of a fault."""
 
-    times: int = 0
-    acknowledged: int = 0
-    lost: int = 0
-    wrong: int = 0
+    times: int
+    acknowledged: int
+    lost: int
+    wrong: int
 
-    def add(self, folder: Path, told: Told) -> None:
-        """Compares what was acknowledged with what is there."""
-        journal = Journal(folder)
-        self.times += 1
-        self.acknowledged += len(told.answers) + len(told.verdicts)
-        for name, user in told.answers.items():
-            answer = journal.answer(name)
-            self.lost += answer is None
-            self.wrong += answer is not None and answer.user != user
-        for name, is_accepted in told.verdicts.items():
-            verdict = journal.verdict(name, 0)
-            self.lost += verdict is None
-            self.wrong += verdict is not None and verdict.is_accepted != is_accepted
-        journal.close()
+
+def checked(folder: Path, told: Told, times: int) -> Count:
+    """Compares what was acknowledged, in so many faults, with what is there."""
+    journal = Journal(folder)
+    answers = [(journal.answer(name), user) for name, user in told.answers.items()]
+    verdicts = [(journal.verdict(name, 0), said) for name, said in told.verdicts.items()]
+    journal.close()
+    return Count(
+        times,
+        acknowledged=len(answers) + len(verdicts),
+        lost=sum(kept is None for kept, _ in (*answers, *verdicts)),
+        wrong=sum(kept is not None and kept.user != user for kept, user in answers)
+        + sum(kept is not None and kept.is_accepted != said for kept, said in verdicts),
+    )
 
 
 async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> None:
@@ -209,12 +209,11 @@ def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
     for name, fault in FAULTS.items():
         folder = Path(shutil.copytree(founded, place / name.split()[0]))
         generator, total = np.random.default_rng(seed), Told()
-        counts[name] = Count()
         for number in range(times):
             told = fault(folder, generator)
             total.answers |= told.answers
             total.verdicts |= told.verdicts
-            counts[name].add(folder, total if number == times - 1 else told)
+            counts[name] = checked(folder, total, number + 1)
             print(f"{name}: {number + 1} of {times}, {counts[name]}", file=sys.stderr)
     return counts
 

@@ -2,7 +2,7 @@
 
 For each seed, one adapter learns four gold examples per cell, and then from verdicts alone. The
 warm start and the end are asked the same held-out questions, greedily. What a run took is the CPU
-time of its process, warm start and evaluation of plain English included.
+time of its process, warm start and evaluation of plain English included, as in ``ascents.py``.
 
     python benchmarks/verdicts.py --folder runs/verdicts --json docs/results/smollm2_verdicts.json
 
@@ -14,9 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -24,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ascents import cpu_seconds, live
 from symbiont_ecology import Run
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.shifts import draw_shifts
@@ -32,7 +30,7 @@ from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import Decoding, Item, Request
 from symbiont_ecology.weights.blobs import BlobStore
 
-PRESET, PER_CELL, CPU_FILE = "experiments/smollm2_verdicts", 50, "cpu_seconds.json"
+PRESET, PER_CELL = "experiments/smollm2_verdicts", 50
 
 
 def main(seeds: list[int], folder: Path, json_file: Path | None) -> None:
@@ -40,7 +38,7 @@ def main(seeds: list[int], folder: Path, json_file: Path | None) -> None:
     torch.set_num_threads(1)
     rows = []
     for seed in seeds:
-        _live(folder / f"v-{seed}", seed)
+        live(folder / f"v-{seed}", PRESET, seed)
         rows.append(_measured(folder / f"v-{seed}", seed))
         print(json.dumps(rows[-1]), flush=True)
     if len(rows) < 2:
@@ -57,19 +55,6 @@ def main(seeds: list[int], folder: Path, json_file: Path | None) -> None:
         summary = {"gain": [gain.estimate, gain.low, gain.high], "families": families}
         text = json.dumps({"schema": 1, "seeds": rows, "summary": summary}, indent=1)
         json_file.write_text(text + "\n", encoding="utf-8")
-
-
-def _live(folder: Path, seed: int) -> None:
-    """The run to its end, and the CPU seconds that it took."""
-    if (folder / CPU_FILE).exists():
-        return
-    symbiont = [sys.executable, "-m", "symbiont_ecology.cli"]
-    new = ["run", PRESET, f"seed={seed}", "--out", folder]
-    words = ["resume", folder] if folder.exists() else new
-    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
-    subprocess.run([*symbiont, *map(str, words)], check=True)
-    seconds = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before
-    (folder / CPU_FILE).write_text(json.dumps(seconds))
 
 
 def _measured(folder: Path, seed: int) -> dict[str, Any]:
@@ -89,7 +74,7 @@ def _measured(folder: Path, seed: int) -> dict[str, Any]:
         "warm": float(np.mean(warm)),
         "end": float(np.mean(end)),
         "families": {name: np.mean(pairs, axis=0).tolist() for name, pairs in families.items()},
-        "cpu_seconds": json.loads((folder / CPU_FILE).read_text()),
+        "cpu_seconds": cpu_seconds(folder),
         "generations": run.state.generation,
         "flops": run.state.spent.flops,
     }

@@ -89,11 +89,13 @@ def demo_lives(result: dict[str, Any]) -> str:
         return f"{low}{unit}" if low == high else f"{low} to {high}{unit}"
 
     pure = [100 * share for share in result["pure"]]
+    seconds = result["seconds"]
+    took = f" A demo took {span(seconds, ' s')} on two cores." if seconds else ""
     return (
         f"In each ecology {span(result['births'])} adapters were born and "
         f"{span(result['deaths'])} died. At the end {span(result['shared'])} adapters served "
         f"several users each. For {span(pure, ' %')} of the users, most users of their adapter "
-        f"were of their own kind. A demo took {span(result['seconds'], ' s')} on two cores."
+        f"were of their own kind.{took}"
     )
 
 

@@ -142,7 +142,8 @@ def remembered(run: Path) -> str:
     """Bytes of each habitat in a run's state: the mean, and that of full ones."""
     state = json.loads((run / "state.json").read_text(encoding="utf-8"))
     habitats = list(state["habitats"].values())
-    sizes = [len(json.dumps(h, ensure_ascii=False, separators=(",", ":"))) for h in habitats]
+    texts = (json.dumps(h, ensure_ascii=False, separators=(",", ":")) for h in habitats)
+    sizes = [len(text.encode()) for text in texts]
     full = [
         size for h, size in zip(habitats, sizes, strict=True) if len(h["answers"]) == MOST_ANSWERS
     ]

@@ -183,6 +183,22 @@ def test_many_lives_of_a_phylogeny_leave_some_out_and_say_so(
 
 
 @in_a_browser
+def test_a_line_too_long_for_the_tree_leaves_its_room_to_others(
+    browser: sync_api.Browser, tmp_path: Path, symbiont: Symbiont
+) -> None:
+    rows = [f"f{n},[NONE],{0 if n < 398 else 4}" for n in range(450)]
+    rows += ["child,[parent],1", "parent,[origin],2", "origin,[NONE],3"]  # dated by their finding
+    (tmp_path / "odd.csv").write_text("\n".join(["id,ancestor_list,origin_time", *rows]))
+    symbiont("evoscope", tmp_path / "odd.csv", "--out", tmp_path / "odd.html")
+    with opened(browser, (tmp_path / "odd.html").as_uri()) as visit:
+        assert "400 of 453 lives" in visit.text("#left-out")
+        assert visit.page.evaluate("inOrder(page.run).length") == 400
+        lesser = "page.run.organelles.slice(0, 9).forEach((one) => (one.isLesser = true))"
+        visit.page.evaluate(lesser)
+        assert visit.page.evaluate("inOrder(page.run).length") == 400
+
+
+@in_a_browser
 def test_the_slider_keeps_its_generation_when_a_step_gets_wider(
     browser: sync_api.Browser, pages: dict[str, str]
 ) -> None:
@@ -210,5 +226,6 @@ def test_the_live_page_grows_while_the_run_goes_on(
             assert "generation 1" in visit.text("#moment")
             resume(folder, overrides=["run.generations=6"], host=ToyHost())
             sync_api.expect(visit.page.locator("#moment")).to_have_text("generation 5")
+            sync_api.expect(visit.page.locator("#live")).to_have_text("● the run is complete")
             assert set(visit.asked) == {url, f"{url}record.json"}
             assert visit.said == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import json
@@ -84,6 +85,11 @@ def test_what_is_no_run_and_no_phylogeny_is_one_line(
         ([seen["users"], seen["phylogeny"]], "got both"),
         ([seen["users"], "--animate", tmp_path / "film.avi"], ".gif or .mp4"),
         ([seen["begun"], "--animate", tmp_path / "film.gif"], "nothing to film"),
+        ([seen["users"], seen["single"], "--animate", "x.gif"], "expected one run, got 2"),
+        *(
+            ([seen["phylogeny"], *option], "family.csv is none")
+            for option in (["--figures", tmp_path], ["--beside-host"], ["--live"])
+        ),
     ):
         assert error in symbiont("evoscope", *words).error
 
@@ -114,6 +120,42 @@ def test_a_live_run_that_cannot_be_read_for_a_while_is_read_when_it_can_be(tmp_p
         assert json.loads(asked().read())["runs"][0]["generations"] == 3
 
 
+def test_a_run_that_ends_between_two_looks_is_seen_to_have_ended(tmp_path: Path) -> None:
+    folder = lived_to_its_end(tmp_path / "run", users_plan(generations=3))
+    state, timings = (folder / name for name in ("state.json", "timings.jsonl"))
+    last = state.read_bytes(), timings.read_bytes()
+    state.write_bytes((folder / "state.previous.json").read_bytes())
+    timings.write_bytes(b"".join(last[1].splitlines(keepends=True)[:-1]))
+    with served(folder) as port:
+
+        def is_complete() -> bool:
+            line = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+            line.request("GET", "/record.json")
+            return bool(json.loads(line.getresponse().read())["runs"][0]["isComplete"])
+
+        assert not is_complete()
+        state.write_bytes(last[0])
+        timings.write_bytes(last[1])
+        assert is_complete()
+
+
+def test_a_film_that_fails_leaves_the_one_that_was_there(
+    symbiont: Symbiont, seen: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    film, page = tmp_path / "film.gif", ["--out", tmp_path / "page.html"]
+    film.write_bytes(b"an earlier one")
+
+    def full(image: object, path: str, **_: object) -> None:
+        """The disk is, in the midst of it."""
+        Path(path).write_bytes(b"half a film")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("PIL.Image.Image.save", full)
+    said = symbiont("evoscope", seen["users"], "--animate", film, *page)
+    assert said.error == f"cannot write {film}: No space left on device"
+    assert film.read_bytes() == b"an earlier one"
+
+
 def test_the_canvas_can_be_filmed(symbiont: Symbiont, tmp_path: Path) -> None:
     run = lived_to_its_end(tmp_path / "run", users_plan(generations=8, drift_at=5))
     for name in ("one.gif", "two.gif"):
@@ -135,6 +177,23 @@ def test_figures_of_every_view_can_be_written_and_have_the_colours_of_the_page(
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
     script = (files("symbiont_ecology.evoscope") / "assets" / "run.js").read_text("utf-8")
     assert all(colour in script for colour in VIEW_COLOURS)
+
+
+def test_runs_whose_folders_have_one_name_have_folders_of_figures_of_their_own(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    runs = [
+        lived_to_its_end(tmp_path / place, users_plan(generations=generations))
+        for generations, place in enumerate(("a/ecology", "b/ecology", "single"), 3)
+    ]
+    figures = tmp_path / "figures"
+    said = symbiont("evoscope", *runs, "--figures", figures, "--out", tmp_path / "page.html")
+    for run in runs:
+        target = figures / run.relative_to(tmp_path)
+        assert f" in {target}\n" in said.out
+        alone = ["--figures", tmp_path / "alone", "--out", tmp_path / "page.html"]
+        symbiont("evoscope", run, *alone)
+        assert (target / "curves.svg").read_bytes() == (tmp_path / "alone/curves.svg").read_bytes()
 
 
 def test_the_charting_library_is_the_one_that_was_published() -> None:

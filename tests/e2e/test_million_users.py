@@ -16,9 +16,10 @@ def test_the_page_has_the_table_of_the_script(script: Symbiont) -> None:
 
 
 def test_what_a_run_remembers_is_counted(script: Symbiont, tmp_path: Path) -> None:
-    known = {"a": {"answers": [{}] * 24}, "b": {"answers": []}}
+    known = {"a": {"answers": [{"reply": "größer"}] * 24}, "b": {"answers": []}}
     (tmp_path / "state.json").write_text(json.dumps({"habitats": known}))
-    sizes = [len(json.dumps(one, separators=(",", ":"))) for one in known.values()]
+    texts = [json.dumps(one, ensure_ascii=False, separators=(",", ":")) for one in known.values()]
+    sizes = [len(text.encode()) for text in texts]
     assert script("million_users", "--of", tmp_path).out == (
         f"2 habitats, {sum(sizes) / 2:.0f} bytes and 12.0 answers each; 1 are full, "
         f"{sizes[0]} bytes each\n"

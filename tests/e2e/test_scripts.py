@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -139,3 +140,14 @@ def test_a_step_of_the_papers_runs_goes_on_when_it_is_typed_again(tmp_path: Path
     assert "can only change run.generations" in said.stderr
     assert paper("single", "run.train_flops=2e9", folder=tmp_path / "out").returncode == 0
     assert (tmp_path / "out" / "single" / "state.json").read_bytes() != done
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [([], ""), ([61.0, 70.2], " A demo took 61 to 70 s on two cores.")]
+)
+def test_demos_that_were_interrupted_took_a_time_that_nobody_knows(
+    seconds: list[float], said: str
+) -> None:
+    demo_lives = runpy.run_path(str(SCRIPTS / "evidence.py"))["demo_lives"]
+    counts = {"births": [5, 6], "deaths": [1, 1], "shared": [3, 3], "pure": [1.0, 0.9]}
+    assert demo_lives({**counts, "seconds": seconds}).endswith(f"were of their own kind.{said}")

@@ -12,6 +12,7 @@ from queue import SimpleQueue
 
 import pytest
 
+from service_faults import Count, Told, checked
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.service.journal import (
@@ -228,3 +229,13 @@ def test_a_long_journal_is_read_line_by_line(short: Journal, tmp_path: Path) -> 
     assert most < 15 * LONG
     assert again.answer("a29")
     again.close()
+
+
+def test_what_a_service_acknowledged_is_counted_once_however_often_it_fails(tmp_path: Path) -> None:
+    told = Told({"a": "ada", "b": "bob", "c": "cem"}, {"a": True, "b": True})
+    journal = Journal(tmp_path)
+    journal.write(answer("a"), GivenVerdict("a", True))
+    assert checked(tmp_path, Told({"a": "ada"}, {"a": True}), 1) == Count(1, 2, 0, 0)
+    journal.write(answer("b"), GivenVerdict("b", False))
+    journal.close()
+    assert checked(tmp_path, told, 2) == Count(2, 5, lost=1, wrong=2)

@@ -4,15 +4,18 @@ known."""
 from __future__ import annotations
 
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from life import kept
 from life_activity import Course, activity, course_of, shadow
 from life_history import (
     effective_specialists,
@@ -337,3 +340,30 @@ def test_a_kind_that_comes_back_is_a_change_but_no_novelty() -> None:
 def test_an_interval_below_one_is_refused() -> None:
     with pytest.raises(ValueError, match="interval"):
         potentials(read_history([]), 0)
+
+
+def test_what_earned_nothing_is_no_line_that_persists() -> None:
+    log = Log()
+    log.born("o1")
+    log.born("o2")
+    log.lives(lambda name, _: {ADD: (3, 3 if name == "o1" else 0)}, 20)
+    assert [(one.kinds, one.lines) for one in potentials(read_history(log.events), 10)] == [(1, 1)]
+
+
+def test_a_kill_while_a_record_is_written_leaves_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def job(folder: Path, seed: int) -> dict[str, str | int]:
+        """One of ``life.py``."""
+        return {"folder": folder.name, "seed": seed}
+
+    def killed(*_: object) -> None:
+        """Before the file has its name."""
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            kept(tmp_path, (job, 3))
+    assert list(tmp_path.iterdir()) == []
+    assert kept(tmp_path, (job, 3)) == kept(tmp_path, (job, 3)) == {"folder": "job-3", "seed": 3}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,17 +17,20 @@ from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.analysis.run_diff import RunDiff
 from symbiont_ecology.analysis.run_report import RunReport
 from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.run import read_config, start
 from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evoscope.berths import berths_of
 from symbiont_ecology.evoscope.bodies import bodies_of
+from symbiont_ecology.evoscope.comparing import compared
 from symbiont_ecology.evoscope.page import embedded_json, page_record
 from symbiont_ecology.evoscope.phylogenies import phylogeny_record
 from symbiont_ecology.evoscope.sampling import chosen_news, chosen_replies
 from symbiont_ecology.history.chronicle import News
 from symbiont_ecology.history.frames import Frames
-from symbiont_ecology.history.history import read_history
+from symbiont_ecology.history.history import History, read_history
 from symbiont_ecology.transcripts import Transcript
 from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
+from toy import ToyHost
 
 
 @pytest.fixture(scope="module")
@@ -105,6 +109,47 @@ def test_columns_of_a_record_have_one_length_and_sum_to_the_run(eventful: Path) 
     json.loads(embedded_json({"record": record}))
 
 
+def test_the_rows_with_most_answers_stay_where_one_step_has_too_many(
+    eventful: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (whole,) = page_record([eventful])["runs"]
+    sums = Counter[tuple[int, int]]()
+    columns = (whole["acts"][name] for name in ("who", "cell", "asked"))
+    for who, cell, asked in zip(*columns, strict=True):
+        sums[who, cell] += asked
+    monkeypatch.setattr("symbiont_ecology.evoscope.record.MOST_ACTS", 20)
+    (record,) = page_record([eventful])["runs"]
+    acts = record["acts"]
+    assert set(acts["frame"]) == {0}
+    most = sorted(sums.values(), reverse=True)[:20]
+    assert sorted(acts["asked"], reverse=True) == most
+    assert record["leftOut"] == [
+        "Who was asked what is shown in longer steps than the rest.",
+        f"20 of {len(sums)} rows of who was asked what are shown: those with most answers.",
+    ]
+    assert record["curves"] == whole["curves"]
+
+
+def test_a_run_that_spent_its_budget_is_complete_and_one_in_service_never_is(
+    tmp_path: Path,
+) -> None:
+    plan = eventful_plan(20)
+    budget = plan.run.model_copy(update={"train_tokens": 3000})
+    folder = lived_to_its_end(tmp_path / "spent", plan.model_copy(update={"run": budget}))
+    (record,) = page_record([folder])["runs"]
+    assert record["generations"] < record["planned"]
+    assert record["isComplete"]
+    start(plan, tmp_path / "stopped", host=ToyHost(), should_stop=lambda: True)
+    assert not page_record([tmp_path / "stopped"])["runs"][0]["isComplete"]
+    (folder / "service.jsonl").touch()
+    assert not page_record([folder])["runs"][0]["isComplete"]
+
+
+def test_news_of_a_generation_that_goes_on_are_not_said_to_be_left_out(tmp_path: Path) -> None:
+    (record,) = page_record([lived_to_its_end(tmp_path / "run", users_plan(generations=0))])["runs"]
+    assert (record["news"], record["leftOut"]) == ([], [])
+
+
 def test_json_on_a_page_cannot_end_its_element() -> None:
     text = embedded_json({"reply": "</script><!--", "loss": math.nan})
     assert "<" not in text
@@ -136,12 +181,25 @@ def test_arms_are_compared_over_seeds_where_they_share_some(tmp_path: Path) -> N
     config = folders[1] / "config.yaml"
     config.write_text(config.read_text().replace("generations: 24", "generations: 25"))
     assert len(page_record(folders)["comparison"]["arms"]) == 3
-    longer = [
-        lived_to_its_end(tmp_path / f"long-{kind}", users_plan({"kind": kind}, 0, 160))
+
+
+def test_one_seed_is_cut_into_stretches_whichever_other_one_has_just_begun(tmp_path: Path) -> None:
+    folders = [
+        lived_to_its_end(tmp_path / kind, users_plan({"kind": kind}, 1, 160))
         for kind in ("single", "per_habitat")
     ]
-    pair = page_record(longer)["comparison"]["pairs"][0]
+    (pair, _) = page_record(folders)["comparison"]["pairs"]
     assert pair["over"] == "6 stretches of one seed, so not of others"
+    runs = [(read_config(folder), read_history(folder)) for folder in folders]
+    begun = [config.model_copy(update={"seed": 0}) for config, _ in runs]
+    found = compared([*((config, History.of(config)) for config in begun), *runs], ["run"] * 4)
+    assert found["pairs"] == page_record(folders)["comparison"]["pairs"]
+    runs[1][1].acts[:] = [act for act in runs[1][1].acts if act.generation < 135]
+    (pair, _) = compared(runs, ["run"] * 2)["pairs"]
+    assert pair["over"] == "3 stretches of one seed, so not of others"
+    runs[1][1].acts[:] = [act for act in runs[1][1].acts if act.generation < 124]
+    (pair, _) = compared(runs, ["run"] * 2)["pairs"]
+    assert pair["over"] == "one seed, too short for an interval"
 
 
 def test_other_peoples_times_become_steps(tmp_path: Path) -> None:
@@ -152,7 +210,7 @@ def test_other_peoples_times_become_steps(tmp_path: Path) -> None:
     record = phylogeny_record(path)
     lives = {one["id"]: (one["born"], one["died"], one["parents"]) for one in record["organelles"]}
     assert lives == {"a": (0, 1000, ()), "b": (333, None, ("a",))}
-    path.write_text('id,ancestor_list\n1,[NONE]\n2,[1]\n3,"[1,2]"\n')
+    path.write_text('id,ancestor_list\n1,[NONE]\n2,[1]\n3,"[1,2]"\n', encoding="utf-8-sig")
     lives = {
         one["id"]: (one["born"], one["parents"]) for one in phylogeny_record(path)["organelles"]
     }

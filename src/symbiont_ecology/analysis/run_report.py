@@ -161,8 +161,8 @@ class RunReport:
             users = [
                 TracedNumber("users", len(self.users), f"{PRACTICE}.habitat.nunique()"),
                 TracedNumber(
-                    "moves of users told",
-                    history.chronicle.moves,
+                    "changes of a user's server told",
+                    history.chronicle.server_changes,
                     "e.Served.servers.map(len).sum()",
                 ),
             ]

@@ -36,6 +36,13 @@ def evoscope(
     ] = None,
 ) -> None:
     """See runs: one page with everything in it, for any browser, offline."""
+    if (live or beside_host or figures) and (files := _phylogenies(runs)):
+        raise ConfigError(
+            "evoscope: --live, --beside-host and --figures are for folders of runs, and "
+            f"{files[0]} is none: leave them out"
+        )
+    if animate and len(runs) > 1:
+        raise ConfigError(f"evoscope --animate: expected one run, got {len(runs)}")
     if live:
         if out or figures or animate or beside_host:
             raise ConfigError(
@@ -65,18 +72,21 @@ def _record(runs: list[Path], beside_host: bool) -> PageRecord:
     from symbiont_ecology.evoscope.page import page_record, whole_record
     from symbiont_ecology.evoscope.phylogenies import phylogeny_record
 
-    if not beside_host:
-        files = [path for path in runs if path.suffix == ".csv" and path.is_file()]
-        if not files:
-            return page_record(runs)
-        if len(files) == len(runs):
-            return whole_record([phylogeny_record(path) for path in files])
-        raise ConfigError(
-            "evoscope: expected folders of runs or CSV files, got both: show one kind"
-        )
-    from symbiont_ecology.evoscope.beside import host_replies
+    if beside_host:
+        from symbiont_ecology.evoscope.beside import host_replies
 
-    return page_record(runs, host_replies)
+        return page_record(runs, host_replies)
+    files = _phylogenies(runs)
+    if not files:
+        return page_record(runs)
+    if len(files) == len(runs):
+        return whole_record([phylogeny_record(path) for path in files])
+    raise ConfigError("evoscope: expected folders of runs or CSV files, got both: show one kind")
+
+
+def _phylogenies(runs: list[Path]) -> list[Path]:
+    """Those that are no folders of runs."""
+    return [path for path in runs if path.suffix == ".csv" and path.is_file()]
 
 
 def _draw(runs: list[Path], figures: Path) -> None:
@@ -88,11 +98,20 @@ def _draw(runs: list[Path], figures: Path) -> None:
     from symbiont_ecology.plots import save_figures
 
     for folder in runs:
-        target = figures if len(runs) == 1 else figures / folder.resolve().name
+        target = figures if len(runs) == 1 else figures / _own_end(folder, runs)
         history, config = read_history(folder), read_config(folder, runs_plugins=False)
         changes = world_changes(config, history.ends)
         names = save_figures(history, target, changes=changes, timings=read_timings(folder))
         print(f"figures: {len(names)} in {target}")
+
+
+def _own_end(folder: Path, runs: list[Path]) -> Path:
+    """The shortest end of a folder's path that no other run has."""
+    own, *others = (path.resolve().parts[1:] for path in (folder, *runs))
+    rivals = set(others) - {own}
+    lengths = range(1, len(own))
+    shared = (n for n in lengths if own[-n:] not in {rival[-n:] for rival in rivals})
+    return Path(*own[-next(shared, len(own)) :])
 
 
 def _serve(runs: list[Path], port: int, show: bool) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib as mpl
 from matplotlib.animation import AbstractMovieWriter, FFMpegWriter, PillowWriter
@@ -21,6 +22,7 @@ from matplotlib.figure import Figure
 
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.evoscope.record import PageRecord
+from symbiont_ecology.files import write_whole
 from symbiont_ecology.plots.palette import OTHERS_COLOUR, VIEW_COLOURS
 
 MOST_PICTURES, PER_SECOND = 150, 10
@@ -119,10 +121,13 @@ def write_film(record: PageRecord, path: Path) -> None:
     step = max(1, -(-len(canvas.ends) // MOST_PICTURES))
     frames = [*range(0, len(canvas.ends) - 1, step), *[len(canvas.ends) - 1] * PER_SECOND]
     try:
-        with writer.saving(figure, str(path), DPI):
-            for frame in frames:
-                _draw(canvas, frame, axes)
-                writer.grab_frame()
+        with TemporaryDirectory() as place:
+            film = Path(place) / path.name
+            with writer.saving(figure, str(film), DPI):
+                for frame in frames:
+                    _draw(canvas, frame, axes)
+                    writer.grab_frame()
+            write_whole(path, film.read_bytes())
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror or error}") from error
 

@@ -2,9 +2,9 @@
 
 Runs are of one arm if their configs differ in the seed, and in what is no part of a life
 (``arm_key``). Every arm is compared with every other one. Seeds that both have are pairs (Student's
-t over seeds). Where that is less than two, pairs are six stretches of the same late generations,
-and the page says that such an interval tells nothing about other seeds. An arm that has a seed
-twice is not compared.
+t over seeds). Where that is less than two, pairs are at most six stretches of the same late
+generations, and the page says that such an interval tells nothing about other seeds. An arm that
+has a seed twice is not compared.
 """
 
 from __future__ import annotations
@@ -79,23 +79,22 @@ def _pair(
         {runs[number][0].seed: runs[number][1] for number in arms[place].runs}
         for place in (first, other)
     ]
-    seeds = sorted(histories[0].keys() & histories[1].keys())
-    pairs = [
-        (a, b)
-        for seed in seeds
+    by_seed = {
+        seed: (a, b)
+        for seed in sorted(histories[0].keys() & histories[1].keys())
         if (a := _share(histories[0][seed], LATE)) is not None
         and (b := _share(histories[1][seed], LATE)) is not None
-    ]
-    over = f"{len(pairs)} seeds"
-    if len(pairs) == 1:
-        gap = pairs[0][0] - pairs[0][1]
-        pairs = _stretches(histories[0][seeds[0]], histories[1][seeds[0]])
-        over = f"{STRETCHES} stretches of one seed, so not of others"
-        if not pairs:
-            point = Interval(gap, gap, gap)
+    }
+    if not by_seed:
+        return ComparedPair(first, other, None, "no seed with late answers of both")
+    pairs, over = list(by_seed.values()), f"{len(by_seed)} seeds"
+    if len(by_seed) == 1:
+        ((seed, (a, b)),) = by_seed.items()
+        pairs = _stretches(histories[0][seed], histories[1][seed])
+        over = f"{len(pairs)} stretches of one seed, so not of others"
+        if len(pairs) < 2:
+            point = Interval(a - b, a - b, a - b)
             return ComparedPair(first, other, point, "one seed, too short for an interval")
-    if not pairs:
-        return ComparedPair(first, other, None, "no seed in common")
     interval = paired_interval([a for a, _ in pairs], [b for _, b in pairs])
     return ComparedPair(first, other, interval, over)
 

@@ -14,13 +14,14 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from symbiont_ecology.engine.living import EVENTS_FILE
+from symbiont_ecology.engine.living import EVENTS_FILE, TIMINGS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError, EcologyError
 from symbiont_ecology.event_log import LogReader, LogRewoundError
 from symbiont_ecology.evoscope.comparing import compared
 from symbiont_ecology.evoscope.page import embedded_json, page_html, whole_record
 from symbiont_ecology.evoscope.record import run_record
+from symbiont_ecology.files import Stamp, stamp_of
 from symbiont_ecology.history.history import History
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, read_transcripts
 
@@ -60,16 +61,16 @@ class LiveRecord:
 
     def __init__(self, folders: Sequence[Path]) -> None:
         self._runs = [FollowedRun(folder) for folder in folders]
-        self._lock, self._counts = threading.Lock(), tuple[int, ...]()
+        self._lock, self._seen = threading.Lock(), tuple[tuple[int, Stamp], ...]()
         self._body, self._version = b"", 0
 
     def latest(self) -> tuple[str, bytes]:
         """The tag and the record, of all generations that are whole."""
         with self._lock:
-            counts = tuple(run.read() for run in self._runs)
-            if counts != self._counts or not self._body:
+            seen = tuple((run.read(), stamp_of(run.folder / TIMINGS_FILE)) for run in self._runs)
+            if seen != self._seen or not self._body:  # a run ends behind its last event
                 self._body = embedded_json(self._record()).encode()
-                self._counts, self._version = counts, self._version + 1
+                self._seen, self._version = seen, self._version + 1
             return f'"{self._version}"', self._body
 
     def page(self) -> bytes:

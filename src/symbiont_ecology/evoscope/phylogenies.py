@@ -114,7 +114,7 @@ def _taxa(path: Path) -> tuple[dict[str, Taxon], float]:
 
 def _rows(path: Path) -> dict[str, dict[str, str]]:
     try:
-        with path.open(newline="", encoding="utf-8") as file:
+        with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file)
             missing = {"id", "ancestor_list"} - set(reader.fieldnames or ())
             if missing:

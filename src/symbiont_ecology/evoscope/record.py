@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.config import RunConfig, dump_config
+from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.engine.budget import is_complete
+from symbiont_ecology.engine.living import JOURNAL_FILE, lived_seconds
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import logged
 from symbiont_ecology.evoscope.berths import berths_of
-from symbiont_ecology.evoscope.bodies import bodies_of
+from symbiont_ecology.evoscope.bodies import Body, bodies_of
 from symbiont_ecology.evoscope.methods import examined_rows, methods_record
 from symbiont_ecology.evoscope.sampling import (
     MOST_ACTS,
@@ -61,14 +63,16 @@ def run_record(
     """What the page shows of a run; ``ask_host`` gives the bare host's replies by prompt."""
     frames = Frames.of(history.generation, MOST_FRAMES)
     kinds = kinds_of(config, history.generation)
-    news = [*world_news(config, kinds, history.ends), *history.chronicle.news]
-    news.sort(key=lambda item: item.generation)
-    chosen = chosen_news([item for item in news if item.generation < history.generation])
+    told = [*world_news(config, kinds, history.ends), *history.chronicle.news]
+    told.sort(key=lambda item: item.generation)
+    news = [item for item in told if item.generation < history.generation]
+    chosen = chosen_news(news)
     practice = [transcript for transcript in kept.transcripts if transcript.purpose == "practice"]
     replies = chosen_replies(practice)
     beside = ask_host(folder, [reply.prompt for reply in replies]) if ask_host else {}
-    acts, is_coarse = _acts(history, frames)
-    lives = lives_of(history)
+    acts, acts_left_out = _acts(history, frames)
+    lives, is_served = lives_of(history), (folder / JOURNAL_FILE).exists()
+    state = load_state(folder) if (folder / STATE_FILE).exists() else None
     record: PageRecord = {
         "schema": RECORD_SCHEMA,
         "name": folder.resolve().name,
@@ -77,10 +81,11 @@ def run_record(
         "seed": config.seed,
         "config": dump_config(config),
         "generations": history.generation,
-        "planned": None if (folder / JOURNAL_FILE).exists() else config.run.generations,
+        "planned": None if is_served else config.run.generations,
+        "isComplete": not is_served and state is not None and _is_complete(config, state, folder),
         "frames": {"width": frames.width, "ends": frames.ends},
         "curves": _curves(history, frames),
-        "organelles": _organelles(history, lives, folder),
+        "organelles": _organelles(history, lives, bodies_of(state, folder) if state else {}),
         "books": _books(history, frames),
         "transfers": [asdict(transfer) for transfer in history.flows.transfers],
         "acts": acts,
@@ -96,16 +101,23 @@ def run_record(
             for event in history.host_answers
         ],
         "evaluations": _evaluations(folder),
-        "leftOut": _left_out(
-            frames, (len(chosen), len(news)), kept, (len(replies), len(practice)), is_coarse
-        )
+        "leftOut": _left_out(frames, (len(chosen), len(news)), kept, (len(replies), len(practice)))
+        + acts_left_out
         + (_lesser_left_out(history) or lives_left_out(len(history.phylogeny.taxa))),
         **methods_record(history, lives, frames),
     }
     return record
 
 
-def _organelles(history: History, lives: Sequence[Life], folder: Path) -> list[PageRecord]:
+def _is_complete(config: RunConfig, state: EcologyState, folder: Path) -> bool:
+    """Whether a run has had its generations, or spent its budget."""
+    seconds = 0.0 if config.run.train_seconds is None else lived_seconds(folder)
+    return is_complete(config, state, seconds)
+
+
+def _organelles(
+    history: History, lives: Sequence[Life], bodies: Mapping[OrganelleId, Body]
+) -> list[PageRecord]:
     taxa, places = history.phylogeny.taxa, berths_of(history.phylogeny.taxa)
     counts = Counter[OrganelleId]()
     for act in history.acts:
@@ -113,7 +125,6 @@ def _organelles(history: History, lives: Sequence[Life], folder: Path) -> list[P
     busiest = [name for name, _ in counts.most_common() if name in taxa]
     colours = {name: number for number, name in enumerate(busiest[:COLOURED])}
     examined, lesser = examined_rows(lives), lesser_lives(history)
-    bodies = bodies_of(load_state(folder), folder) if (folder / STATE_FILE).exists() else {}
     return [
         {
             **life_row(taxon, [round(part, 4) for part in places[taxon.id]]),
@@ -180,11 +191,12 @@ def _books(history: History, frames: Frames) -> dict[str, list[int]]:
     return dict(zip(names, _columns(table, len(names)), strict=True))
 
 
-def _acts(history: History, frames: Frames) -> tuple[PageRecord, bool]:
-    """Who was asked what in every frame, and whether the frames of this table are coarser."""
+def _acts(history: History, frames: Frames) -> tuple[PageRecord, list[str]]:
+    """Who was asked what in every frame, and what the table does not hold, in sentences: its frames
+    get coarser, down to one, and then the rows with least answers go."""
     numbers = {name: number for number, name in enumerate(history.phylogeny.taxa)}
     cells, habitats = dict[str, int](), dict[str, int]()
-    width, is_coarse = frames.width, False
+    width = frames.width
     while True:
         rows: dict[tuple[int, int, int, int], list[float]] = {}
         for act in history.acts:
@@ -196,13 +208,21 @@ def _acts(history: History, frames: Frames) -> tuple[PageRecord, bool]:
             row = rows.setdefault((frame, numbers.get(act.id, -1), cell, habitat), [0, 0.0])
             row[0] += act.asked
             row[1] += act.right
-        if len(rows) <= MOST_ACTS:
+        if len(rows) <= MOST_ACTS or width >= history.generation:
             break
-        width, is_coarse = 2 * width, True
+        width *= 2
+    left_out = []
+    if width > frames.width:
+        left_out.append("Who was asked what is shown in longer steps than the rest.")
+    kept = list(rows.items())
+    if len(kept) > MOST_ACTS:
+        kept = sorted(kept, key=lambda entry: entry[1][0], reverse=True)[:MOST_ACTS]
+        rule = "those with most answers"
+        left_out.append(f"{MOST_ACTS} of {len(rows)} rows of who was asked what are shown: {rule}.")
     names = ("frame", "who", "cell", "habitat", "asked", "right")
-    table = [[*key, row[0], _short(row[1])] for key, row in rows.items()]
+    table = [[*key, row[0], _short(row[1])] for key, row in kept]
     columns = dict(zip(names, _columns(table, len(names)), strict=True))
-    return {**columns, "cells": list(cells), "habitats": list(habitats)}, is_coarse
+    return {**columns, "cells": list(cells), "habitats": list(habitats)}, left_out
 
 
 def _prices(history: History, frames: Frames) -> PageRecord:
@@ -251,11 +271,7 @@ def _reply(transcript: Mapping[str, Any], beside: Mapping[str, str]) -> PageReco
 
 
 def _left_out(
-    frames: Frames,
-    news: tuple[int, int],
-    transcripts: Transcripts,
-    replies: tuple[int, int],
-    is_coarse: bool,
+    frames: Frames, news: tuple[int, int], transcripts: Transcripts, replies: tuple[int, int]
 ) -> list[str]:
     """What the page does not hold, in sentences; of news and replies, how many are shown of how
     many."""
@@ -265,8 +281,6 @@ def _left_out(
             f"{frames.generations} generations are shown in {frames.count} steps of "
             f"{frames.width}: a step has the sums of its generations, and balances of its last."
         )
-    if is_coarse:
-        notes.append("Who was asked what is shown in longer steps than the rest.")
     if news[0] < news[1]:
         rule = f"above {MOST_NEWS} the lesser ones are thinned out"
         notes.append(f"{news[0]} of {news[1]} news are shown: {rule}.")

@@ -89,8 +89,8 @@ class Chronicle:
         """Whether energy is news."""
         self.servers: dict[str, OrganelleId] = {}
         """Who serves each habitat."""
-        self.moves = 0
-        """How often a habitat got another server."""
+        self.server_changes = 0
+        """How often a habitat got a server, another one, or none, as organelles were told."""
         self.solved: dict[str, int] = {}
         """The generation since which each family is solved."""
         self._books: dict[OrganelleId, deque[Settled]] = defaultdict(
@@ -228,7 +228,7 @@ class Chronicle:
 
     def _moves(self, event: Served) -> None:
         moves: dict[tuple[OrganelleId, OrganelleId], list[str]] = defaultdict(list)
-        self.moves += len(event.servers)
+        self.server_changes += len(event.servers)
         for habitat, server in event.servers.items():
             moves[self.servers.get(habitat, ""), server].append(habitat)
             self.servers[habitat] = server

@@ -105,11 +105,10 @@ function inOrder(run) {
 
 function busiestWithAncestors(run) {
   const answers = new Map([...run.sums(0, run.last, (row) => run.actor(row))].map(([id, sum]) => [id, sum.asked])), kept = new Set();
-  for (const { id } of [...run.organelles].sort((a, b) => (answers.get(b.id) ?? 0) - (answers.get(a.id) ?? 0))) {
+  for (const { id } of run.organelles.filter((one) => !one.isLesser).sort((a, b) => (answers.get(b.id) ?? 0) - (answers.get(a.id) ?? 0))) {
     const line = [];
     for (let one = run.byId.get(id); one && !kept.has(one.id); one = run.byId.get(one.parents[0])) line.push(one.id);
-    if (kept.size + line.length > TREE_SHOWN) break;
-    for (const member of line) kept.add(member);
+    if (kept.size + line.length <= TREE_SHOWN) for (const member of line) kept.add(member);
   }
   return kept;
 }

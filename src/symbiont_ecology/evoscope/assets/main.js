@@ -304,7 +304,7 @@ class Page {
           this.picker();
           this.drawAll();
         }
-        told.textContent = this.run.planned !== null && this.run.generations >= this.run.planned ? "● the run is complete" : "● live";
+        told.textContent = this.run.isComplete ? "● the run is complete" : "● live";
       } catch (error) {
         if (!(error instanceof TypeError)) throw error; // a mistake of this page, not of the network
         told.textContent = "○ the server is gone; this is the last that it said";
