@@ -16,6 +16,7 @@ from exams import (
     FAMILIES,
     OF_FULL_RANK,
     delta,
+    flipping,
     lived,
     mark,
     parents,
@@ -23,14 +24,13 @@ from exams import (
     retired,
     told,
     turn_of,
+    variants_in_exams,
     world_of,
 )
 from lives import adapter, generations, specialist
-from symbiont_ecology.config import Flip
 from symbiont_ecology.ecology.state import EcologyState, load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.generation import execute
-from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
@@ -56,16 +56,10 @@ def test_nobody_is_asked_a_question_of_the_exam_twice(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", EXAMS)
 def test_everyone_sits_the_exam_again_when_the_world_changes(kind: str, tmp_path: Path) -> None:
-    config = plan(12, kind=kind, population=4, questions=6)
-    middle = start(config, tmp_path / "calm", host=ToyHost()).state.spent.flops / 2
-    flip = Flip(families=FAMILIES[:1], at_flops=middle)
-    config = config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
-    lived(tmp_path / "run", config)
-    state = load_state(tmp_path / "run")
-    now = [one for one in state.population.values() if one.score is not None]
-    assert now
-    assert len({frozenset(one.marks) for one in now}) == 1
-    variants = {item.split("/")[2] for item in now[0].marks if item.startswith(FAMILIES[0])}
+    lived(tmp_path / "run", flipping(tmp_path, plan(12, kind=kind, population=4, questions=6)))
+    now = load_state(tmp_path / "run").population.values()
+    assert len({frozenset(one.marks) for one in now if one.score is not None}) == 1
+    (variants, *_) = variants_in_exams(load_state(tmp_path / "run"))
     assert len(variants) == 1
 
 
