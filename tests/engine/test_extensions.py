@@ -13,6 +13,7 @@ import pytest
 
 from exams import (
     EXAMS,
+    EXPERTS,
     FAMILIES,
     OF_FULL_RANK,
     delta,
@@ -28,6 +29,7 @@ from exams import (
     world_of,
 )
 from lives import adapter, generations, specialist
+from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology.state import EcologyState, load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.generation import execute
@@ -83,6 +85,30 @@ def test_experts_learn_a_family_each_before_they_compete(tmp_path: Path) -> None
             scores[event.id] = event.score
     assert taught == {"o1": {"math.add/short"}, "o2": {"string.sort/short"}}
     assert max(scores.values()) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("kind", "toll"), [*((kind, 1.0) for kind in EXPERTS), ("mixing", 0.8), ("swarm", 0.8)]
+)
+def test_who_is_founded_anew_learns_before_it_competes(
+    kind: str, toll: float, tmp_path: Path
+) -> None:
+    """A catastrophe at generation 8 takes some of the experts, or all."""
+    school = {"schooling": 4, "samples": 3, "learning_rate": 0.1}
+    config = plan(15, rule="expert_iteration", kind=kind, population=2, **school)
+    config = config.model_copy(update={"climate": Climate(catastrophes=(8,), toll=toll)})
+    lessons, exams = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    newcomers = set[str]()
+    for event in lived(tmp_path / "run", config):
+        if isinstance(event, Born) and not event.parents and event.generation >= 8:
+            newcomers.add(event.id)
+        elif isinstance(event, Acted) and event.purpose == "practice":
+            (lessons if event.samples == 3 else exams)[event.id].append(event.generation)
+    assert newcomers
+    for name in newcomers:
+        assert sorted(set(lessons[name])) == [9, 10, 11, 12]
+        assert set(exams[name]) == {13}
+    assert not {9, 10, 11, 12} & {when for generations in exams.values() for when in generations}
 
 
 # CycleQD.
