@@ -77,7 +77,7 @@ def live(folder: Path, preset: str, seed: int) -> None:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """Reward, accuracy, length and empty answers of host and centre, and the centre's KL."""
+    """Reward, accuracy, length and empty answers of host and centre, and the centre's log-ratio."""
     run = Run.open(folder)
     items = draw_shifts(mixture(run.config), ["in-distribution"], PER_CELL, seed=run.config.seed)
     (centre,) = run.state.population
