@@ -2,7 +2,7 @@
 
 For each seed, a run of the preset; then the bare host and the centre answer the same held-out
 questions greedily. What is measured is the run's own reward, and beside it what rewards are hacked
-by: the KL divergence to the host (mean log-ratio of the centre's answers, nats per token), the
+by: the mean log-ratio of the centre's greedy answers to the host (nats per token), the
 length of answers, and the share of answers without text. CPU seconds are those of the run's
 process.
 
