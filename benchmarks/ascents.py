@@ -2,7 +2,7 @@
 
 For each seed, a run of the preset; then the bare host and the centre answer the same held-out
 questions greedily. What is measured is the run's own reward, and beside it what rewards are hacked
-by: the KL divergence to the host (mean log-ratio of the centre's answers, nats per token), the
+by: the mean log-ratio of the centre's greedy answers to the host (nats per token), the
 length of answers, and the share of answers without text. CPU seconds are those of the run's
 process, over all its sittings, and null where one of them was killed with this program.
 
@@ -95,7 +95,7 @@ def _children_seconds() -> float:
 
 
 def measured(folder: Path) -> dict[str, Any]:
-    """Reward, accuracy, length and empty answers of host and centre, and the centre's KL."""
+    """Reward, accuracy, length and empty answers of host and centre, and the centre's log-ratio."""
     run = Run.open(folder)
     items = draw_shifts(mixture(run.config), ["in-distribution"], PER_CELL, seed=run.config.seed)
     (centre,) = run.state.population

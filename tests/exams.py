@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lives import adapter
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology import Birth, Decision, Genome, Organelle, Retire
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.run import start
@@ -37,6 +37,21 @@ def plan(count: int = 10, seed: int = 0, rule: str = "none", **strategy: Any) ->
 def lived(folder: Path, config: RunConfig, host: ToyHost | None = None) -> list[Event]:
     start(config, folder, host=host or ToyHost())
     return list(read_events(folder / "events.jsonl"))
+
+
+def flipping(folder: Path, config: RunConfig) -> RunConfig:
+    """The first family changes after half of the FLOPs of that run."""
+    middle = start(config, folder / "calm", host=ToyHost()).state.spent.flops / 2
+    flip = Flip(families=FAMILIES[:1], at_flops=middle)
+    return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
+
+
+def variants_in_exams(state: EcologyState) -> list[set[str]]:
+    """The conventions of the first family in the exam that each of those with a score sat."""
+    exams = [one.marks for one in state.population.values() if one.score is not None]
+    return [
+        {item.split("/")[2] for item in marks if item.startswith(FAMILIES[0])} for marks in exams
+    ]
 
 
 def world_of(

@@ -71,3 +71,10 @@ class MissingExtraError(EcologyError):
         super().__init__(
             f"{use} needs the package {package}: pip install 'symbiont-ecology[{extra}]'"
         )
+
+
+def lines_of(error: BaseException) -> list[str]:
+    """What an error says, line by line without empty ones; the name of its type if it says
+    nothing."""
+    lines = [" ".join(line.split()) for line in str(error).splitlines()]
+    return [line for line in lines if line] or [type(error).__name__]

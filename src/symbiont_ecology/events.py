@@ -149,9 +149,9 @@ class Ascended(Event):
     ``rewards`` are the mean rewards of the members, in the order in which they were drawn;
     ``tokens`` is the mean length of their answers, ``empty`` the share of answers without text.
     ``step`` is the root mean square of the step per number that moves, in units of the noise on it.
-    ``kl`` is the mean log-ratio of the centre's own answers to the bare host, in nats per token,
-    where it was looked at. ``noise`` is ‖noise on ΔW‖ ÷ ‖W‖; logs of older versions do not say it
-    (0).
+    ``kl`` is the mean log-ratio of the centre's own greedy answers to the bare host, in nats per
+    token, where it was looked at: not the KL divergence, which is about sampled answers.
+    ``noise`` is ‖noise on ΔW‖ ÷ ‖W‖; logs of older versions do not say it (0).
     """
 
     id: OrganelleId

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from lives import adapter, founded
 from symbiont_ecology.ecology import (
@@ -262,6 +265,37 @@ def test_posteriors_fade_and_learn_where_verdicts_came(turn: Turn) -> None:
         WORDS: SuccessPosterior(2.0, 0.0),
     }
     assert state.posteriors["o2"] == {WORDS: SuccessPosterior(18.0, 2.0)}
+
+
+def known_after(turn: Turn, cuts: Sequence[Sequence[float]]) -> object:
+    """What is known of everyone, and who holds the cells, when o1 practised sums in these cuts."""
+    world = replace(turn, state=deepcopy(turn.state))
+    update_posteriors([answered("o1", questions(turn, SUMS, 1), cut) for cut in cuts], [], world)
+    return world.state.posteriors, world.state.archive
+
+
+VERDICTS = st.lists(st.sampled_from((0.0, 0.25, 1.0)), min_size=1, max_size=4)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
+@given(data=st.data(), cuts=st.lists(VERDICTS, min_size=1, max_size=5))
+def test_what_is_known_depends_neither_on_how_practice_is_cut_nor_on_its_order(
+    turn: Turn, data: st.DataObject, cuts: list[list[float]]
+) -> None:
+    together = [verdict for cut in cuts for verdict in cut]
+    known = known_after(turn, [together])
+    assert known_after(turn, cuts) == known
+    assert known_after(turn, data.draw(st.permutations(cuts))) == known
+
+
+def test_an_archive_is_offered_once_in_a_generation_what_an_organelle_did_in_a_cell(
+    turn: Turn,
+) -> None:
+    items = questions(turn, SUMS)
+    turn.state.archive.elites[SUMS] = replace(turn.state.archive.elites[SUMS], score=0.7)
+    outcomes = [answered("o2", items, (1.0,) * 12), answered("o2", items, (0.0,) * 12)]
+    assert update_posteriors(outcomes, [], turn) == []
+    assert turn.state.archive.elites[SUMS].organelle_id == "o1"
 
 
 def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(turn: Turn) -> None:

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lives import adapter, founded
 from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.deaths import retire_by_catastrophe
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Born, Event, GenerationEnded, Retired, Settled
+from symbiont_ecology.rng import Draw
 from toy import ToyHost, toy_config, toy_ecology
 
 SMALL = {"questions": 2, "samples": 2}
@@ -43,6 +46,17 @@ def dead(events: list[Event], generation: int) -> list[str]:
         for one in events
         if isinstance(one, Retired) and one.cause == "catastrophe" and one.generation == generation
     ]
+
+
+@pytest.mark.parametrize(
+    ("toll", "living", "killed"), [(0.14, 50, 7), (0.55, 20, 11), (1e-9, 50, 1), (1.0, 3, 3)]
+)
+def test_a_toll_is_the_share_that_is_written_rounded_up(
+    toll: float, living: int, killed: int, tmp_path: Path
+) -> None:
+    state, _ = founded(tmp_path, [adapter(1)] * living)
+    climate = Climate(catastrophes=(0,), toll=toll)
+    assert len(retire_by_catastrophe(state, climate, Draw(0, 0))) == killed
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: str(one["kind"]))

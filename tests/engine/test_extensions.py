@@ -13,9 +13,11 @@ import pytest
 
 from exams import (
     EXAMS,
+    EXPERTS,
     FAMILIES,
     OF_FULL_RANK,
     delta,
+    flipping,
     lived,
     mark,
     parents,
@@ -23,14 +25,14 @@ from exams import (
     retired,
     told,
     turn_of,
+    variants_in_exams,
     world_of,
 )
 from lives import adapter, generations, specialist
-from symbiont_ecology.config import Flip
+from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology.state import EcologyState, load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.generation import execute
-from symbiont_ecology.engine.run import start
 from symbiont_ecology.engine.runtime import Runtime
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
@@ -56,16 +58,10 @@ def test_nobody_is_asked_a_question_of_the_exam_twice(kind: str, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", EXAMS)
 def test_everyone_sits_the_exam_again_when_the_world_changes(kind: str, tmp_path: Path) -> None:
-    config = plan(12, kind=kind, population=4, questions=6)
-    middle = start(config, tmp_path / "calm", host=ToyHost()).state.spent.flops / 2
-    flip = Flip(families=FAMILIES[:1], at_flops=middle)
-    config = config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
-    lived(tmp_path / "run", config)
-    state = load_state(tmp_path / "run")
-    now = [one for one in state.population.values() if one.score is not None]
-    assert now
-    assert len({frozenset(one.marks) for one in now}) == 1
-    variants = {item.split("/")[2] for item in now[0].marks if item.startswith(FAMILIES[0])}
+    lived(tmp_path / "run", flipping(tmp_path, plan(12, kind=kind, population=4, questions=6)))
+    now = load_state(tmp_path / "run").population.values()
+    assert len({frozenset(one.marks) for one in now if one.score is not None}) == 1
+    (variants, *_) = variants_in_exams(load_state(tmp_path / "run"))
     assert len(variants) == 1
 
 
@@ -89,6 +85,30 @@ def test_experts_learn_a_family_each_before_they_compete(tmp_path: Path) -> None
             scores[event.id] = event.score
     assert taught == {"o1": {"math.add/short"}, "o2": {"string.sort/short"}}
     assert max(scores.values()) > 0.6
+
+
+@pytest.mark.parametrize(
+    ("kind", "toll"), [*((kind, 1.0) for kind in EXPERTS), ("mixing", 0.8), ("swarm", 0.8)]
+)
+def test_who_is_founded_anew_learns_before_it_competes(
+    kind: str, toll: float, tmp_path: Path
+) -> None:
+    """A catastrophe at generation 8 takes some of the experts, or all."""
+    school = {"schooling": 4, "samples": 3, "learning_rate": 0.1}
+    config = plan(15, rule="expert_iteration", kind=kind, population=2, **school)
+    config = config.model_copy(update={"climate": Climate(catastrophes=(8,), toll=toll)})
+    lessons, exams = defaultdict[str, list[int]](list), defaultdict[str, list[int]](list)
+    newcomers = set[str]()
+    for event in lived(tmp_path / "run", config):
+        if isinstance(event, Born) and not event.parents and event.generation >= 8:
+            newcomers.add(event.id)
+        elif isinstance(event, Acted) and event.purpose == "practice":
+            (lessons if event.samples == 3 else exams)[event.id].append(event.generation)
+    assert newcomers
+    for name in newcomers:
+        assert sorted(set(lessons[name])) == [9, 10, 11, 12]
+        assert set(exams[name]) == {13}
+    assert not {9, 10, 11, 12} & {when for generations in exams.values() for when in generations}
 
 
 # CycleQD.

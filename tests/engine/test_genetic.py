@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exams import FAMILIES, flipping, variants_in_exams
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored
+from symbiont_ecology.events import Acted, Born, Event, Learned, Quarantined, Retired, Scored
 from symbiont_ecology.strategies.genetic import SIGMA
 from toy import ToyHost, toy_config
 
@@ -59,6 +60,31 @@ def test_no_elite_sits_an_exam_twice(tmp_path: Path) -> None:
     sat = exams(lived(tmp_path / "run"))
     assert len(sat) > 60
     assert all(len(generations) == 1 for generations in sat.values())
+
+
+def test_everyone_sits_the_exam_again_when_the_world_changes(tmp_path: Path) -> None:
+    config = toy_config(generations=12, families=FAMILIES, strategy=GA, learning_rule="none")
+    start(flipping(tmp_path, config), tmp_path / "run", host=ToyHost())
+    calm, changed = (variants_in_exams(load_state(tmp_path / name)) for name in ("calm", "run"))
+    assert len(calm) == len(changed) == 2
+    assert calm[0] == calm[1] != changed[0] == changed[1]
+    sat = exams(list(read_events(tmp_path / "run/events.jsonl")))
+    assert sum(len(generations) == 2 for generations in sat.values()) == 2  # the elite
+
+
+def test_a_quarantined_best_takes_no_score_of_others_with_it(tmp_path: Path) -> None:
+    """It practises in generation 2, in the first call of learning, and meets a NaN there."""
+    strategy = {**GA, "refine": 3, "samples": 2}
+    config = toy_config(generations=3, strategy=strategy, learning_rule="policy_gradient")
+    start(config, tmp_path / "run", host=ToyHost(poison={0: 0}))
+    events = list(read_events(tmp_path / "run/events.jsonl"))
+    (gone,) = [event.id for event in events if isinstance(event, Quarantined)]
+    earned = {event.id: event.score for event in events if isinstance(event, Scored)}
+    living = load_state(tmp_path / "run").population
+    kept = {name: one.score for name, one in living.items() if name in earned}
+    assert gone not in living
+    assert kept
+    assert kept == {name: earned[name] for name in kept}
 
 
 def test_everyone_sits_an_exam_whose_questions_are_fresh(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from exams import flipping, variants_in_exams
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import resume, start
@@ -65,6 +66,19 @@ def test_everyone_meets_the_same_examples_in_the_same_order(tmp_path: Path) -> N
         if isinstance(event, Acted) and event.purpose == "practice":
             by_step[event.generation % (STEPS + 1), event.cell].add(event.items)
     assert all(len(items) == 1 for items in by_step.values())
+
+
+@pytest.mark.parametrize("kind", ["hyper", "tpe"])
+def test_finished_variants_sit_the_exam_again_when_the_world_changes(
+    kind: str, tmp_path: Path
+) -> None:
+    if kind == "tpe":
+        pytest.importorskip("optuna")
+    start(flipping(tmp_path, config(4, kind=kind)), tmp_path / "run", host=ToyHost())
+    before, after = (variants_in_exams(load_state(tmp_path / name)) for name in ("calm", "run"))
+    assert len(after) == len(before) > 1
+    assert all(one == before[0] for one in before)
+    assert all(one == after[0] != before[0] for one in after)
 
 
 def test_no_finished_variant_is_trained_or_examined_again(tmp_path: Path) -> None:

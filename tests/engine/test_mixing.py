@@ -92,6 +92,7 @@ def test_a_lost_expert_is_founded_anew_and_lost_mixes_count_as_bad(tmp_path: Pat
     turn = turn_of(state, world)
     (expert,) = [one.id for one in execute(told(state, world), turn) if isinstance(one, Born)]
     assert state.population[expert].genome.traits[NICHE] == 1.0
+    state.generation += 1
     mark(state, world, [{FAMILIES[0]: 1.0}] * len(state.population))
     assert parents(told(state, world)) == [("o1", expert, "o3")] * 6
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -321,6 +322,27 @@ def test_who_only_read_reference_answers_is_asked_about_what_it_read(tmp_path: P
     asked = chosen(run, questions, "family")
     assert asked == [readers[question.family] for question in questions]
     assert len(set(asked)) == len(config.tasks.families)
+
+
+def test_who_read_its_exam_is_known_by_what_it_replied(tmp_path: Path) -> None:
+    """Variants of a training answer the questions of their exam, and read the answers after it."""
+    strategy = {"kind": "hyper", "train_size": 6, "eval_size": 12, "batch": 6, "ranks": [1, 2]}
+    config = toy_config(generations=2, strategy=strategy, learning_rule="supervised")
+    start(config, tmp_path, host=ToyHost())
+    state, tasks = checkpoint.load_state(tmp_path), mixture(config)
+    acted = [e for e in read_events(tmp_path / "events.jsonl") if isinstance(e, Acted)]
+    learned = {tasks.prompt(item) for event in acted if not event.samples for item in event.items}
+    replied: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for event in acted:
+        for item, verdict in zip(event.items, event.verdicts, strict=False):
+            replied[event.id, tasks.prompt(item)].add(verdict)
+    seen = AdapterPool.of_run(tmp_path, state, config, tasks).observations
+    known: dict[tuple[str, str], set[float]] = defaultdict(set)
+    for one in seen:
+        if one.prompt not in learned:
+            known[one.organelle_id.partition("@")[0], one.prompt].add(one.verdict)
+    assert {0.0} in known.values()
+    assert known == {pair: replied[pair] for pair in known}
 
 
 def test_a_family_whose_time_is_over_stays_known(tmp_path: Path) -> None:

@@ -169,6 +169,19 @@ def test_a_model_that_cannot_be_loaded_is_one_line(monkeypatch: pytest.MonkeyPat
         rule(replied("a", "b"))
 
 
+def test_a_model_that_fails_without_a_word_is_named_by_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def silent(model: str, **options: object) -> None:
+        """Fails as a disk may."""
+        raise OSError
+
+    bring_encoder(monkeypatch, silent)
+    rule = reward_rules.build({"kind": "similarity", "model": "mute-model"})
+    with pytest.raises(ConfigError, match=r"'mute-model' cannot be loaded \(OSError\): name a"):
+        rule(replied("a", "b"))
+
+
 def test_a_human_reward_is_the_judgement_and_not_the_verdict() -> None:
     one = replace(replied("yes", "yes", verdict=1.0), judgement=0.3)
     assert reward_rules.build("human")(one) == 0.3

@@ -6,6 +6,7 @@ Every death goes through ``retire``. Its ``Retired`` event in ``events.jsonl`` n
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology.population import Decision, Materials
@@ -44,7 +45,8 @@ def retire_by_catastrophe(state: EcologyState, climate: Climate, draw: Draw) -> 
         return []
     living = list(state.population)
     order = draw("catastrophe").permutation(len(living))
-    victims = [living[index] for index in order[: math.ceil(climate.toll * len(living))]]
+    toll = Fraction(str(climate.toll))  # as it is written: .14 of 50 are 7
+    victims = [living[index] for index in order[: math.ceil(toll * len(living))]]
     return [retire(organelle_id, "catastrophe", state) for organelle_id in victims]
 
 

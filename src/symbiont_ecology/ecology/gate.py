@@ -111,24 +111,19 @@ class Gate:
         Within a tally, every look should spread its questions over cells in the same way: the claim
         is about their mean.
         """
-        parts = [self.better(tally) for tally in better] + [self.kept(tally) for tally in kept]
-        if "reject" in parts or not better:
-            return "reject"
-        return "go on" if "go on" in parts else "admit"
+        return self.rule(better, kept).verdict
 
     def rule(self, better: Collection[PairedCounts], kept: Collection[PairedCounts] = ()) -> Ruling:
         """The same with the reason of a rejection: the first comparison that decides it."""
-        verdict = self.decide(better, kept)
-        if verdict != "reject":
-            return Ruling(verdict)
-        failed = [(tally, "it is not better by what is hoped for") for tally in better]
-        failed += [(tally, "it loses what a parent is good at") for tally in kept]
-        tests = [self.better] * len(better) + [self.kept] * len(kept)
-        for test, (tally, words) in zip(tests, failed, strict=True):
-            if test(tally) == "reject":
+        tests = [(self.better(one), one, "it is not better by what is hoped for") for one in better]
+        tests += [(self.kept(one), one, "it loses what a parent is good at") for one in kept]
+        for verdict, tally, words in tests:
+            if verdict == "reject":
                 is_over = tally.pairs >= self.most
-                return Ruling(verdict, "its questions ran out undecided" if is_over else words)
-        return Ruling(verdict, "there is nothing to be better at")
+                return Ruling("reject", "its questions ran out undecided" if is_over else words)
+        if not better:
+            return Ruling("reject", "there is nothing to be better at")
+        return Ruling("go on" if "go on" in [verdict for verdict, *_ in tests] else "admit")
 
     def better(self, tally: PairedCounts) -> GateDecision:
         """On one comparison in which the child is to win."""

@@ -136,9 +136,11 @@ class Outcome:
         return tuple(rollout.verdict for rollout in self.rollouts if rollout.has_verdict)
 
     @property
-    def kl(self) -> float | None:
-        """Mean log-ratio of the answers' tokens to the bare host, in nats: an estimate of the KL
-        divergence. None where the host did not read them, or there is no token."""
+    def log_ratio(self) -> float | None:
+        """Mean log-ratio of the answers' tokens to the bare host, in nats: how much likelier they
+        are than there. It estimates the KL divergence only if answers are sampled; of greedy ones,
+        as at looks, it says how far the likeliest answer is from the host. None where the host did
+        not read them, or there is no token."""
         ratios = [
             rollout.log_probabilities - rollout.host_log_probabilities
             for rollout in self.rollouts

@@ -94,7 +94,7 @@ def _check(config: RunConfig) -> None:
             f"that is 1 for right answers, got {kind_of(config.reward)!r}: set reward=verdict, or "
             "learning_rule=policy_gradient"
         )
-    _check_reading(config, mix)
+    _check_reading(config)
     _check_answers(config, mix)
     _check_habitats(config, mix)
     if strategy.warm:
@@ -173,7 +173,7 @@ def _check_chat(config: RunConfig) -> None:
         )
 
 
-def _check_reading(config: RunConfig, mix: TaskMixture) -> None:
+def _check_reading(config: RunConfig) -> None:
     """Whether everything else does without replies, if the reward reads reference answers."""
     name, strategy = kind_of(config.reward), strategies.build(config.strategy)
     if not reward_rules.build(config.reward).reads:

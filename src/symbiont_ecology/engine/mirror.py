@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import xxhash
 
 from symbiont_ecology.ecology.state import STATE_FILE
-from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, RunError, lines_of
 from symbiont_ecology.files import FOLDER_LOCK_FILE, UNFINISHED, folder_made_whole, write_whole
 
 if TYPE_CHECKING:
@@ -89,8 +89,8 @@ class RemoteFolder:
         except EcologyError:
             raise
         except Exception as error:
-            line = (str(error).strip().splitlines() or [""])[0] or type(error).__name__
-            raise RunError(f"cannot {verb} {self.address}: {line[:200]}") from error
+            why = lines_of(error)[0]
+            raise RunError(f"cannot {verb} {self.address}: {why:.200}") from error
 
 
 class Mirror:

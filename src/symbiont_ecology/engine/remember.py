@@ -146,11 +146,12 @@ def _keep_memories(habitat: Habitat, turn: Turn) -> None:
 
 
 def _score(names: Iterable[str], turn: Turn) -> None:
-    """The losses of everyone alive on the newest accepted answers of some habitats."""
+    """The losses of everyone alive on the newest accepted answers of some habitats; none of one
+    that accepted nothing since it began or changed."""
     state, count = turn.state, turn.strategy.scored_answers
     answers = {name: state.habitats[name].accepted[-count:] for name in names}
     pairs = [(name, answer) for name, newest in answers.items() for answer in newest]
-    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name, _ in pairs}
+    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name in answers}
     for slots in waves(set(state.population), turn.host.slots) if pairs else ():
         for organelle_id, slot in slots.items():
             turn.host.place(slot, turn.store.weights(state.genome(organelle_id).weights))

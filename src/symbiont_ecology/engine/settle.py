@@ -102,17 +102,21 @@ def update_posteriors(
 ) -> list[Event]:
     """Updates what is known of everyone who practised, what cells pay, and who holds them."""
     state, events = turn.state, list[Event]()
-    verdicts: dict[str, list[float]] = defaultdict(list)
     practice = [outcome for outcome in outcomes if outcome.assignment.is_practice]
+    by_niche: dict[str, list[float]] = defaultdict(list)
+    by_taker: dict[tuple[OrganelleId, str], list[float]] = defaultdict(list)
     for outcome in practice:
         if not outcome.verdicts:
             continue
-        organelle_id, name = outcome.assignment.organelle_id, outcome.assignment.niche
+        name = outcome.assignment.niche
         state.success.setdefault(name, state.success_at(outcome.assignment))
-        verdicts[name] += outcome.verdicts
+        by_niche[name] += outcome.verdicts
+        by_taker[outcome.assignment.organelle_id, name] += outcome.verdicts
+    # Once in a generation, however its practice is cut: a posterior fades with time.
+    for (organelle_id, name), new_verdicts in by_taker.items():
         posteriors = state.posteriors.setdefault(organelle_id, {})
         posterior = posteriors.get(name, SuccessPosterior())
-        posteriors[name] = posterior.faded(turn.allocator.fade, outcome.verdicts)
+        posteriors[name] = posterior.faded(turn.allocator.fade, new_verdicts)
         genome = state.population[organelle_id].genome
         score = posteriors[name].bound
         elite = Elite(organelle_id, genome.weights, genome.rank, score, state.generation)
@@ -121,7 +125,7 @@ def update_posteriors(
     for organelle_id in sorted({outcome.assignment.organelle_id for outcome in practice}):
         genome = state.population[organelle_id].genome
         state.archive.follow(organelle_id, genome, state.generation)
-    for name, new_verdicts in verdicts.items():
+    for name, new_verdicts in by_niche.items():
         state.success[name] = turn.prices.update_success(state.success[name], new_verdicts)
         detector = state.drift_detectors.get(name, DriftDetector())
         state.drift_detectors[name] = detector.after(new_verdicts)

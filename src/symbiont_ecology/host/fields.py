@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field
 
-from symbiont_ecology.errors import ConfigError, EcologyError, HostError
+from symbiont_ecology.errors import ConfigError, EcologyError, HostError, lines_of
 from symbiont_ecology.registry import validate
 
 Fields = TypeVar("Fields", bound=BaseModel)
@@ -159,5 +159,4 @@ def expected(what: str, *errors: type[Exception]) -> Iterator[None]:
     except errors as error:
         if isinstance(error, EcologyError):
             raise
-        line = " ".join(str(error).split()) or type(error).__name__
-        raise HostError(f"expected {what} ({line:.300})") from error
+        raise HostError(f"expected {what} ({' '.join(lines_of(error)):.300})") from error

@@ -16,7 +16,7 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.errors import HostError, lines_of
 from symbiont_ecology.host.fields import MOST_LAYERS
 from symbiont_ecology.host.packaged import FACTS_FILE, Tell, building, hosts_folder
 
@@ -97,10 +97,9 @@ def _read(file: Path) -> tuple[Any, Any]:
             tokenizer = transformers.AutoTokenizer.from_pretrained(str(file.parent), **source)
         kind = fields.get("tokenizer.ggml.pre")
     except Exception as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HostError(
             f"expected a causal language model in {file} that transformers can read, got: "
-            f"{line:.200}"
+            f"{lines_of(error)[0]:.200}"
         ) from error
     if kind is not None and kind.contents() in _LONE_DIGITS:
         _part_digits(tokenizer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.errors import HostError, lines_of
 from symbiont_ecology.host.fields import expect
 from symbiont_ecology.host.packaged import FACTS_FILE, PACKAGED, Tell, packaged_folder
 
@@ -125,10 +125,9 @@ def _from_hub(name: str) -> Path:
         files = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
         return Path(snapshot_download(name, allow_patterns=files))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
-        line = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise HostError(
             f"expected a folder or a model of the Hugging Face hub, got {name!r:.300}: check the "
-            f"name, or download it first and give its folder ({line:.300})"
+            f"name, or download it first and give its folder ({lines_of(error)[0]:.300})"
         ) from error
 
 

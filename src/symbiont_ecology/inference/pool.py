@@ -205,10 +205,12 @@ def _practised(acted: Sequence[Acted], generations: int) -> Mapping[str, np.ndar
 def _seen(
     event: Acted, candidate: OrganelleId, weight: float, tasks: TaskMixture
 ) -> list[Observation]:
-    """One observation per rollout. Who only read reference answers is taken to know them."""
+    """One observation per rollout. Who only read reference answers in practice is taken to know
+    them; who read them in a probe was measured by that, and learned nothing."""
     observations = []
+    unjudged = (1.0,) if event.purpose == "practice" else ()
     for index, identity in enumerate(event.items):
-        verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or (1.0,)
+        verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or unjudged
         prompt = last_turn(tasks.prompt(identity))
         observations += [Observation(prompt, candidate, verdict, weight) for verdict in verdicts]
     return observations

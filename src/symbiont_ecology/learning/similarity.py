@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.errors import ConfigError, MissingExtraError
+from symbiont_ecology.errors import ConfigError, MissingExtraError, lines_of
 from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks.grading import LONGEST_REPLY
 
@@ -77,7 +77,7 @@ def _encoder(model: str) -> Callable[[str], Any]:
         encoder = SentenceTransformer(model, device="cpu", model_kwargs={"use_safetensors": True})
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"reward.model: {model!r} cannot be loaded ({str(error).splitlines()[0]:.200}): name a "
+            f"reward.model: {model!r} cannot be loaded ({lines_of(error)[0]:.200}): name a "
             "folder of sentence-transformers, or a model that can be downloaded"
         ) from error
     return lambda text: encoder.encode(text, show_progress_bar=False)

@@ -27,7 +27,8 @@ STARTS = 8
 class Clusters(Serving):
     """A given number of organelles; habitats are dealt out among them by losses.
 
-    A habitat that accepted nothing yet asks anybody. A subclass says who fits whom.
+    A habitat that accepted nothing yet, or nothing since it changed, asks anybody. A subclass says
+    who fits whom.
     """
 
     organelles: PositiveInt = 4  # as many as there are kinds, if it is told the truth
@@ -65,12 +66,12 @@ class Clusters(Serving):
             for name, habitat in state.habitats.items()
             if habitat.losses.keys() >= set(living)
         }
-        servers = list[tuple[str, OrganelleId]]()
+        server_of = dict[str, OrganelleId]()
         if living and scored:
             losses = np.array([[loss[name] for name in living] for loss in scored.values()])
             places = self.fitting(losses, context.draw("deal"))
             server_of = {name: living[place] for name, place in zip(scored, places, strict=True)}
-            servers = [(name, server_of[name]) for name in asked(context) if name in server_of]
+        servers = [(name, server_of.get(name, "")) for name in asked(context)]
         return [*moves(servers, state), *self.found(context)]
 
 

@@ -138,7 +138,7 @@ class EvolutionStrategies(AskingStrategy):
                     members[noise].append(outcome)
             if len(members) > 1:
                 step = self._step(centre, members, context)
-                decisions.append(replace(step, kl=_mean_kl(context.outcomes)))
+                decisions.append(replace(step, kl=_mean_log_ratio(context.outcomes)))
         return decisions if context.state.population else self.found(context)
 
     def _step(
@@ -197,9 +197,9 @@ def _lengths(outcomes: Sequence[Outcome]) -> tuple[float, float]:
     return float(np.mean(tokens)), float(np.mean([not r.text.strip() for r in rollouts]))
 
 
-def _mean_kl(outcomes: Sequence[Outcome]) -> float | None:
+def _mean_log_ratio(outcomes: Sequence[Outcome]) -> float | None:
     """Over cells, where the bare host read what was answered."""
-    values = [o.kl for o in outcomes if o.kl is not None]
+    values = [o.log_ratio for o in outcomes if o.log_ratio is not None]
     return float(np.mean(values)) if values else None
 
 

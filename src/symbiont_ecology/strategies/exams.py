@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Assignment, Decision, Found, Outcome, Score
+from symbiont_ecology.ecology import Assignment, Decision, Found, Organelle, Outcome, Score
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments
 from symbiont_ecology.strategies.controls import NICHE
@@ -87,6 +87,12 @@ class ExamStrategy(AskingStrategy):
             if name in earned
         ]
         return scores + (self.select(marks, context) if all(is_complete.values()) else [])
+
+
+def has_sat(one: Organelle | Score, exam: Collection[Item]) -> bool:
+    """Whether a score is about questions of this exam. Where the world changes, an exam has others,
+    and what was earned before says nothing."""
+    return bool(one.marks) and one.marks.keys() <= {item.id for item in exam}
 
 
 def exam_questions(context: StrategyContext, count: float) -> tuple[Item, ...]:

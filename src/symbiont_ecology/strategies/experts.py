@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from symbiont_ecology.ecology import Assignment, Decision, Found
+from symbiont_ecology.ecology import Assignment, Decision, Found, Organelle
 from symbiont_ecology.strategies import CurriculumStrategy, StrategyContext, assignments
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import ExamStrategy
@@ -21,10 +21,14 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 @dataclass(frozen=True)
 class ExpertStrategy(ExamStrategy, CurriculumStrategy):
     """Founders go to school before their exam: each learns the questions of one family, in turn, by
-    the run's learning rule. With ``schooling: 0``, pair it with ``learning_rule: none``."""
+    the run's learning rule. With ``schooling: 0``, pair it with ``learning_rule: none``.
+
+    Who is founded anew, after a catastrophe or a NaN, goes to school, too, and everyone waits for
+    it.
+    """
 
     population: PositiveInt = 4  # founders
-    schooling: NonNegativeInt = 20  # generations in which founders learn, before the first exam
+    schooling: NonNegativeInt = 20  # generations in which a founder learns, before its exam
     samples: PositiveInt = 4  # rollouts per question at school; an exam takes one
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
@@ -41,25 +45,29 @@ class ExpertStrategy(ExamStrategy, CurriculumStrategy):
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """School for founders; then the exam."""
-        if not self.is_school(context):
+        if not (pupils := self.pupils(context)):
             return super().ask(context)
         names, items = context.tasks.names, self.items(context)
         takers = [
-            (founder.id, item)
-            for founder in context.state.population.values()
+            (pupil.id, item)
+            for pupil in pupils
             for item in items
-            if item.family == names[int(founder.genome.traits[NICHE]) % len(names)]
+            if item.family == names[int(pupil.genome.traits[NICHE]) % len(names)]
         ]
         return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """At school nothing follows, but that who is gone is founded anew."""
-        if not self.is_school(context):
+        if not self.pupils(context):
             return super().tell(context)
-        numbers = {int(o.genome.traits[NICHE]) for o in context.state.population.values()}
+        living = context.state.population.values()
+        numbers = {one.genome.traits.get(NICHE) for one in living}
         missing = [number for number in range(self.population) if number not in numbers]
         return [self.founder(number, context) for number in missing]
 
-    def is_school(self, context: StrategyContext) -> bool:
-        """Whether founders still learn."""
-        return context.state.generation < self.schooling
+    def pupils(self, context: StrategyContext) -> list[Organelle]:
+        """Founders that still learn."""
+        now, living = context.state.generation, context.state.population.values()
+        # The first are there before generation 0, others come at the end of one.
+        ages = {one.id: now - one.born - (one.born > 0) for one in living}
+        return [one for one in living if not one.parents and ages[one.id] < self.schooling]

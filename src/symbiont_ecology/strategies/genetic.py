@@ -9,7 +9,7 @@ gradient refines; Khadka and Tumer 2018, arXiv:1805.07917).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -17,7 +17,16 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import Assignment, Birth, Decision, Found, Organelle, Retire, Score
+from symbiont_ecology.ecology import (
+    Assignment,
+    Birth,
+    Decision,
+    Found,
+    Organelle,
+    Retire,
+    Score,
+    practice_of,
+)
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.registry import Share, Spec, kind_of
@@ -29,7 +38,7 @@ from symbiont_ecology.strategies import (
     dealt,
     strategies,
 )
-from symbiont_ecology.strategies.exams import exam_questions, exam_size
+from symbiont_ecology.strategies.exams import exam_questions, exam_size, has_sat, rewards_of_exam
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import TURN_END, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
@@ -72,7 +81,8 @@ class Genetic(CurriculumStrategy):
     ``refine``.
 
     The exam has the same questions in every generation, so a score stays what it was and no elite
-    is asked again; with ``is_fresh`` questions are drawn anew, and everyone sits every exam.
+    is asked again, but where the world changes: then everyone sits the exam with its new questions.
+    With ``is_fresh`` questions are drawn anew, and everyone sits every exam.
 
     In a world of habitats nobody can ask everyone the same. Their questions are dealt out, fitness
     is the mean reward since birth, and nobody is selected before all have given enough ``answers``.
@@ -146,16 +156,15 @@ class Genetic(CurriculumStrategy):
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         """The exam for those without a score; or practice for the best, when it is to learn."""
         living = context.state.population
-        best = self._best(context)
-        if best and self._refines(context):
-            taken = assignments([(best[0].id, item) for item in self.items(context)], self.samples)
+        scored = self._scored(living, context)
+        if scored and self._refines(context):
+            taken = assignments([(scored[0], item) for item in self.items(context)], self.samples)
             return self.sampled(taken, context)
         if context.tasks.habitats:
             takers = self._dealt(context)
         else:
-            exam, is_fresh = self._exam(context), self.is_fresh
-            candidates = [name for name, o in living.items() if o.score is None or is_fresh]
-            takers = [(name, item) for name in candidates for item in exam]
+            exam, known = self._exam(context), () if self.is_fresh else scored
+            takers = [(name, item) for name in living if name not in known for item in exam]
         return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
 
     def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
@@ -175,14 +184,16 @@ class Genetic(CurriculumStrategy):
         state = context.state
         if not state.population:
             return self.found(context)
-        if self._refines(context) and (best := self._best(context)):
-            return [Score(best[0].id, None)]
-        scores, least = _scores(context), self._least(context)
+        lessons = [one for one in context.outcomes if one.assignment.is_learned_from]
+        if lessons:  # who learned is not what it was in the exam; a quarantined one is gone
+            learners = practice_of(lessons).keys() & state.population.keys()
+            return [Score(name, None) for name in sorted(learners)]
+        scores = _scores(context)
         records: dict[str, Organelle | Score] = {**state.population, **scores}
         decisions: list[Decision] = list(scores.values())
-        if any(record.score is None or record.answers < least for record in records.values()):
-            return decisions  # they answer more in the next generation
-        order = sorted(records, key=lambda name: -(records[name].score or 0.0))
+        order = self._scored(records, context)
+        if len(order) < len(records):
+            return decisions  # the others answer more in the next generation
         elite, losers = order[: self.elite], order[self.elite :]
         decisions += [Retire(name, "eliminated") for name in losers]
         return decisions + [
@@ -215,15 +226,19 @@ class Genetic(CurriculumStrategy):
         """Whether the best learns in this generation."""
         return self.refine > 0 and context.state.generation % self.refine == self.refine - 1
 
-    def _best(self, context: StrategyContext) -> list[Organelle]:
-        """Those with a score, the best first."""
-        living, least = context.state.population.values(), self._least(context)
-        scored = [o for o in living if o.score is not None and o.answers >= least]
-        return sorted(scored, key=lambda o: -(o.score or 0.0))
-
-    def _least(self, context: StrategyContext) -> int:
-        """How many answers a score needs."""
-        return self.answers if context.tasks.habitats else 0
+    def _scored(
+        self, records: Mapping[OrganelleId, Organelle | Score], context: StrategyContext
+    ) -> list[OrganelleId]:
+        """Those whose score says what they are worth, the best first: it is about the exam as it
+        is, or where habitats ask the mean of enough answers."""
+        if context.tasks.habitats:
+            scored = [name for name, one in records.items() if one.answers >= self.answers]
+        elif self.is_fresh:  # the exam of the generation before says most
+            scored = [name for name, one in records.items() if one.score is not None]
+        else:
+            exam = self._exam(context)
+            scored = [name for name, one in records.items() if has_sat(one, exam)]
+        return sorted(scored, key=lambda name: -(records[name].score or 0.0))
 
     def _exam(self, context: StrategyContext) -> tuple[Item, ...]:
         """The questions of an exam."""
@@ -239,11 +254,12 @@ def _scores(context: StrategyContext) -> dict[str, Score]:
     for outcome in context.outcomes:
         if outcome.assignment.is_exam:
             rewards[outcome.assignment.organelle_id] += [r.reward for r in outcome.rollouts]
-    scores = dict[str, Score]()
+    has_habitats, scores = bool(context.tasks.habitats), dict[str, Score]()
+    marks = {} if has_habitats else rewards_of_exam(context)
     for name, earned in rewards.items():
         organelle = context.state.population[name]
-        before = organelle.answers if context.tasks.habitats else 0
+        before = organelle.answers if has_habitats else 0
         if answers := before + len(earned):
             mean = (before * (organelle.score or 0.0) + sum(earned)) / answers
-            scores[name] = Score(name, float(mean), answers=answers)
+            scores[name] = Score(name, float(mean), marks.get(name, {}), answers)
     return scores

@@ -22,6 +22,7 @@ from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
+from symbiont_ecology.strategies.exams import has_sat, rewards_of_exam
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId
 
@@ -49,7 +50,8 @@ LARGE, LARGE_WORTH = 128, 0.95
 class Hyper(Strategy):
     """Variants of a training. Pair it with ``learning_rule: supervised``.
 
-    Fitness is .7 · accuracy + .3 ÷ (1 + perplexity of the reference answers).
+    Fitness is .7 · accuracy + .3 ÷ (1 + perplexity of the reference answers). Where the world
+    changes, whoever is through sits the exam again, with its new questions.
     """
 
     population: PositiveInt = 6  # variants alive
@@ -106,17 +108,16 @@ class Hyper(Strategy):
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """The next examples to everyone in training; an exam to those who are through."""
-        learners, takers = dict[str, int](), list[str]()
+        learners, takers, exam = dict[str, int](), list[str](), self._exam(context)
         for organelle in context.state.population.values():
             # Founders are there before the first generation, children come at the end of one.
             step = context.state.generation - organelle.born - (organelle.born > 0)
             if step < self.steps:
                 learners[organelle.id] = step
-            elif organelle.score is None:
+            elif not has_sat(organelle, exam):
                 takers.append(organelle.id)
         batches = {step: self._batch(step, context) for step in set(learners.values())}
         lessons = [(name, item) for name, step in learners.items() for item in batches[step]]
-        exam = _drawn_of(context, self.eval_size, "exam") if takers else []
         exams = assignments([(name, item) for name in takers for item in exam], 1)
         readings = assignments([(name, item.to_read) for name in takers for item in exam], 1)
         return [
@@ -130,12 +131,16 @@ class Hyper(Strategy):
         state = context.state
         if not state.population:
             return self.found(context)
-        earned = _fitness(context)
-        scores = {o.id: earned.get(o.id, o.score) for o in state.population.values()}
-        decisions: list[Decision] = [Score(name, score) for name, score in earned.items()]
-        known_scores = {name: score for name, score in scores.items() if score is not None}
-        is_over = earned and len(known_scores) == len(scores)
-        return decisions + (self.next_life(known_scores, context) if is_over else [])
+        marks, exam = rewards_of_exam(context), self._exam(context)
+        earned = {name: Score(name, one, marks[name]) for name, one in _fitness(context).items()}
+        records: dict[str, Organelle | Score] = {**state.population, **earned}
+        scores = {
+            name: one.score
+            for name, one in records.items()
+            if one.score is not None and has_sat(one, exam)
+        }
+        is_over = earned and len(scores) == len(records)
+        return [*earned.values(), *(self.next_life(scores, context) if is_over else [])]
 
     def next_life(
         self, scores: Mapping[OrganelleId, float], context: StrategyContext
@@ -224,6 +229,10 @@ class Hyper(Strategy):
             RATE: self.learning_rates,
             TARGETS: self.targets,
         }
+
+    def _exam(self, context: StrategyContext) -> list[Item]:
+        """The questions of the exam; where the world changes, they are others."""
+        return _drawn_of(context, self.eval_size, "exam")
 
     def _batch(self, step: int, context: StrategyContext) -> list[Item]:
         """The examples of a step: the same for everyone, in another order in every pass."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError
+from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, lines_of
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_name
@@ -274,7 +274,7 @@ def _entries(source: GymTasks, dataset: Any) -> Iterable[Entry]:
         try:
             yield Entry(dataset, dataset[index])
         except FAULTS as error:  # of a generator, on knobs that it has not checked
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(lines_of(error))
             raise DataError(
                 f"{source}: question {index} cannot be drawn ({reason:.200}): change config"
             ) from error

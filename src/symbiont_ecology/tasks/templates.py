@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import DataError, lines_of
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -55,7 +55,7 @@ class RowTemplate:
         try:
             return self.fill(row)
         except (jinja2.TemplateError, *faults) as error:
-            reason = " ".join(str(error).split()) or type(error).__name__
+            reason = " ".join(lines_of(error))
             raise DataError(f"{where}: cannot be filled in: {reason:.200}") from error
 
 

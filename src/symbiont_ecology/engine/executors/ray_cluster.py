@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
+from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError, lines_of
 
 LOCAL, RUNNING, CLIENT = "local", "auto", "ray://"
 """Addresses: a new instance here, the cluster that this machine belongs to, a server of clients."""
@@ -68,9 +68,9 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
         try:
             ray.init(place, log_to_driver=False, logging_level=logging.ERROR, **options)
         except (ConnectionError, RuntimeError, ValueError, TimeoutError, OSError) as error:
-            line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            why = lines_of(error)[0]
             raise RunError(
-                f"expected a Ray cluster at {place!r}, reached none ({line:.200}): start one with "
+                f"expected a Ray cluster at {place!r}, reached none ({why:.200}): start one with "
                 "ray start --head; if it asks for a token, set RAY_AUTH_MODE=token here, too"
             ) from error
     return [

@@ -17,7 +17,7 @@ from symbiont_ecology.engine.executors.workers import (
     ShardResult,
     ShardWorker,
 )
-from symbiont_ecology.errors import EcologyError, HostError, RunError
+from symbiont_ecology.errors import EcologyError, HostError, RunError, lines_of
 
 MOST_LOSSES = 3
 """Workers that a shard may cost before it is held to be what kills them."""
@@ -172,17 +172,11 @@ class RayCrew:
             cause = error.cause
             if isinstance(cause, EcologyError):
                 raise cause from None
-            fault = f"{type(cause).__name__}: {_first_line(cause)}"
+            fault = f"{type(cause).__name__}: {lines_of(cause)[0]:.200}"
             raise RunError(f"a worker failed: {fault}") from error
         except errors.RayError as error:
             if getattr(error, "actor_init_failed", False):  # which the next one would, too
-                line = str(error).strip().splitlines()[-1]
-                raise RunError(f"a worker could not begin: {line:.200}") from error
-            self._loss = f" ({_first_line(error)})"
+                why = lines_of(error)[-1]
+                raise RunError(f"a worker could not begin: {why:.200}") from error
+            self._loss = f" ({lines_of(error)[0]:.200})"
             return None
-
-
-def _first_line(error: BaseException) -> str:
-    """What an error says first, in at most 200 characters."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:200] if lines else type(error).__name__
