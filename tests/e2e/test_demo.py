@@ -40,8 +40,7 @@ def test_the_demo_compares_four_arms_and_goes_on(symbiont: Symbiont, tmp_path: P
 def test_an_interrupted_demo_says_how_it_goes_on(tmp_path: Path) -> None:
     words = ["demo", "run.generations=100000", "--out", tmp_path / "demo"]
     err = interrupted(words, is_in_background=True)
-    assert "go on with: symbiont demo seed=0 " in err
-    assert f"run.generations=100000 --out {tmp_path / 'demo'}\n" in err
+    assert f"go on with: symbiont {' '.join(map(str, words))}\n" in err
 
 
 def test_arms_of_the_demo_differ_in_their_strategy_alone() -> None:

@@ -69,7 +69,8 @@ def test_a_dry_run_writes_the_folder_prints_the_card_and_sends_nothing(
     assert {path.name for path in folder.iterdir()} == {*FILES, "measured.json"}
     card, figures = (folder / "README.md").read_text(), told(folder)
     assert card in said.out
-    assert f"nothing was sent: symbiont publish {copied} me/mine --push sends it" in said.out
+    typed = f"publish --push {copied} me/mine --base-model someone/model --per-cell 4"
+    assert f"nothing was sent: symbiont {typed} sends it" in said.out
     front = yaml.safe_load(card.split("---")[1])
     assert front["base_model"] == "someone/model"
     assert figures["questions"] == 8

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
+from symbiont_ecology.cli.console import command_line, open_run, prepare, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
 from symbiont_ecology.errors import DataError
@@ -114,7 +114,8 @@ def export(
     if names and reader != PEFT:
         print("\n".join(serving_lines(run, reader, target, names)))
     elif names:
-        print(f"next: {typed()} evaluate --adapter {target / names[0]} --holdout FILE")
+        words = ("evaluate", "--adapter", target / names[0], "--holdout", "FILE", "--host")
+        print(f"next: {command_line(*words, run.config.host.model)}")
 
 
 def export_run(

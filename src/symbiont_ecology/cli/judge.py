@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from symbiont_ecology.cli.console import prepare, typed
+from symbiont_ecology.cli.console import command_line, prepare
 from symbiont_ecology.cli.options import RunFolder, option
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _tell_next(count: int, folder: Path) -> None:
     from symbiont_ecology.engine.judgements import said_waiting
 
     if count:
-        line = f"{said_waiting(count)}: {typed()} judge {folder}"
+        line = f"{said_waiting(count)}: {command_line('judge', folder)}"
     else:
-        line = f"no reply waits: {typed()} resume {folder}"
+        line = f"no reply waits: {command_line('resume', folder)}"
     print(line, file=sys.stderr)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import asking, open_run, prepare, typed, write_json
+from symbiont_ecology.cli.console import asking, open_run, prepare, typed_with, write_json
 from symbiont_ecology.cli.deploy import asked_how
 from symbiont_ecology.cli.options import HostOption, PerCellOption, RunFolder, argument, option
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
@@ -67,7 +67,7 @@ def publish(
     if push:
         print(f"sent: {_send(target, files, repository, is_private=not public)}")
     else:
-        print(f"nothing was sent: {typed()} publish {folder} {repository} --push sends it")
+        print(f"nothing was sent: {typed_with('--push')} sends it")
 
 
 def _living(run: Run, organelle: str | None) -> LivingOrganelle:

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import (
+    command_line,
     tell_evaluation,
     tell_facts,
     tell_general,
     tell_loading,
-    typed,
 )
 from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
@@ -123,7 +123,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     if not lived.is_complete or (goes_on and brake.is_pulled):
         print(
             f"interrupted after generation {lived.state.generation - 1}; "
-            f"go on with: {again or f'{typed()} resume {lived.folder}'}",
+            f"go on with: {again or command_line('resume', lived.folder)}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
@@ -132,17 +132,16 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
 def tell_next(lived: Run) -> None:
     """Where a complete run is and what can be done with it."""
     state, loop = lived.state, lived.config.run
-    longer = f"run.generations={2 * max(loop.generations, 1)}"
-    for key in ("train_flops", "train_tokens"):
-        if (budget := getattr(loop, key)) is not None:
-            longer += f" run.{key}={2 * budget:.3g}"
-    asked = "--shift habitats --routing habitat" if state.habitats else "--routing learned"
+    longer = [f"run.generations={2 * max(loop.generations, 1)}"]
+    longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
+    asked = ["--shift", "habitats"] * bool(state.habitats)
+    asked += ["--routing", "habitat" if state.habitats else "learned"]
     print(
         f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
         f"run in {lived.folder}\n"
-        f"next:     {typed()} evaluate {lived.folder} {asked}\n"
-        f"          {typed()} evoscope {lived.folder} --open\n"
-        f"          {typed()} resume {lived.folder} {longer}"
+        f"next:     {command_line('evaluate', lived.folder, *asked)}\n"
+        f"          {command_line('evoscope', lived.folder, '--open')}\n"
+        f"          {command_line('resume', lived.folder, *longer)}"
     )
 
 
