@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+BUDGET_ENDS = {
+    "train_flops": "until {:.3g} useful FLOPs are spent",
+    "train_tokens": "until training took {:.3g} tokens",
+    "train_seconds": "until it lived {:.3g} seconds",
+    "train_rollouts": "until it spent {:.3g} mean rollouts of the host",
+}
+"""What ends a run beside its generations, by key of ``run``."""
 
 
 def run(
@@ -201,11 +208,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
     settings = ", ".join(f"{name}={getattr(strategy, name)}" for name in names)
     mechanisms = ", ".join(strategy.mechanism_names)
-    length = f"{loop.generations} generations"
-    if loop.train_flops is not None:
-        length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
-    if loop.train_tokens is not None:
-        length += f", or until training took {loop.train_tokens:.3g} tokens"
+    ends = (BUDGET_ENDS[key].format(getattr(loop, key)) for key in config.train_budgets)
     examples = strategy.warm * len(cells)
     warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
     unit = "rows of the log" if learns_from_log(config) else "rollouts"
@@ -221,7 +224,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         **({"mechanisms": mechanisms} if mechanisms else {}),
         **({"warm start": warm} if examples else {}),
         "work": f"at most {work} per generation",
-        "length": length,
+        "length": ", or ".join([f"{loop.generations} generations", *ends]),
         "checkpoint": f"every {loop.checkpoint_every} generations",
         **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),
         **({"copied to": loop.mirror} if loop.mirror else {}),
