@@ -145,7 +145,7 @@ def export_run(
         _write_adapter(run, organelle.weights, target / organelle_id, card, is_portable)
     homes = _write_elites(run, target, is_portable) if with_elites else {}
     best = run.best.id if population else HOST
-    order = sorted(population, key=lambda name: (name != best, name))
+    order = sorted(population, key=lambda name: name != best)
     index = {
         "schema": 1,
         "run": str(run.folder),
@@ -154,7 +154,7 @@ def export_run(
         "host": fingerprint,
         "best": order[0] if order else HOST,
         "believed_by": "replies of a log" if learns_from_log(run.config) else "own practice",
-        "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
+        "organelles": [_facts(organelle) for organelle in population.values()],
         "elites": [{"folder": name, "holds": cells} for name, cells in homes.items()],
     }
     write_json(target / "index.json", index)
