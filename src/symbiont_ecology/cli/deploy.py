@@ -273,7 +273,9 @@ def asked_how(config: RunConfig, phrase: str = "") -> str:
 def _as_code(names: Sequence[str]) -> str:
     """Names of users in Markdown, where nothing of them is markup; some of them, if they are
     many."""
-    text = ", ".join(f"`{name.replace('`', chr(39))}`" for name in names[:MOST_NAMES])
+    from symbiont_ecology.transcripts import escaped
+
+    text = ", ".join(f"`{escaped(name).replace('`', chr(39))}`" for name in names[:MOST_NAMES])
     return text if len(names) <= MOST_NAMES else f"{text} and {len(names) - MOST_NAMES} more"
 
 
