@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from rich.tree import Tree
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
 from symbiont_ecology.cli.options import DryRunOption, Quiet, argument, option, split_words
 from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -194,9 +195,10 @@ def _newest() -> Path:
     from symbiont_ecology.registry import kind_of
 
     places = sorted(
-        Path("artifacts").glob(f"*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
+        Path("artifacts").glob(f"[!.]*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
     )
     for path in places:
-        if kind_of(read_config(path.parent, runs_plugins=False).strategy) == "hyper":
-            return path.parent
+        with suppress(EcologyError):  # a damaged one is for symbiont runs to name
+            if kind_of(read_config(path.parent, runs_plugins=False).strategy) == "hyper":
+                return path.parent
     raise RunError(f"no run to go on with under artifacts: start one with {command_line('evolve')}")
