@@ -58,8 +58,9 @@ def _take(path: Path, judgements: Judgements) -> None:
     rows, known_ids = list(read_judgements(path)), set(judgements.known())
     queue, taken = {reply.id for reply in judgements.waiting()}, set[str]()
     for judgement in rows:
-        if judgement.id not in known_ids | taken:
+        if judgement.id not in known_ids:
             judgements.add(judgement)
+            known_ids.add(judgement.id)
             taken.add(judgement.id)
     print(
         f"{len(taken)} judgements taken, {len(taken - queue)} of them of replies that do not wait "
