@@ -249,7 +249,8 @@ class Run:
 
     @property
     def best(self) -> LivingOrganelle:
-        """The living organelle with the highest success over all cells.
+        """The living organelle with the highest success over all cells; where some serve users, one
+        of these.
 
         Raises:
             RunError: nobody is alive.
@@ -257,7 +258,7 @@ class Run:
         pool = self.loaded.pool
         if not (population := pool.state.population):
             raise RunError(f"nobody is alive in {self.folder}: let it go on, or start it anew")
-        return LivingOrganelle(self, population[pool.best()], pool.state)
+        return LivingOrganelle(self, population[pool.best(pool.state.served)], pool.state)
 
     def ask(
         self, prompt: str, routing: str = "learned", max_new_tokens: int = 64, habitat: str = ""

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import resource
+import shlex
 import signal
 import subprocess
 import sys
@@ -91,6 +92,26 @@ def test_a_run_finds_a_folder_of_its_own(
     for _ in range(2):
         assert symbiont("run", "steady", *small, "run.generations=1", "--quiet").code == 0
     assert sorted(path.name for path in Path("artifacts").iterdir()) == ["steady-1", "steady-2"]
+
+
+def test_a_run_that_a_budget_ended_says_what_makes_it_longer(
+    symbiont: Symbiont, small: list[str], tmp_path: Path
+) -> None:
+    run, budgets = (
+        tmp_path / "my run",
+        ["run.train_rollouts=30", "run.train_seconds=1e3", "run.generations=99"],
+    )
+    plan = symbiont("run", "steady", *small, *budgets, "--dry-run")
+    ends = "until it lived 1e+03 seconds, or until it spent 30 mean rollouts of the host"
+    assert f"99 generations, or until 6e+11 useful FLOPs are spent, or {ends}\n" in plan.out
+    said = symbiont("run", "steady", *small, *budgets, "--out", run)
+    assert said.code == 0, said.err
+    lived = json.loads((run / "state.json").read_text())["generation"]
+    assert lived < 99
+    line = said.out.splitlines()[-1].strip()
+    assert line.startswith(f"symbiont resume '{run}' run.generations=198 ")
+    assert symbiont(*shlex.split(line)[1:]).code == 0
+    assert json.loads((run / "state.json").read_text())["generation"] > lived
 
 
 def test_ctrl_c_finishes_the_generation_and_says_how_to_go_on(
@@ -346,15 +367,13 @@ def test_doctor_finds_a_host_that_answers_or_fails(symbiont: Symbiont, host: Pat
     assert "fail  host" in said.out
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    said = subprocess.run(
-        f"{sys.executable} -m symbiont_ecology.cli list | head -n 1",
-        shell=True,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert said.stdout == "tasks:\n"
+@pytest.mark.parametrize("word", ["list", "--help"])
+def test_a_reader_that_went_away_ends_a_command_quietly(word: str) -> None:
+    read, write = os.pipe()
+    os.close(read)  # as head does when it has what it wanted
+    said = subprocess.run([*COMMAND, word], stdout=write, stderr=subprocess.PIPE, text=True)
+    os.close(write)
+    assert said.returncode == 141
     assert said.stderr == ""
 
 

@@ -29,7 +29,8 @@ def test_the_demo_on_a_real_model_compares_and_goes_on(
     for shown in ("right answers to held-out questions", "the same prompts", "evoscope"):
         assert shown in said.out
     assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
-    again = symbiont(*words, "--quiet")
+    again = symbiont(*words, "seed=0", "--seed", 7, "--quiet")
+    assert "(seed 0)" in again.out
     assert again.code == 0, again.err
     second = json.loads((folder / "summary.json").read_text())
     assert {**second, "seconds": 0} == {**summary, "seconds": 0}

@@ -11,7 +11,9 @@ from said import Symbiont
 def test_export_writes_adapters_that_can_be_evaluated(
     symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
 ) -> None:
-    assert symbiont("export", lived, "--to", tmp_path / "out").code == 0
+    exported = symbiont("export", lived, "--to", tmp_path / "out")
+    assert exported.code == 0
+    assert exported.out.endswith(f" --holdout FILE --host {host}\n")
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     first = index["organelles"][0]
     card = (tmp_path / "out" / first["folder"] / "README.md").read_text()

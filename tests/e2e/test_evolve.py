@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,11 @@ def test_a_bare_resume_goes_on_with_the_newest_run_and_a_file_names_one(
     assert symbiont(*quick).code == 0
     newest = Path("artifacts/loralab-2")
     os.utime(newest / "config.yaml")
+    rest, damaged = Path("artifacts/.loralab-0.removed"), Path("artifacts/damaged/config.yaml")
+    shutil.copytree("artifacts/loralab-1", rest)  # of a deletion that was killed
+    os.utime(rest / "config.yaml")
+    damaged.parent.mkdir()
+    damaged.write_text("{")
     said = symbiont("evolve", "--resume", "--generations", "3")
     assert said.code == 0, said.err
     assert "life 3" in said.out

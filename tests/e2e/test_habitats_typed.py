@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from said import Symbiont
+from symbiont_ecology import Run
 
 
 def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: Path) -> None:
@@ -17,6 +18,11 @@ def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: 
     assert len(served) == 24
     organelles = {habitat["organelle"] for habitat in served.values()}
     assert len(organelles) > 1
+    index = json.loads((run / "export" / "index.json").read_text())
+    assert [int(one["id"][1:]) for one in index["organelles"]] == sorted(
+        int(name[1:]) for name in organelles
+    )
+    assert index["best"] == Run.open(run).best.id  # of those that serve somebody
     for name in organelles:
         mine = sorted(habitat for habitat in served if served[habitat]["organelle"] == name)
         card = (run / "export" / name / "README.md").read_text()

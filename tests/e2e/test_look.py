@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,43 @@ def test_a_look_tells_every_style_and_what_to_type_next(symbiont: Symbiont, tmp_
     words = said.out.splitlines()[-1]
     assert words.startswith("next: ")
     assert "tasks.style=terse" in words
+
+
+@pytest.mark.parametrize(
+    ("words", "run"),
+    [
+        (["tasks.families=[math.add]"], ["steady", "tasks.families=[math.add]"]),
+        (
+            ["base", "seed=3", "tasks.style=natural", "--tasks", "math.add", "--host", "embedded"],
+            ["base", "seed=3", "host.model=embedded", "tasks.families=[math.add]"],
+        ),
+    ],
+)
+def test_what_is_to_be_typed_next_is_the_run_that_was_looked_at(
+    words: list[str], run: list[str], symbiont: Symbiont
+) -> None:
+    said = symbiont("look", *words, "--style", "terse")
+    assert said.code == 0, said.err
+    typed = ["symbiont", "run", *run, "tasks.style=terse"]
+    assert said.out.splitlines()[-1] == f"next: {shlex.join(typed)}"
+
+
+def test_families_that_are_left_out_keep_the_file_of_those_that_stay(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    sums = [{"prompt": f"math.add: {n}+10\n", "target": f"{n + 10}"} for n in range(10, 40)]
+    never = [{"prompt": f"math.add: {n}+60\n", "target": "never"} for n in range(10, 40)]
+    sources = [
+        f"{{kind: file, name: {name}, path: {jsonl(tmp_path / f'{name}.jsonl', rows)}}}"
+        for name, rows in (("sums", sums), ("rubbish", never))
+    ]
+    words = ["base", f"tasks.families=[{','.join(sources)}]"]
+    said = symbiont("look", *words, "--style", "terse", "--per-cell", 4)
+    assert said.code == 0, said.err
+    line = said.out.splitlines()[-1].removeprefix("next: symbiont ")
+    assert "rubbish" not in line
+    assert "path" in line
+    assert symbiont(*shlex.split(line), "--dry-run").code == 0
 
 
 def test_a_look_at_a_config_begins_with_its_own_style(symbiont: Symbiont) -> None:

@@ -12,6 +12,7 @@ import huggingface_hub
 import pytest
 import yaml
 
+from lines import jsonl
 from said import Symbiont
 
 FILES = {"README.md", "adapter_config.json", "adapter_model.safetensors", "config.yaml"}
@@ -69,7 +70,8 @@ def test_a_dry_run_writes_the_folder_prints_the_card_and_sends_nothing(
     assert {path.name for path in folder.iterdir()} == {*FILES, "measured.json"}
     card, figures = (folder / "README.md").read_text(), told(folder)
     assert card in said.out
-    assert f"nothing was sent: symbiont publish {copied} me/mine --push sends it" in said.out
+    typed = f"publish --push {copied} me/mine --base-model someone/model --per-cell 4"
+    assert f"nothing was sent: symbiont {typed} sends it" in said.out
     front = yaml.safe_load(card.split("---")[1])
     assert front["base_model"] == "someone/model"
     assert figures["questions"] == 8
@@ -84,6 +86,32 @@ def test_a_dry_run_writes_the_folder_prints_the_card_and_sends_nothing(
     assert f"seed {config['seed']}, after 4 generations" in card
     texts = [path.read_text() for path in folder.iterdir() if path.suffix != ".safetensors"]
     assert not any(str(place) in text for text in texts for place in (host, copied))
+
+
+def test_what_is_private_in_the_config_of_a_run_stays_here(
+    symbiont: Symbiont, small: list[str], holdout: Path, tmp_path: Path
+) -> None:
+    place = tmp_path / "acme-private"
+    place.mkdir()
+    rows = [{"prompt": f"say {number}", "completion": f"<{number}>"} for number in range(60)]
+    data = jsonl(place / "mine.jsonl", rows)
+    changes = [
+        f"tasks={{families: [{{kind: file, name: mine, path: {data}}}], depths: null}}",
+        f"run.final_holdout={holdout}",
+        f"run.mirror=file://{place}/copy",
+        "run.generations=1",
+    ]
+    run = tmp_path / "run"
+    assert symbiont("run", "steady", *small, *changes, "--out", run, "--quiet").code == 0
+    said = symbiont("publish", run, "me/mine", *BASE)
+    assert said.code == 0, said.err
+    (published,) = run.glob("publish/*/config.yaml")
+    assert str(tmp_path) not in published.read_text()
+    config = yaml.safe_load(published.read_text())
+    assert config["tasks"]["sources"] == [{"kind": "file", "name": "mine", "path": "mine.jsonl"}]
+    assert config["run"]["final_holdout"] == "holdout.jsonl"
+    assert config["run"]["mirror"] is None
+    assert config["run"]["generations"] == 1
 
 
 def test_push_sends_these_files_and_nothing_else(

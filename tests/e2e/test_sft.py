@@ -14,6 +14,7 @@ from killing import kill_when
 from said import Symbiont
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.experiments import suite
 from symbiont_ecology.experiments.sft import BUDGET_KEYS, budget_of
 
 ALONE = ("--workers", "1")
@@ -120,6 +121,18 @@ def test_a_killed_sft_goes_on_and_ends_with_the_same_adapter(
         assert (killed / "adapter" / one).read_bytes() == (whole / "adapter" / one).read_bytes()
 
 
+def test_a_stopped_sft_says_how_it_goes_on_in_its_folder(
+    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(suite, "do_jobs", lambda *arguments: False)  # as after Ctrl-C
+    (tmp_path / "artifacts" / "sft-1").mkdir(parents=True)
+    said = symbiont("sft", "base", "seed=1", "--amount", "1e9")
+    assert said.code == 130
+    line = "Go on with: symbiont sft --out artifacts/sft-2 base seed=1 --amount 1e9\n"
+    assert said.err.endswith(line)
+
+
 def test_a_wider_sft_adapter_can_be_compared_with_a_run(
     symbiont: Symbiont, lived: Path, tmp_path: Path
 ) -> None:
@@ -169,6 +182,7 @@ def test_sft_learns_from_a_file(
     said = symbiont(*words, "--per-cell", 3, "--out", tmp_path / "sft")
     assert said.code == 0, said.err
     assert (tmp_path / "sft" / "adapter" / "adapter_model.safetensors").exists()
+    assert said.out.endswith(f" --holdout FILE --host {host}\n")
 
 
 def test_what_is_changed_beside_a_matched_run_is_changed(

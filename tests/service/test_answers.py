@@ -135,6 +135,7 @@ def test_a_conversation_is_read_turn_by_turn(served: Served) -> None:
         ({"messages": [{"role": "assistant", "content": "hm"}]}, 400, "by turns"),
         ({"messages": [{"role": "user", "content": " "}]}, 400, "empty"),
         ({"messages": [{"role": "user", "content": "a\x1db"}]}, 400, "control"),
+        ({"user": "ada\n# x"}, 400, "letters that can be printed"),
         ({"temperature": 3}, 400, "temperature"),
         ({"n": 1000}, 400, "n:"),
         ({"max_tokens": 0}, 400, "max_tokens"),

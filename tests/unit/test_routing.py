@@ -98,6 +98,13 @@ def test_learned_routing_reads_the_prompt_alone(
     assert chosen(candidates, disguised, "learned") == chosen(candidates, questions, "learned")
 
 
+def test_the_best_of_some_is_one_of_them_if_they_can_be_chosen(candidates: LoadedRun) -> None:
+    pool = candidates.pool
+    others = set(pool.state.population) - {pool.best()}
+    assert pool.best(others) in others
+    assert pool.best({"nobody"}) == pool.best()
+
+
 def test_committed_routing_differs_only_where_the_router_abstains(
     candidates: LoadedRun, questions: list[Item]
 ) -> None:

@@ -3,13 +3,12 @@
 What a command needs it imports when it is called, so that help answers before torch could be
 loaded. Data goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine,
 1 a run failed, 2 usage or config, 3 a missing package, 4 a calibration that is sick, 130
-interrupted, or waiting for people.
+interrupted, or waiting for people, 141 nobody read on.
 """
 
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -40,7 +39,7 @@ from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
-from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
+from symbiont_ecology.cli.run import resume_command, run
 from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
@@ -64,6 +63,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+UNREAD = 141
+"""Exit code where whoever read the output went away, as in ``symbiont list | head``."""
 LONGEST_MESSAGE = 500
 """Characters of an error or a warning; a longer one is cut in its middle."""
 _COMMANDS: dict[str, Callable[..., None]] = {
@@ -153,12 +154,10 @@ def main() -> None:
         name = f"{error.filename or ''!s}"
         print(f"error: {_one_line(f'expected a shorter name, got {name}')}", file=sys.stderr)
         sys.exit(ConfigError.exit_code)
-    except KeyboardInterrupt:
-        print("stopped at once; what was checkpointed is safe", file=sys.stderr)
-        sys.exit(INTERRUPTED)
-    except BrokenPipeError:  # the reader has what it wanted, as in: symbiont list | head
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+    except SystemExit as end:  # typer's own, also where it caught an error to end quietly
+        if isinstance(end.__context__, BrokenPipeError):
+            sys.exit(UNREAD)
+        raise
 
 
 def _one_line(message: object) -> str:

@@ -83,7 +83,7 @@ def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
     words = ["resume", str(place)] if exists else new
     log = _log_of(folder, name)
     console.prepare(log)
-    with log.open("a", encoding="utf-8") as file:
+    with log.open("w", encoding="utf-8") as file:
         command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
         # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
         if sys.platform == "win32":

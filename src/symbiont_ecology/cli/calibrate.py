@@ -3,7 +3,6 @@ well. Before that, if asked to, a sweep for the learning rate that suits the rul
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count, takewhile
@@ -14,12 +13,13 @@ from rich.console import Console
 from rich.progress import Progress
 
 from symbiont_ecology.cli.console import (
+    command_line,
     percent,
     print_table,
     table,
     tell_facts,
     tell_loading,
-    typed,
+    typed_again,
     write_json,
 )
 from symbiont_ecology.cli.look import warn_if_silent
@@ -86,9 +86,7 @@ def calibrate(
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
         for key in run_config.train_budgets:
             print(f"run.{key}={getattr(run_config.run, key):.3g} is lifted: generations count here")
-    words = ["calibrate", config, *(overrides or ()), *(["--sweep"] if sweep else [])]
-    words += ["--generations", str(generations)]
-    again = f"{typed()} {shlex.join([*words, '--full', str(full), '--out', str(folder)])}"
+    again = typed_again(folder, out)
     run = Run(folder, _ended(run_config, generations), host)
     if not (quiet or run.is_started):
         warn_if_silent(run)
@@ -98,7 +96,7 @@ def calibrate(
         _tell_health(health, full, run_config.run.train_flops)
     if health.is_sick:
         names = ", ".join(finding.name for finding in health.findings if finding.severity == "sick")
-        onward = f"{typed()} resume {shlex.quote(str(folder))} run.generations={full}"
+        onward = command_line("resume", folder, f"run.generations={full}")
         raise SickError(
             f"sick after {health.generations} generations ({names}): mend the config and calibrate "
             f"again, or go on all the same with: {onward}"

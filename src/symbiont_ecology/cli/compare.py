@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import asking, prepare, report, typed
+from symbiont_ecology.cli.console import asking, command_line, prepare, report
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -142,7 +142,7 @@ def _pack_worlds(plan: WorldsProtocol, folder: Path, out: Path | None, *, dry_ru
     target, results = _target(plan, out), WorldResults(plan, suites.streams(plan, folder))
     if results.missing:
         missing = f"{results.missing} of {results.planned} runs are missing"
-        print(f"the suite is not finished, {missing}: {typed()} suite goes on with it")
+        print(f"the suite is not finished, {missing}: {command_line('suite')} goes on with it")
     if dry_run:
         count = len(results.outcomes)
         print(f"outcomes  {count} of protocol {plan.name} ({plan.digest}) in {folder}")

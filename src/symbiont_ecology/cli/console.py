@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -31,13 +32,29 @@ MOST_ANSWERERS = 8
 """Organelles that a line on who answered names."""
 
 
-def typed() -> str:
+def _program() -> str:
     """How this command was reached, so that a printed command can be typed as it is."""
     program = Path(sys.argv[0])
     if shutil.which("symbiont") or program.name != "symbiont":
         return "symbiont"
     near = os.path.relpath(program)
     return str(program) if near.startswith("..") else near
+
+
+def command_line(*words: object) -> str:
+    """A command of ours that can be typed as it is: what a shell would take apart is quoted."""
+    return shlex.join([_program(), *map(str, words)])
+
+
+def typed_with(*more: object) -> str:
+    """The words that were typed, and more options."""
+    name, words = sys.argv[1:2], sys.argv[2:]
+    return command_line(*name, *more, *words)
+
+
+def typed_again(folder: Path, out: Path | None) -> str:
+    """The words that were typed, which go on in a folder; with ``--out``, if it was left out."""
+    return typed_with(*([] if out else ["--out", folder]))
 
 
 def tell_loading(quiet: bool) -> None:

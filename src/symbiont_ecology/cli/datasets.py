@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from symbiont_ecology.cli.console import print_table, table, tell_facts, typed
+from symbiont_ecology.cli.console import command_line, print_table, table, tell_facts
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.registry import did_you_mean, kind_of
@@ -82,7 +82,7 @@ def list_sets() -> None:
     if None in cached.values():
         print("?: the package datasets is missing: pip install 'symbiont-ecology[data]'")
     print("open: so many replies are right that no grader can tell; for training and perplexity")
-    print(f"one of them as a file: {typed()} datasets get NAME --out FILE")
+    print(f"one of them as a file: {command_line('datasets', 'get', 'NAME', '--out', 'FILE')}")
 
 
 @datasets.command("get")
@@ -113,7 +113,7 @@ def get_set(
     except DataError as error:
         raise DataError(
             f"{error}; get it once with the network, then it stays here, or bring a file of it: "
-            f"{typed()} datasets convert FILE --like {name} --out {out}"
+            f"{command_line('datasets', 'convert', 'FILE', '--like', name, '--out', out)}"
         ) from error
     _write(question_table(name, rows, named_set.form, about), choice, chosen)
 
@@ -266,8 +266,9 @@ def _write(questions: QuestionTable, choice: _Wanted, source: str) -> None:
         reasons = ", ".join(f"{why} ({count})" for why, count in questions.left_out.most_common())
         print(f"rows left out: {reasons}")
     cells = len({item.cell for item in items})
+    words = ("evaluate", "--adapter", "FOLDER", "--holdout", choice.out, "--compare")
     print(
         f"written: {choice.out}, {len(items)} of {len(task.lines)} questions of "
         f"{task.name}, categories: {cells}, right by {graders.name_of(task.grader)}\n"
-        f"next:    {typed()} evaluate --adapter FOLDER --holdout {choice.out} --compare"
+        f"next:    {command_line(*words)}"
     )

@@ -3,7 +3,6 @@ controls."""
 
 from __future__ import annotations
 
-import shlex
 import time
 from collections import Counter
 from pathlib import Path
@@ -58,8 +57,7 @@ def demo(
     controls = {arm: RunBeside(presets[arm], about, changes) for arm, about in CONTROLS.items()}
     with running_beside(folder, controls) as wait_for_controls:
         ecology = Run(folder / WATCHED, configs[WATCHED])
-        words = ["demo", *changes, "--out", str(folder)]
-        live_unless_complete(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
+        live_unless_complete(ecology, quiet, console.typed_again(folder, out))
         wait_for_controls(quiet)
     summary = _compare(folder, seed)
     seconds = round(time.monotonic() - began, 1) if is_new else None
@@ -67,14 +65,14 @@ def demo(
     duration = f"{seconds:.0f} s, " if is_new else ""
     print(f"\nEverything is in {folder} ({duration}seed {seed}). Look at")
     print(f"  {folder / PICTURE_FILE}\nNext:")
-    for command in (
-        f"evoscope {ecology.folder} --open",
-        f'infer {ecology.folder} "math.add: 47+8" --habitat {_somebody(ecology)}',
-        f"evaluate {ecology.folder} --shift habitats --routing habitat",
-        f"export {ecology.folder}",
-        "learn-from logs/thumbs.jsonl",
+    for words in (
+        ("evoscope", ecology.folder, "--open"),
+        ("infer", ecology.folder, "math.add: 47+8", "--habitat", _somebody(ecology)),
+        ("evaluate", ecology.folder, "--shift", "habitats", "--routing", "habitat"),
+        ("export", ecology.folder),
+        ("learn-from", "logs/thumbs.jsonl"),
     ):
-        print(f"  {console.typed()} {command}")
+        print(f"  {console.command_line(*words)}")
 
 
 def _compare(folder: Path, seed: int) -> dict[str, object]:

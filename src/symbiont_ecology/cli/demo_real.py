@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -58,12 +57,11 @@ def demo_real(
     _bring_the_model(changes)
     configs = {arm: checked_config(preset, changes) for arm, preset in PRESETS.items()}
     folder = folder_for("demo-real", out, lambda place: can_go_on(place, configs))
-    is_new = not (folder / ECOLOGY).exists()
+    is_new, seed = not (folder / ECOLOGY).exists(), configs[ECOLOGY].seed
     control = {SINGLE: RunBeside(PRESETS[SINGLE], ONE_ADAPTER, changes)}
     with running_beside(folder, control) as wait_for_control:
         ecology = Run(folder / ECOLOGY, configs[ECOLOGY])
-        words = ["demo-real", *changes, "--out", str(folder)]
-        live_unless_complete(ecology, quiet, f"{console.typed()} {shlex.join(words)}")
+        live_unless_complete(ecology, quiet, console.typed_again(folder, out))
         wait_for_control(quiet)
     summary = _compare(folder, changes, ecology.host, per_cell)
     seconds = round(time.monotonic() - began, 1) if is_new else None
@@ -71,14 +69,14 @@ def demo_real(
     duration = f"{seconds:.0f} s, " if seconds is not None else ""
     print(f"\nEverything is in {folder} ({duration}seed {seed}). Look at")
     print(f"  {folder / PICTURE_FILE}\nNext:")
-    for command in (
-        f"evoscope {ecology.folder} --open",
-        f'infer {ecology.folder} "What is the capital of France?"',
-        f"evaluate {ecology.folder}",
-        f"export {ecology.folder}",
-        "look --host smollm2",
+    for words in (
+        ("evoscope", ecology.folder, "--open"),
+        ("infer", ecology.folder, "What is the capital of France?"),
+        ("evaluate", ecology.folder),
+        ("export", ecology.folder),
+        ("look", "--host", "smollm2"),
     ):
-        print(f"  {console.typed()} {command}")
+        print(f"  {console.command_line(*words)}")
 
 
 def _bring_the_model(changes: Sequence[str]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import open_run, prepare, typed, write_json
+from symbiont_ecology.cli.console import command_line, open_run, prepare, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
 from symbiont_ecology.errors import DataError
@@ -114,7 +114,8 @@ def export(
     if names and reader != PEFT:
         print("\n".join(serving_lines(run, reader, target, names)))
     elif names:
-        print(f"next: {typed()} evaluate --adapter {target / names[0]} --holdout FILE")
+        words = ("evaluate", "--adapter", target / names[0], "--holdout", "FILE", "--host")
+        print(f"next: {command_line(*words, run.config.host.model)}")
 
 
 def export_run(
@@ -144,7 +145,7 @@ def export_run(
         _write_adapter(run, organelle.weights, target / organelle_id, card, is_portable)
     homes = _write_elites(run, target, is_portable) if with_elites else {}
     best = run.best.id if population else HOST
-    order = sorted(population, key=lambda name: (name != best, name))
+    order = sorted(population, key=lambda name: name != best)
     index = {
         "schema": 1,
         "run": str(run.folder),
@@ -153,7 +154,7 @@ def export_run(
         "host": fingerprint,
         "best": order[0] if order else HOST,
         "believed_by": "replies of a log" if learns_from_log(run.config) else "own practice",
-        "organelles": [_facts(population[organelle_id]) for organelle_id in sorted(population)],
+        "organelles": [_facts(organelle) for organelle in population.values()],
         "elites": [{"folder": name, "holds": cells} for name, cells in homes.items()],
     }
     write_json(target / "index.json", index)
@@ -272,7 +273,9 @@ def asked_how(config: RunConfig, phrase: str = "") -> str:
 def _as_code(names: Sequence[str]) -> str:
     """Names of users in Markdown, where nothing of them is markup; some of them, if they are
     many."""
-    text = ", ".join(f"`{name.replace('`', chr(39))}`" for name in names[:MOST_NAMES])
+    from symbiont_ecology.transcripts import escaped
+
+    text = ", ".join(f"`{escaped(name).replace('`', chr(39))}`" for name in names[:MOST_NAMES])
     return text if len(names) <= MOST_NAMES else f"{text} and {len(names) - MOST_NAMES} more"
 
 

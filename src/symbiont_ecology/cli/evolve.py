@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
-from symbiont_ecology.cli.console import print_table, table, tell_loading, typed
+from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
 from symbiont_ecology.cli.options import DryRunOption, Quiet, argument, option, split_words
 from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def evolve(
     if dry_run:
         tell_run_plan(run.config, folder)
         return
-    live(run, quiet, f"{typed()} evolve --resume {shlex.quote(str(folder))}")
+    live(run, quiet, command_line("evolve", "--resume", folder))
     if not quiet:
         tell_lives(run)
 
@@ -96,14 +96,14 @@ def tell_lives(lived: Run) -> None:
     Console().print(_tree(lives))
     if has_converged(lives):
         print(f"converged: the best fitness rose by less than {STEADY:.0%} over {LIVES} lives")
-    best = lives[-1].ranking[0]
+    best, longer = lives[-1].ranking[0], 2 * len(lives)
     print(
         f"best: {best.id}, fitness {best.fitness:.3f}, {_said(best.genes)}\n"
         f"complete: {len(lives)} lives, {lived.state.spent.flops:.3g} FLOPs, run in "
         f"{lived.folder}\n"
-        f"next:     {typed()} evaluate {lived.folder}\n"
-        f"          {typed()} export {lived.folder}\n"
-        f"          {typed()} evolve --resume {lived.folder} --generations {2 * len(lives)}"
+        f"next:     {command_line('evaluate', lived.folder)}\n"
+        f"          {command_line('export', lived.folder)}\n"
+        f"          {command_line('evolve', '--resume', lived.folder, '--generations', longer)}"
     )
 
 
@@ -195,9 +195,10 @@ def _newest() -> Path:
     from symbiont_ecology.registry import kind_of
 
     places = sorted(
-        Path("artifacts").glob(f"*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
+        Path("artifacts").glob(f"[!.]*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
     )
     for path in places:
-        if kind_of(read_config(path.parent, runs_plugins=False).strategy) == "hyper":
-            return path.parent
-    raise RunError(f"no run to go on with under artifacts: start one with {typed()} evolve")
+        with suppress(EcologyError):  # a damaged one is for symbiont runs to name
+            if kind_of(read_config(path.parent, runs_plugins=False).strategy) == "hyper":
+                return path.parent
+    raise RunError(f"no run to go on with under artifacts: start one with {command_line('evolve')}")

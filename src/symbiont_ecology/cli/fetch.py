@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from symbiont_ecology.cli.console import progress_bar, typed
+from symbiont_ecology.cli.console import command_line, progress_bar
 from symbiont_ecology.cli.options import argument, option
 
 
@@ -24,4 +24,5 @@ def fetch_command(
         fetch_copy(
             address, out, passed=lambda done, total: bar.update(files, completed=done, total=total)
         )
-    print(f"next: {typed()} resume {out}, or {typed()} show {out}", file=sys.stderr)
+    goes_on, looks = (command_line(word, out) for word in ("resume", "show"))
+    print(f"next: {goes_on}, or {looks}", file=sys.stderr)

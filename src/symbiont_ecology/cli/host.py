@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from symbiont_ecology.cli.console import print_table, table, tell_facts, typed
+from symbiont_ecology.cli.console import command_line, print_table, table, tell_facts
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, HostError
 from symbiont_ecology.files import remove_folder, remove_rests
@@ -50,8 +50,8 @@ def get(
     fetch(model, lambda line: print(line, file=sys.stderr, flush=True), source=source)
     print(
         f"{model.about} is ready, licence {model.licence}, in {folder}\n"
-        f"next:     {typed()} look --host {name}\n"
-        f"          {typed()} run CONFIG host={name}"
+        f"next:     {command_line('look', '--host', name)}\n"
+        f"          {command_line('run', 'CONFIG', f'host={name}')}"
     )
 
 
@@ -73,7 +73,8 @@ def list_hosts() -> None:
         about = f"from {_facts(place).get('about', 'a GGUF file')}"
         rows.add_row(name, "yes", f"{_megabytes(place):.0f}", about)
     print_table(rows)
-    print(f"one that is not here: {typed()} host get NAME; MB: of the download, or on disk")
+    get = command_line("host", "get", "NAME")
+    print(f"one that is not here: {get}; MB: of the download, or on disk")
 
 
 @host.command()
@@ -126,7 +127,7 @@ def _place(name: str) -> Path:
 
     folders = held()
     if name not in folders:
-        mend = f"{typed()} host get {name}" if name in PACKAGED else f"{typed()} host list"
+        mend = command_line("host", *(["get", name] if name in PACKAGED else ["list"]))
         raise ConfigError(f"no host {name!r} was fetched to this machine: {mend}")
     return folders[name]
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.text import Text
 
-from symbiont_ecology.cli.console import prepare, typed
+from symbiont_ecology.cli.console import command_line, prepare
 from symbiont_ecology.cli.options import RunFolder, option
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ def _take(path: Path, judgements: Judgements) -> None:
     rows, known_ids = list(read_judgements(path)), set(judgements.known())
     queue, taken = {reply.id for reply in judgements.waiting()}, set[str]()
     for judgement in rows:
-        if judgement.id not in known_ids | taken:
+        if judgement.id not in known_ids:
             judgements.add(judgement)
+            known_ids.add(judgement.id)
             taken.add(judgement.id)
     print(
         f"{len(taken)} judgements taken, {len(taken - queue)} of them of replies that do not wait "
@@ -134,7 +135,7 @@ def _tell_next(count: int, folder: Path) -> None:
     from symbiont_ecology.engine.judgements import said_waiting
 
     if count:
-        line = f"{said_waiting(count)}: {typed()} judge {folder}"
+        line = f"{said_waiting(count)}: {command_line('judge', folder)}"
     else:
-        line = f"no reply waits: {typed()} resume {folder}"
+        line = f"no reply waits: {command_line('resume', folder)}"
     print(line, file=sys.stderr)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -77,11 +76,7 @@ def learn_from(
     run = Run(folder, config)
     if not run.is_started:
         _check_lengths(run, log)
-    words = ["learn-from", str(log), *(overrides or []), "--host", host]
-    words += ["--passes", repr(passes), "--out", str(folder)]
-    for name, column in columns.items():
-        words += [f"--{name}", column]
-    live_unless_complete(run, quiet, f"{console.typed()} {shlex.join(words)}")
+    live_unless_complete(run, quiet, console.typed_again(folder, out))
     _report(run, rows)
 
 
@@ -211,8 +206,8 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
     print(f"\nadapters:         {target}\nwho uses which:   {target / HABITATS_FILE}")
     print(f"report:           {run.folder / LEARNED_FILE}")
     if served:
-        words = shlex.join(["infer", str(run.folder), "PROMPT", "--habitat", served[0]])
-        print(f"next:             {console.typed()} {words}")
+        words = ("infer", run.folder, "PROMPT", "--habitat", served[0])
+        print(f"next:             {console.command_line(*words)}")
 
 
 def _names(habitats: Sequence[str]) -> str:

@@ -4,7 +4,6 @@ something to learn from."""
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -32,7 +31,8 @@ LOOKED_AT: Mapping[str, Spec] = {
 }
 """Styles that are looked at, by what the table calls them."""
 OWN = "the config's"
-TRAINED = "tasks/trained"
+TRAINED, NEXT_PRESET = "tasks/trained", "steady"
+"""What is looked at where no config is named, and the preset that is then said to be run."""
 REPLIES_SHOWN, CHARACTERS_SHOWN = 8, 48
 """Replies that are shown, and characters of each."""
 ENOUGH = 15
@@ -58,11 +58,24 @@ def look_command(
     json_file: JsonOption = None,
 ) -> None:
     """Ask the bare host train questions, before a run starts: what is right in which style."""
+    from symbiont_ecology.config import compose, load_config
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.first_look import LookPlan, look_at
 
-    resolved = _resolved(config, list(overrides or []), host, tasks)
-    mix, styles = mixture(resolved), _styles(resolved, style or [], is_own=config is not None)
+    changes = list(overrides or [])
+    if config is not None and "=" in config:
+        changes.insert(0, config)
+        config = None
+    if host is not None:
+        changes.append(f"host.model={host}")
+    if tasks is not None:
+        changes.append(f"tasks.families=[{tasks}]")
+    resolved = (
+        compose(["base", TRAINED], changes, "look")
+        if config is None
+        else load_config(config, changes)
+    )
+    mix, styles = mixture(resolved), _styles(resolved, style or [])
     plan = LookPlan(per_cell, samples, float(seconds), resolved.seed)
     with console.report(json_file) as write_json:
         print(f"{resolved.host.model}: {len(mix.cells)} cells in {len(styles)} styles", flush=True)
@@ -75,7 +88,7 @@ def look_command(
         if missing:
             which = f"{missing} of {len(mix.cells)} cells were not asked in every style"
             print(f"\n{which}: a larger --seconds asks them")
-        _tell_next(looks, resolved, config)
+        _tell_next(looks, resolved, [config or NEXT_PRESET, *changes])
         write_json(_record(looks, resolved, plan))
 
 
@@ -96,29 +109,12 @@ def warn_if_silent(lived: Run) -> None:
         count = plan.per_cell * (1 + plan.samples)
         print(
             f"warning: nothing is right in any of {len(look.cells)} cells ({count} answers each): "
-            f"verdicts alone teach nothing there; try {console.typed()} look",
+            f"verdicts alone teach nothing there; try {console.command_line('look')}",
             file=sys.stderr,
         )
 
 
-def _resolved(
-    config: str | None, overrides: list[str], host: str | None, tasks: str | None
-) -> RunConfig:
-    """The config with its changes; without one, all trained families on a host."""
-    from symbiont_ecology.config import compose, load_config
-
-    if config is not None and "=" in config:
-        overrides, config = [config, *overrides], None
-    if host is not None:
-        overrides.append(f"host.model={host}")
-    if tasks is not None:
-        overrides.append(f"tasks.families=[{tasks}]")
-    if config is None:
-        return compose(["base", TRAINED], overrides, "look")
-    return load_config(config, overrides)
-
-
-def _styles(config: RunConfig, texts: Sequence[str], *, is_own: bool) -> dict[str, PromptStyle]:
+def _styles(config: RunConfig, texts: Sequence[str]) -> dict[str, PromptStyle]:
     """What to look at, by name.
 
     Raises:
@@ -130,7 +126,7 @@ def _styles(config: RunConfig, texts: Sequence[str], *, is_own: bool) -> dict[st
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     specs = dict(LOOKED_AT) if not texts else {text: typed_spec(text) for text in texts}
-    if is_own and not texts and config.tasks.style not in specs.values():
+    if not texts and config.tasks.style not in specs.values():
         specs = {OWN: config.tasks.style, **specs}
     has_chat, styles = has_chat_template(config.host.model) is not False, {}
     for name, spec in specs.items():
@@ -227,8 +223,9 @@ def _tell_replies(best: StyleLook) -> None:
         print(f"{mark:3s}  {question} → {reply}{target}")
 
 
-def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) -> None:
-    """Which style to take, what to leave out, and what to type."""
+def _tell_next(looks: Sequence[StyleLook], config: RunConfig, words: Sequence[str]) -> None:
+    """Which style to take, what to leave out, and what to type: the words for this config, with
+    that."""
     from symbiont_ecology.evaluation.first_look import best_look
     from symbiont_ecology.types import cell_family
 
@@ -252,21 +249,28 @@ def _tell_next(looks: Sequence[StyleLook], config: RunConfig, name: str | None) 
     if fewest < ENOUGH:
         print(f"that is from {fewest} answers in a cell; a larger --seconds asks more")
     print(f"take the style {best.name}")
-    words = [name or "steady", f"tasks.style={_typed_style(best, config)}"]
-    if name is None:
-        words.append(f"host.model={config.host.model}")
+    style = {**LOOKED_AT, OWN: config.tasks.style}.get(best.name) or typed_spec(best.name)
+    taken = {"tasks.style": _as_typed(style)}
     if len(promising) < len(families) and fewest >= ENOUGH:
-        words.append(f"tasks.families=[{','.join(promising)}]")
-    print(f"next: {console.typed()} run {shlex.join(words)}")
+        sources = {source["name"]: source for source in config.tasks.sources}
+        specs = (_as_typed(sources.get(family, family)) for family in promising)
+        taken["tasks.families"] = f"[{','.join(specs)}]"
+    kept = [word for word in words if not word.startswith(tuple(taken))]
+    changes = [f"{key}={value}" for key, value in taken.items()]
+    print(f"next: {console.command_line('run', *kept, *changes)}")
 
 
-def _typed_style(best: StyleLook, config: RunConfig) -> str:
-    """A style as it is typed."""
-    specs = {**LOOKED_AT, OWN: config.tasks.style}
-    spec = specs.get(best.name) or typed_spec(best.name)
+def _as_typed(spec: Spec) -> str:
+    """A component as ``typed_spec`` reads it."""
     if isinstance(spec, str):
         return spec
-    return "{" + ", ".join(f"{key}: {json.dumps(value)}" for key, value in spec.items()) + "}"
+    return (
+        "{"
+        + ", ".join(
+            f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in spec.items()
+        )
+        + "}"
+    )
 
 
 def _record(looks: Sequence[StyleLook], config: RunConfig, plan: LookPlan) -> dict[str, object]:

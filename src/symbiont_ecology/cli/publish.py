@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import asking, open_run, prepare, typed, write_json
+from symbiont_ecology.cli.console import asking, open_run, prepare, typed_with, write_json
 from symbiont_ecology.cli.deploy import asked_how
 from symbiont_ecology.cli.options import HostOption, PerCellOption, RunFolder, argument, option
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
     from symbiont_ecology import Run
+    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.evaluation.adapter_comparison import AdapterComparison
     from symbiont_ecology.run import LivingOrganelle
     from symbiont_ecology.types import Item
 
 CARD_FILE, RUN_CONFIG_FILE, MEASURED_FILE = "README.md", "config.yaml", "measured.json"
+FILE_KEYS = ("path", "data", "final_holdout", "plugins", "adapters")
+"""Keys of a config under which files and folders stand, which need not be here any more."""
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -67,7 +71,7 @@ def publish(
     if push:
         print(f"sent: {_send(target, files, repository, is_private=not public)}")
     else:
-        print(f"nothing was sent: {typed()} publish {folder} {repository} --push sends it")
+        print(f"nothing was sent: {typed_with('--push')} sends it")
 
 
 def _living(run: Run, organelle: str | None) -> LivingOrganelle:
@@ -130,12 +134,33 @@ def _write(
         data=data,
     )
     kernel.export(0, target, base_model=base_model, model_card=publication_card(origin, comparison))
-    shared = config.model_copy(
-        update={"host": config.host.model_copy(update={"model": base_model})}
-    )
-    write_whole(target / RUN_CONFIG_FILE, dump_config(shared))
+    write_whole(target / RUN_CONFIG_FILE, dump_config(_for_all(config, base_model)))
     write_json(target / MEASURED_FILE, comparison.summary())
     return [CARD_FILE, PEFT_CONFIG_FILE, WEIGHTS_FILE, RUN_CONFIG_FILE, MEASURED_FILE]
+
+
+def _for_all(config: RunConfig, base_model: str) -> RunConfig:
+    """The config as others may read it: of files and folders their names alone, and no address."""
+    host = config.host.model_copy(update={"model": base_model})
+    values = config.model_copy(update={"host": host}).model_dump()
+    return config.model_validate({key: _for_all_to_read(key, one) for key, one in values.items()})
+
+
+def _for_all_to_read(key: str, value: object) -> object:
+    """What stands under a key of a config, without what is private in it."""
+    if isinstance(value, dict):
+        kept = {name: one for name, one in value.items() if not _is_address(name, one)}
+        return {name: _for_all_to_read(name, one) for name, one in kept.items()}
+    if isinstance(value, list | tuple):
+        return [_for_all_to_read(key, one) for one in value]
+    if not isinstance(value, str):
+        return value
+    is_place = key in FILE_KEYS or os.path.isabs(value) or os.path.exists(value)
+    return Path(value).name if is_place else value
+
+
+def _is_address(key: str, value: object) -> bool:
+    return key == "address" or (isinstance(value, str) and "://" in value)
 
 
 def _questions(

@@ -12,11 +12,11 @@ from rich.console import Console
 
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import (
+    command_line,
     tell_evaluation,
     tell_facts,
     tell_general,
     tell_loading,
-    typed,
 )
 from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
@@ -31,6 +31,13 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 """Exit code after Ctrl-C."""
+BUDGET_ENDS = {
+    "train_flops": "until {:.3g} useful FLOPs are spent",
+    "train_tokens": "until training took {:.3g} tokens",
+    "train_seconds": "until it lived {:.3g} seconds",
+    "train_rollouts": "until it spent {:.3g} mean rollouts of the host",
+}
+"""What ends a run beside its generations, by key of ``run``."""
 
 
 def run(
@@ -123,7 +130,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     if not lived.is_complete or (goes_on and brake.is_pulled):
         print(
             f"interrupted after generation {lived.state.generation - 1}; "
-            f"go on with: {again or f'{typed()} resume {lived.folder}'}",
+            f"go on with: {again or command_line('resume', lived.folder)}",
             file=sys.stderr,
         )
         raise typer.Exit(INTERRUPTED)
@@ -132,17 +139,16 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
 def tell_next(lived: Run) -> None:
     """Where a complete run is and what can be done with it."""
     state, loop = lived.state, lived.config.run
-    longer = f"run.generations={2 * max(loop.generations, 1)}"
-    for key in ("train_flops", "train_tokens"):
-        if (budget := getattr(loop, key)) is not None:
-            longer += f" run.{key}={2 * budget:.3g}"
-    asked = "--shift habitats --routing habitat" if state.habitats else "--routing learned"
+    longer = [f"run.generations={2 * max(loop.generations, 1)}"]
+    longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
+    asked = ["--shift", "habitats"] * bool(state.habitats)
+    asked += ["--routing", "habitat" if state.habitats else "learned"]
     print(
         f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
         f"run in {lived.folder}\n"
-        f"next:     {typed()} evaluate {lived.folder} {asked}\n"
-        f"          {typed()} evoscope {lived.folder} --open\n"
-        f"          {typed()} resume {lived.folder} {longer}"
+        f"next:     {command_line('evaluate', lived.folder, *asked)}\n"
+        f"          {command_line('evoscope', lived.folder, '--open')}\n"
+        f"          {command_line('resume', lived.folder, *longer)}"
     )
 
 
@@ -202,11 +208,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
     settings = ", ".join(f"{name}={getattr(strategy, name)}" for name in names)
     mechanisms = ", ".join(strategy.mechanism_names)
-    length = f"{loop.generations} generations"
-    if loop.train_flops is not None:
-        length += f", or until {loop.train_flops:.3g} useful FLOPs are spent"
-    if loop.train_tokens is not None:
-        length += f", or until training took {loop.train_tokens:.3g} tokens"
+    ends = (BUDGET_ENDS[key].format(getattr(loop, key)) for key in config.train_budgets)
     examples = strategy.warm * len(cells)
     warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
     unit = "rows of the log" if learns_from_log(config) else "rollouts"
@@ -222,7 +224,7 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         **({"mechanisms": mechanisms} if mechanisms else {}),
         **({"warm start": warm} if examples else {}),
         "work": f"at most {work} per generation",
-        "length": length,
+        "length": ", or ".join([f"{loop.generations} generations", *ends]),
         "checkpoint": f"every {loop.checkpoint_every} generations",
         **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),
         **({"copied to": loop.mirror} if loop.mirror else {}),

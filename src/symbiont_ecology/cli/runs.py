@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from symbiont_ecology.cli.console import print_table, report, table, typed
+from symbiont_ecology.cli.console import command_line, print_table, report, table
 from symbiont_ecology.cli.options import JsonOption, argument, option
 from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.files import remove_folder, remove_rests
@@ -76,7 +76,9 @@ def known_runs(folder: Path) -> list[KnownRun]:
     from symbiont_ecology.engine.living import CONFIG_FILE
 
     if not folder.is_dir():
-        raise RunError(f"no folder {folder}: start a run with {typed()} run, or name another one")
+        raise RunError(
+            f"no folder {folder}: start a run with {command_line('run')}, or name another one"
+        )
     places = [
         path.parent for path in folder.glob(f"[!.]*/{CONFIG_FILE}") if not path.parent.is_symlink()
     ]

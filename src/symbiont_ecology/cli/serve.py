@@ -13,7 +13,7 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from symbiont_ecology.cli.console import typed
+from symbiont_ecology.cli.console import command_line
 from symbiont_ecology.cli.options import Overrides, argument, option, resumable_folder
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 
@@ -188,7 +188,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
         if not is_free_for(folder, config, "generations"):  # a service has no last one
             raise ConfigError(
                 f"{folder} holds a run with another config: choose another --out, or serve it with "
-                f"{typed()} serve {folder}"
+                f"{command_line('serve', folder)}"
             )
     if (folder / CONFIG_FILE).is_file():
         config = read_config(folder)
@@ -239,7 +239,7 @@ def _serve(
     print(
         f"{service.scheduler.tally.answers} answers, {service.journal.verdicts} verdicts, "
         f"{service.generation} generations in {folder}\n"
-        f"next: {typed()} serve {folder}, or {typed()} evoscope {folder}",
+        f"next: {command_line('serve', folder)}, or {command_line('evoscope', folder)}",
         file=sys.stderr,
     )
 

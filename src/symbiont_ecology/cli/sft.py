@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import open_run, prepare, tell_facts, typed, write_json
+from symbiont_ecology.cli.console import (
+    command_line,
+    open_run,
+    prepare,
+    tell_facts,
+    typed_again,
+    write_json,
+)
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.suites import work_through
 from symbiont_ecology.errors import ConfigError
@@ -86,12 +93,16 @@ def sft(
     suites.claim_folder(protocol, folder)
     jobs, count = sweep_jobs(protocol), workers or suites.usual_workers(protocol)
     work_through(
-        lambda crew: suites.do_jobs([("sft", jobs)], protocol, folder, crew), folder, count
+        lambda crew: suites.do_jobs([("sft", jobs)], protocol, folder, crew),
+        folder,
+        count,
+        typed_again(folder, out),
     )
     _export_best(protocol, spend, plan, folder)
-    print(f"next:   {typed()} evaluate --adapter {folder / ADAPTER} --holdout FILE")
+    words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
+    print(f"next:   {command_line(*words, resolved.host.model)}")
     if match is not None:
-        print(f"        {typed()} evaluate {match} --sft {folder / ADAPTER}")
+        print(f"        {command_line('evaluate', match, '--sft', folder / ADAPTER)}")
 
 
 def _usual_rates(config: RunConfig) -> Sequence[float]:

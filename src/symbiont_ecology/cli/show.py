@@ -66,7 +66,7 @@ def show(
 def line_of(transcript: Transcript) -> str:
     """One reply in a line: generation, organelle, user, verdict, the organelle's own probability
     per token, the question and the reply."""
-    from symbiont_ecology.transcripts import plain
+    from symbiont_ecology.transcripts import escaped, plain
 
     prompt, reply = plain(transcript.prompt, WIDEST), plain(transcript.reply, WIDEST)
     behind = f"({transcript.examples} examples) " if transcript.examples else ""
@@ -75,7 +75,8 @@ def line_of(transcript: Transcript) -> str:
     target = f" (wanted: {plain(transcript.target, WIDEST)})" if is_told else ""
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
-        f"{transcript.generation:4d}  {transcript.id:5s} {transcript.habitat:5s} {mark:3s} "
+        f"{transcript.generation:4d}  {escaped(transcript.id):5s} "
+        f"{escaped(transcript.habitat):5s} {mark:3s} "
         f"{sure:>4s}  {behind}{prompt} → {reply}{target}"
     )
 

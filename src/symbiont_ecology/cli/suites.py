@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shlex
 import signal
 import sys
 import time
@@ -20,7 +19,14 @@ from rich import progress
 from rich.console import Console
 
 from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import prepare, report, tell_facts, typed, write_json
+from symbiont_ecology.cli.console import (
+    command_line,
+    prepare,
+    report,
+    tell_facts,
+    typed_again,
+    write_json,
+)
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import INTERRUPTED
 from symbiont_ecology.errors import ConfigError
@@ -99,13 +105,14 @@ def suite(
         if dry_run:
             print("the protocol is fine; nothing was done")
             return
-        work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count, doer)
+        again = typed_again(folder, out)
+        work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count, again, doer)
         if (ci or json_file is not None) and not isinstance(plan, WorldsProtocol):
             summary = Suite(plan, folder).comparison.summary
             if ci:
                 tell_comparison(summary, Console())
             write_json(summary.dump())
-        print(f"complete: {folder}\nnext:     {typed()} pack {folder}")
+        print(f"complete: {folder}\nnext:     {command_line('pack', folder)}")
 
 
 def ablate(
@@ -151,7 +158,8 @@ def ablate(
     if dry_run:
         print("the ablations are fine; nothing was done")
         return
-    work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count)
+    again = typed_again(folder, out)
+    work_through(lambda crew: suites.run_suite(plan, folder, crew), folder, count, again)
     answers = Suite(plan, folder).comparison.results
     results = tables.results_of(answers, ablation.rows)
     write_json(tables.results_file(target), results.model_dump(mode="json"))
@@ -162,9 +170,13 @@ def ablate(
 
 
 def work_through(
-    work: Callable[[Workers], bool], folder: Path, count: int, executor: Executor | None = None
+    work: Callable[[Workers], bool],
+    folder: Path,
+    count: int,
+    again: str,
+    executor: Executor | None = None,
 ) -> None:
-    """Does what is missing in a suite's folder; who stops it is told how to go on.
+    """Does what is missing in a suite's folder; who stops it is told to go on with ``again``.
 
     Raises:
         typer.Exit: it was stopped.
@@ -187,7 +199,6 @@ def work_through(
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:
-        again = f"{typed()} {shlex.join(sys.argv[1:])}"
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     if len(list(folder.rglob(OUTCOME_FILE))) == before:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.markup import escape
 
-from symbiont_ecology.cli.console import print_table, table, typed
+from symbiont_ecology.cli.console import command_line, print_table, table
 from symbiont_ecology.cli.options import RunFolder, option
 from symbiont_ecology.errors import RunError
 
@@ -39,9 +39,10 @@ def verify(
             _tell(verification)
     if not verification.is_whole:
         damaged = sum(not finding.is_whole for finding in verification.findings)
-        advice = "" if repair else f": {typed()} verify {folder} --repair mends what can be mended"
+        mending = command_line("verify", folder, "--repair")
+        advice = "" if repair else f": {mending} mends what can be mended"
         raise RunError(f"{damaged} parts of {folder} are damaged{advice}")
-    print(f"{folder} is whole; go on with: {typed()} resume {folder}")
+    print(f"{folder} is whole; go on with: {command_line('resume', folder)}")
 
 
 def _tell(verification: Verification) -> None:

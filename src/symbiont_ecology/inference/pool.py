@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice
@@ -105,8 +105,9 @@ class AdapterPool:
         """What the run's router expects of the host and of each elite."""
         return routers.build(self.config.router).fit(self.observations, self.elites)
 
-    def best(self) -> OrganelleId:
+    def best(self, among: Collection[OrganelleId] = ()) -> OrganelleId:
         """The candidate with the highest success summed over all cells; the host if there is none.
+        With ``among``, one of these.
 
         Judged by practice, only the living have a record in more than one cell. Of equals it is the
         one with the highest score in an exam: where exams are read, nobody has a success.
@@ -124,7 +125,7 @@ class AdapterPool:
             mark = marks.get(name)
             return record[name], -math.inf if mark is None else mark
 
-        return max(sorted(record), key=rank, default=HOST)
+        return max(sorted(record.keys() & among or record), key=rank, default=HOST)
 
     def server(self, habitat: str) -> OrganelleId:
         """The living organelle that serves a habitat; the host if there is none."""

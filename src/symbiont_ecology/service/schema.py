@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 LONGEST_PROMPT, MOST_MESSAGES, MOST_CHOICES, MOST_STOPS = 65_536, 64, 8, 4
 MOST_ALTERNATIVES, LONGEST_USER_NAME = 20, 128
 
 PromptText = Annotated[str, StringConstraints(max_length=LONGEST_PROMPT)]
 Stop = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-UserName = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_USER_NAME)]
+
+
+def _plain(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError(f"expected letters that can be printed, got {name!r}")
+    return name
+
+
+UserName = Annotated[
+    str, StringConstraints(min_length=1, max_length=LONGEST_USER_NAME), AfterValidator(_plain)
+]
 
 
 class TextPart(BaseModel):
