@@ -288,7 +288,7 @@ def _values(text: str) -> dict[str, object]:
 def _flat(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
     """The values of a config by their keys, such as ``run.generations``."""
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from _flat(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
