@@ -165,7 +165,7 @@ def opened(
         is_due = partial(_is_due, config, runtime)
         checkpoints = Checkpoints(folder, runtime.store, path, is_due)
         if is_founded:
-            state = _restored(runtime, checkpoints)
+            state = _restored(config, runtime, checkpoints)
             write_config(config, folder / CONFIG_FILE)
             note_config(folder / CONFIG_FILE)
         else:
@@ -210,11 +210,11 @@ def lived_seconds(folder: Path) -> float:
     return seconds
 
 
-def _restored(runtime: Runtime, checkpoints: Checkpoints) -> EcologyState:
+def _restored(config: RunConfig, runtime: Runtime, checkpoints: Checkpoints) -> EcologyState:
     """The state of the last checkpoint."""
     folder = checkpoints.folder
     check_host(folder, runtime.host)
-    check_versions(folder)
+    check_versions(config, folder)
     with advised(folder):
         state = checkpoints.restore(version_without_checksums(folder))
         runtime.transcripts.rewind(state.generation)
