@@ -119,7 +119,7 @@ def _known(folder: Path) -> KnownRun:
         strategy = kind_of(config.strategy)
         state = load_state(folder)
         generation = state.generation
-        done = is_complete(config, state, lived_seconds(folder))
+        done = is_complete(config, state, lived_seconds(folder, generation))
         said = "complete" if done else "unfinished"
     except EcologyError as error:
         said = f"damaged: {error}"
