@@ -73,6 +73,7 @@ def test_a_crash_at_any_file_operation_loses_nothing(
             assert number < 5
             continue
         assert finish(folder) == expected, number
+        assert not list(folder.glob("*.new")), number
 
 
 @pytest.mark.parametrize("checkpoint_every", [1, 2])
