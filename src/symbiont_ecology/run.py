@@ -199,9 +199,10 @@ class Run:
     @property
     def is_complete(self) -> bool:
         """Whether the run has had its generations or spent its budget."""
-        return self.is_started and budget.is_complete(
-            self.config, self.state, living.lived_seconds(self.folder)
-        )
+        if not self.is_started:
+            return False
+        seconds = living.lived_seconds(self.folder, self.state.generation)
+        return budget.is_complete(self.config, self.state, seconds)
 
     @property
     def state(self) -> EcologyState:

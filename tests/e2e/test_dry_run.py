@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology import load_config
+from symbiont_ecology import Run, load_config
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.forecast import forecast, run_load
 from symbiont_ecology.host.kernel import HostKernel
@@ -60,6 +60,31 @@ def test_a_budget_ends_the_forecast(small: list[str]) -> None:
     assert seen.generation == pytest.approx(4 * (seen.pace.rollout + seen.pace.lesson))
     short = load_config("steady", [*small, "run.train_seconds=0.5"])
     assert forecast(short, host).run <= 0.5
+
+
+@pytest.mark.parametrize(
+    "budget", ["run.train_rollouts=600", "run.train_tokens=10000", "run.train_flops=6e10"]
+)
+@pytest.mark.parametrize(
+    "lessons",
+    [("learning_rule=policy_gradient",), ("learning_rule=supervised", "strategy.samples=0")],
+    ids=["rollouts", "reads"],
+)
+def test_a_run_lives_about_as_long_as_is_forecast(
+    budget: str, lessons: tuple[str, ...], tmp_path: Path
+) -> None:
+    words = ["run.generations=1000", "run.train_flops=null", budget, *lessons]
+    config = load_config("steady_single", words)
+    seen = forecast(config, build_host(config))
+    run = Run.start(config, folder=tmp_path / "run").finish()
+    assert seen.run / seen.generation == pytest.approx(run.state.generation, rel=0.25)
+
+
+def test_who_reads_only_is_not_charged_for_rollouts(small: list[str]) -> None:
+    read = ["learning_rule=supervised", "strategy={kind: single, samples: 0, questions: 2}"]
+    config = load_config("steady", [*small, *read])
+    seen = forecast(config, build_host(config))
+    assert seen.generation == pytest.approx(4 * seen.pace.lesson)
 
 
 def test_a_run_asks_its_host_for_its_own_rows(small: list[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from symbiont_ecology.config import dump_config
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine import provenance
 from symbiont_ecology.engine.living import tidy
@@ -176,6 +177,23 @@ def test_an_end_that_was_edited_by_hand_is_named_with_what_to_type(run: Path) ->
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("generations: 8", "generations: 9"))
     refused(run, r"run\.generations was 8, is 9.*symbiont resume .* run\.generations=9")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        ({"merging": {}}, {"canaries": {}}, r"canaries was None, is \{\}; .*merging was \{\}"),
+        ({"merging": {}}, {}, r"mechanisms was None, is \{\}; .*merging was \{\}, is None"),
+    ],
+)
+def test_a_mechanism_without_knobs_that_was_edited_by_hand_is_named(
+    was: dict[str, object], now: dict[str, object], said: str, tmp_path: Path
+) -> None:
+    config = toy_config(strategy={"kind": "ecology", "mechanisms": was})
+    start(config, tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
+    changed = config.model_copy(update={"strategy": {"kind": "ecology", "mechanisms": now}})
+    (tmp_path / "run/config.yaml").write_text(dump_config(changed))
+    refused(tmp_path / "run", said)
 
 
 def test_a_config_in_the_provenance_that_was_edited_is_no_measure_of_the_config(run: Path) -> None:

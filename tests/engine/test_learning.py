@@ -214,6 +214,18 @@ def test_the_clock_of_a_run_is_what_its_timings_say(tmp_path: Path) -> None:
             assert run.elapsed == lived_seconds(tmp_path / "run")
 
 
+def test_a_generation_that_is_lived_again_counts_once_on_the_clock(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    live(folder, generations=3)
+    seconds = lived_seconds(folder)
+    lines = (folder / "timings.jsonl").read_text()
+    (folder / "timings.jsonl").write_text('{"generation": 2, "seconds": 99.0}\n' + lines)
+    assert lived_seconds(folder) == pytest.approx(seconds)
+    with (folder / "timings.jsonl").open("a") as file:
+        file.write('{"generation": 3, "seconds": 99.0}\n')
+    assert lived_seconds(folder, 3) == pytest.approx(seconds)
+
+
 def test_a_run_that_its_time_ends_is_whole_and_complete(tmp_path: Path) -> None:
     config = toy_config(generations=10_000, checkpoint_every=10_000)
     loop = config.run.model_copy(update={"train_seconds": 0.1})

@@ -80,6 +80,19 @@ def test_a_run_uses_the_part_and_resumes(here: Path) -> None:
     assert resume(here / "run", overrides=["run.generations=14"], host=ToyHost()).is_complete
 
 
+def test_a_plug_in_that_was_edited_is_named_and_the_run_goes_on(here: Path) -> None:
+    plan = toy_config(generations=4).model_copy(update={"plugins": ("mine.py",)})
+    start(plan, here / "run", host=ToyHost(), should_stop=lambda: True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        resume(here / "run", host=ToyHost(), should_stop=lambda: True)
+    (here / "mine.py").write_text(PLUGIN.replace("self.factor *", "-self.factor *"))
+    with pytest.warns(
+        EcologyWarning, match=r"founded with mine\.py [0-9a-f]+, this is mine\.py .*bit by bit"
+    ):
+        assert resume(here / "run", host=ToyHost()).is_complete
+
+
 @pytest.mark.parametrize("path", ["../outside.py", "{outside}", "link.py"])
 def test_a_plug_in_outside_of_the_current_folder_is_refused(path: str, here: Path) -> None:
     outside = here.parent / "outside.py"

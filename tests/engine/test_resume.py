@@ -16,6 +16,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.checkpoints import check_blobs
 from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import generations, read_config, resume, start
+from symbiont_ecology.engine.verification import Verification, repair
 from symbiont_ecology.errors import HostError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.weights.blobs import BlobStore
@@ -128,7 +129,8 @@ def test_half_written_files_of_a_crash_are_ignored_and_removed(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     folder = stopped(tmp_path / "run")
-    halves = [folder / f"{name}.new" for name in ("state.json", "config.yaml", "provenance.json")]
+    names = ("state.json", "config.yaml", "provenance.json", "transcripts.jsonl", "trackers.json")
+    halves = [folder / f"{name}.new" for name in names]
     (folder / "evaluated").mkdir()
     halves.append(folder / "evaluated/3.json.new")
     for half in halves:
@@ -139,6 +141,19 @@ def test_half_written_files_of_a_crash_are_ignored_and_removed(
         file.write('{"generation":')
     assert finish(folder) == whole
     assert not any(half.exists() for half in halves)
+
+
+def test_files_of_others_stay_in_the_folder_of_a_run_whatever_their_ending(
+    tmp_path: Path, whole: dict[str, bytes]
+) -> None:
+    folder = stopped(tmp_path / "run")
+    (folder / "evaluated").mkdir()
+    others = [folder / "notes.new", folder / "plan.json.new", folder / "evaluated/notes.new"]
+    for other in others:
+        other.write_text("mine")
+    assert not repair(Verification.of(folder))
+    assert finish(folder) == whole
+    assert all(other.read_text() == "mine" for other in others)
 
 
 def test_a_run_that_died_before_its_first_checkpoint_begins_again(

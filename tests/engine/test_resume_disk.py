@@ -28,7 +28,11 @@ def tiny() -> RunConfig:
 
 
 def operations(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, names: str, fail: Callable[[int], None]
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    names: str,
+    fail: Callable[[int], None],
+    config: RunConfig | None = None,
 ) -> int:
     """Runs with ``fail(number)`` before every call of these functions of ``os``; returns their
     number."""
@@ -46,7 +50,7 @@ def operations(
     with monkeypatch.context() as patch:
         for name in names.split():
             patch.setattr(os, name, counted(getattr(os, name)))
-        start(tiny(), folder, host=ToyHost())
+        start(config or tiny(), folder, host=ToyHost())
     return count
 
 
@@ -69,6 +73,30 @@ def test_a_crash_at_any_file_operation_loses_nothing(
             assert number < 5
             continue
         assert finish(folder) == expected, number
+        assert not list(folder.glob("*.new")), number
+
+
+@pytest.mark.parametrize("checkpoint_every", [1, 2])
+def test_a_crash_at_any_file_operation_leaves_the_end_that_the_clock_set(
+    checkpoint_every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = {"train_seconds": 1e-4, "checkpoint_every": checkpoint_every}
+    config = tiny().model_copy(update={"run": tiny().run.model_copy(update=loop)})
+    names = "open replace fsync unlink"
+    total = operations(tmp_path / "whole", monkeypatch, names, lambda _: None, config)
+    expected = trace(tmp_path / "whole")
+    assert checkpoint.load_state(tmp_path / "whole").generation == 1
+    for number in range(total):
+
+        def fail(at: int, number: int = number) -> None:
+            if at == number:
+                raise Crash
+
+        folder = tmp_path / f"crash-{number}"
+        with pytest.raises(Crash):
+            operations(folder, monkeypatch, names, fail, config)
+        if (folder / "state.json").exists():
+            assert finish(folder) == expected, number
 
 
 def test_a_disk_that_fails_is_one_clear_line_and_loses_nothing(

@@ -23,6 +23,7 @@ from symbiont_ecology.evaluation.measure import LoadedRun, difference
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
+from symbiont_ecology.inference.prompts import respondents
 from symbiont_ecology.inference.routings import mapped, routings
 from symbiont_ecology.types import Item, cell_family, cell_name
 from toy import ToyHost, toy_config
@@ -207,6 +208,22 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
     assert {(one.organelle_id, one.verdict, one.cost.flops) for one in answers} == {
         (max(asked), 0.0, 7 * len(asked))
     }
+
+
+@pytest.mark.parametrize("routing", ["vote", "majority", "cascade", "surest"])
+def test_where_several_answer_nobody_is_the_author(
+    routing: str, candidates: LoadedRun, questions: list[Item]
+) -> None:
+    with pytest.raises(ConfigError, match="likelihoods have one author"):
+        respondents(routings.build(routing), candidates.pool, questions)
+
+
+@pytest.mark.parametrize("routing", ["host", "single", "learned", "committed"])
+def test_the_author_is_who_would_answer(
+    routing: str, candidates: LoadedRun, questions: list[Item]
+) -> None:
+    authors = respondents(routings.build(routing), candidates.pool, questions)
+    assert authors == chosen(candidates, questions, routing)
 
 
 def test_a_routing_map_names_who_answers_and_is_checked(

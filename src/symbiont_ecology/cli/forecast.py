@@ -234,7 +234,7 @@ def _pace(kernel: HostKernel, work: HostWork, rank: int) -> MeasuredPace:
     meter = ThroughputMeter(kernel, Workload(work.rows, work.prompt_tokens, work.new_tokens, rank))
     decoding = Decoding(temperature=1.0, min_new_tokens=work.new_tokens)
     requests = meter.requests(work.organelles)
-    return measured_pace(kernel, requests, meter.weights, decoding, learns=True, rank=rank)
+    return measured_pace(kernel, requests, meter.weights, decoding, learns=True)[0]
 
 
 def run_facts(config: RunConfig, price: float | None) -> dict[str, str]:

@@ -121,7 +121,7 @@ def _known(folder: Path) -> KnownRun:
         strategy = kind_of(config.strategy)
         state = load_state(folder)
         generation = state.generation
-        is_done = is_complete(config, state, lived_seconds(folder))
+        is_done = is_complete(config, state, lived_seconds(folder, generation))
         status = "complete" if is_done else "unfinished"
     except EcologyError as error:
         status = f"damaged: {error}"

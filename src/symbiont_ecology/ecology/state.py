@@ -226,6 +226,7 @@ def keep_previous(folder: Path) -> None:
         try:
             os.link(folder / STATE_FILE, temporary)
             os.replace(temporary, folder / PREVIOUS_FILE)  # its bytes are on the disk already
+            temporary.unlink(missing_ok=True)  # two names of one file: replacing does nothing
         except OSError:  # some disks know no second name of a file
             shutil.copyfile(folder / STATE_FILE, temporary)
             replace_durably(temporary, folder / PREVIOUS_FILE)

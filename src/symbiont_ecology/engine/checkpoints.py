@@ -11,6 +11,7 @@ newest older one that was due. So a run that was stopped and resumed ends with t
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -19,11 +20,29 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.checkpoint_header import GrowingLog, mark_of
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
+from symbiont_ecology.engine.judgements import JUDGEMENTS_FILE, QUEUE_FILE
+from symbiont_ecology.engine.provenance import PROVENANCE_COPY_FILE, PROVENANCE_FILE
 from symbiont_ecology.errors import EcologyWarning, RunError
 from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.files import UNFINISHED, remove_unfinished
+from symbiont_ecology.trackers.reporting import TRACKERS_FILE
+from symbiont_ecology.transcripts import TRANSCRIPTS_FILE
 from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights.blobs import BlobStore
+
+WRITTEN_WHOLE = (
+    "config.yaml",
+    PROVENANCE_FILE,
+    PROVENANCE_COPY_FILE,
+    STATE_FILE,
+    PREVIOUS_FILE,
+    TRANSCRIPTS_FILE,
+    QUEUE_FILE,
+    TRACKERS_FILE,
+    JUDGEMENTS_FILE,
+    "evaluations.jsonl",
+)
+"""Files of a run that take the place of older ones; the last two in a repair."""
 
 
 class Checkpoints:
@@ -123,9 +142,10 @@ class Checkpoints:
 
 
 def unfinished_files(folder: Path) -> list[Path]:
-    """Files that a crash left half written."""
-    places = folder, folder / checkpoint.KEPT
-    return [path for place in places for path in sorted(place.glob(f"*{UNFINISHED}"))]
+    """Files of a run that a crash left half written. Others with that ending are not its own."""
+    halves = [folder / (name + UNFINISHED) for name in WRITTEN_WHOLE]
+    halves += sorted((folder / checkpoint.KEPT).glob(f"*.json{UNFINISHED}"))
+    return [path for path in halves if os.path.lexists(path)]
 
 
 def check_log(path: Path, last: Checkpoint) -> None:

@@ -13,8 +13,7 @@ from typing import TypeVar
 import numpy as np
 
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.act import completion_cost
+from symbiont_ecology.engine.budget import budget_flops
 from symbiont_ecology.engine.build import build_runtime, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.host.memory import MemoryLoad
@@ -39,13 +38,11 @@ _Found = TypeVar("_Found")
 
 @dataclass(frozen=True)
 class MeasuredPace:
-    """Seconds of one rollout and of one lesson, in a call with ``rows`` of them; ``work`` is the
-    mean answer with its lesson (tokens are rounded)."""
+    """Seconds of one rollout and of one lesson, in a call with ``rows`` of them."""
 
     rollout: float
     lesson: float
     rows: int
-    work: Cost
 
 
 @dataclass(frozen=True)
@@ -75,12 +72,22 @@ def forecast(config: RunConfig, host: Host) -> Forecast:
         slot: AdapterWeights.random(host.layout, rank, 1.0, generator, b_std=0.001)
         for slot in range(crowd)
     }
-    pace = measured_pace(
-        host, requests, weights, runtime.practice, learns=learns_by_steps(config), rank=rank
+    pace, completions = measured_pace(
+        host, requests, weights, runtime.practice, learns=learns_by_steps(config)
     )
-    rows = runtime.strategy.most_rows(runtime.tasks)
-    generation = rows * (pace.rollout + pace.lesson)
-    return Forecast(pace, generation, _run_seconds(config, generation, rows, pace.work))
+    rollouts = runtime.strategy.most_rollouts(runtime.tasks)
+    lessons = runtime.strategy.most_rows(runtime.tasks) if pace.lesson else 0
+    generation = rollouts * pace.rollout + lessons * pace.lesson
+    loop = config.run
+    flops, tokens = _work(host, rank, completions, rollouts, lessons)
+    mean_rollout_flops, _ = _work(host, 0, completions, 1, 0)
+    lived = min(
+        loop.generations,
+        budget_flops(config, round(mean_rollout_flops)) / flops,
+        (loop.train_tokens or math.inf) / tokens,
+    )
+    seconds = min(lived * generation, loop.train_seconds or math.inf)
+    return Forecast(pace, generation, seconds)
 
 
 def measured_pace(
@@ -90,10 +97,10 @@ def measured_pace(
     decoding: Decoding,
     *,
     learns: bool,
-    rank: int,
     seconds: float = TIMED_SECONDS,
-) -> MeasuredPace:
-    """Times ever larger calls of answers for half of the time, and of lessons for the other."""
+) -> tuple[MeasuredPace, Completions]:
+    """Times ever larger calls of answers for half of the time, and of lessons for the other; also
+    what was answered."""
     for slot, adapter in weights.items():
         host.place(slot, adapter)
     draws = [Draw(0)("forecast", number) for number in range(len(requests))]
@@ -116,7 +123,7 @@ def measured_pace(
             len(lessons),
             seconds / 2,
         )
-    return MeasuredPace(rollout, lesson, rows, _mean_work(host, rank, completions, bool(lesson)))
+    return MeasuredPace(rollout, lesson, rows), completions
 
 
 def _timed(work: Callable[[int], _Found], most: int, seconds: float) -> tuple[float, int, _Found]:
@@ -172,26 +179,17 @@ def learns_by_steps(config: RunConfig) -> bool:
     return not isinstance(rule, NoLearning) and not rule.perturbation
 
 
-def _mean_work(host: Host, rank: int, completions: Completions, learns: bool) -> Cost:
-    """The mean answer, with its lesson if there are lessons."""
-    total, rows = Cost(), len(completions)
-    for row in range(rows):
+def _work(
+    host: Host, rank: int, completions: Completions, rollouts: int, lessons: int
+) -> tuple[float, float]:
+    """FLOPs and tokens of so many rollouts and lessons, by an adapter of that rank (0: the bare
+    host), if their mean is that of the completions."""
+    shape, parameters, count = host.shape, host.layout.size(rank), len(completions)
+    flops = tokens = 0
+    for row in range(count):
         completion = completions[row]
-        total += completion_cost(completion, host, rank)
-        if learns:
-            read, written = completion.prompt_tokens, len(completion.token_ids)
-            flops = host.shape.learning_flops(host.layout.size(rank), read, written)
-            total += Cost.computed(flops, read, written)
-    return Cost(*(round(amount / rows) for amount in vars(total).values()))
-
-
-def _run_seconds(config: RunConfig, generation: float, rows: int, work: Cost) -> float:
-    """How long all generations take, or the budget that ends them before."""
-    loop, limits = config.run, [float(config.run.generations)]
-    if loop.train_flops is not None:
-        limits.append(loop.train_flops / (work.flops * rows))
-    if loop.train_tokens is not None:
-        limits.append(loop.train_tokens / (work.tokens * rows))
-    if loop.train_rollouts is not None:
-        limits.append(loop.train_rollouts / rows)
-    return min(min(limits) * generation, loop.train_seconds or math.inf)
+        read, written = completion.prompt_tokens, len(completion.token_ids)
+        flops += rollouts * shape.rollout_flops(parameters, read, written)
+        flops += lessons * shape.learning_flops(parameters, read, written)
+        tokens += (rollouts + lessons) * (read + written)
+    return flops / count, tokens / count

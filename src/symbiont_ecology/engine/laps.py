@@ -12,14 +12,13 @@ class Laps:
         self.seconds: dict[str, float] = {}
         self._since = 0.0
 
-    def begin(self) -> float:
-        """A generation begins; returns the time on the clock."""
+    def begin(self) -> None:
+        """A generation begins."""
         self.seconds = {}
         self._since = time.perf_counter()
-        return self._since
 
-    def end(self, phase: str) -> None:
-        """What has passed since the last phase belongs to this one."""
+    def end(self, phase: str, more: float = 0.0) -> None:
+        """What has passed since the last phase belongs to this one, and so do ``more`` seconds."""
         now = time.perf_counter()
-        self.seconds[phase] = now - self._since
+        self.seconds[phase] = now - self._since + more
         self._since = now

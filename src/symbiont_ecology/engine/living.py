@@ -72,6 +72,8 @@ class LivingRun:
     mirror: Mirror | None = None
     is_endless: bool = False
     is_saved: bool = True
+    saving: float = 0.0
+    """Wall-clock seconds of the last checkpoint, which the next generation counts as its own."""
 
     def __repr__(self) -> str:
         return f"<run in {self.folder}: {self.state}>"
@@ -83,39 +85,34 @@ class LivingRun:
 
     def live(self) -> Generation:
         """One generation, and a checkpoint if one is due or the run ends."""
-        state, runtime, start = self.state, self.runtime, self.laps.begin()
+        state, runtime = self.state, self.runtime
+        self.laps.begin()
         summary = run_generation(state, runtime, self.log)
         runtime.store.forget(state.reachable())
         self.is_saved = False
-        if _is_due(self.config, runtime, state.generation):
-            self._checkpoint()
-        self.laps.end("save")
-        seconds = round(time.perf_counter() - start, 4)
+        self.laps.end("save", self.saving)
+        seconds = round(sum(self.laps.seconds.values()), 4)
         timing = {
             "generation": summary.generation,
             "seconds": seconds,
             "phases": {name: round(duration, 4) for name, duration in self.laps.seconds.items()},
         }
-        self.elapsed += seconds  # as it is written: who reads the file must find the same end
-        if self.is_complete and not self.is_saved:
-            self._checkpoint()
+        # As it is written, and before the checkpoint: who resumes must find the same end.
+        self.elapsed += seconds
         append_line(self.folder / TIMINGS_FILE, timing)
-        if self.is_saved:
-            self._send()
+        self.saving = 0.0
+        if self.is_complete or _is_due(self.config, runtime, state.generation):
+            self.save()
         self.reports.report(state, summary, seconds)
         return Generation(state, summary, seconds)
 
     def save(self) -> None:
         """Makes a checkpoint, unless nothing happened since the last one."""
-        if not self.is_saved:
-            self._checkpoint()
-            self._send()
-
-    def _checkpoint(self) -> None:
+        if self.is_saved:
+            return
+        start = time.perf_counter()
         _save(self.state, self.log, self.checkpoints)
-        self.is_saved = True
-
-    def _send(self) -> None:
+        self.is_saved, self.saving = True, time.perf_counter() - start
         if self.mirror is not None:
             self.mirror.push()
 
@@ -165,7 +162,7 @@ def opened(
         is_due = partial(_is_due, config, runtime)
         checkpoints = Checkpoints(folder, runtime.store, path, is_due)
         if is_founded:
-            state = _restored(runtime, checkpoints)
+            state = _restored(config, runtime, checkpoints)
             write_config(config, folder / CONFIG_FILE)
             note_config(folder / CONFIG_FILE)
         else:
@@ -175,7 +172,7 @@ def opened(
         mirror = None if config.run.mirror is None else Mirror(folder, config.run.mirror)
         if mirror is not None:
             mirror.push()
-        elapsed = lived_seconds(folder)
+        elapsed = lived_seconds(folder, state.generation)
         parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, laps)
         yield LivingRun(*parts, elapsed, mirror, is_endless)
 
@@ -194,27 +191,31 @@ def tidy(folder: Path) -> None:
         )
 
 
-def lived_seconds(folder: Path) -> float:
-    """Wall-clock seconds of all generations of a run so far, with their checkpoints but without one
-    that is made because the run ends.
+def lived_seconds(folder: Path, generations: float = math.inf) -> float:
+    """Wall-clock seconds of the first generations of a run, or of all, each as it was lived last;
+    with their checkpoints but without the last one.
 
     Raises:
         RunError: the file of them is damaged.
     """
-    path, seconds = folder / TIMINGS_FILE, 0.0
+    path, seconds, total = folder / TIMINGS_FILE, dict[int, float](), 0.0
     for number, line in read_lines(path):
         try:
-            seconds += float(str(line["seconds"]))
+            seconds[int(str(line["generation"]))] = float(str(line["seconds"]))
         except (KeyError, ValueError) as error:
-            raise RunError(f"{path} line {number}: expected seconds, got {line!r:.80}") from error
-    return seconds
+            raise RunError(
+                f"{path} line {number}: expected generation and seconds, got {line!r:.80}"
+            ) from error
+    for generation, spent in seconds.items():  # as a run adds them: sum() rounds otherwise
+        total += spent if generation < generations else 0.0
+    return total
 
 
-def _restored(runtime: Runtime, checkpoints: Checkpoints) -> EcologyState:
+def _restored(config: RunConfig, runtime: Runtime, checkpoints: Checkpoints) -> EcologyState:
     """The state of the last checkpoint."""
     folder = checkpoints.folder
     check_host(folder, runtime.host)
-    check_versions(folder)
+    check_versions(config, folder)
     with advised(folder):
         state = checkpoints.restore(version_without_checksums(folder))
         runtime.transcripts.rewind(state.generation)

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 LOG_SUFFIX, LOG_PARTS, BLOB_FOLDER, WRITER_MARK = ".jsonl", ".parts", "blobs", "writer"
 REMOTE_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://.+")
 PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
-"""A file's name that cannot lead out of its folder."""
+"""A file's name that cannot lead out of its folder. Files of a run have such names; others are
+neither sent nor fetched."""
 TAIL_BYTES = 256
 """Of a log, by which one that was written anew is told from one that grew."""
 NOT_SENT = ("lock", FOLDER_LOCK_FILE, WRITER_MARK)
@@ -118,29 +119,13 @@ class Mirror:
             raise RunError(
                 f"another process writes to {self._there.address}: give each run its own address"
             )
-        blobs = {
-            f"{BLOB_FOLDER}/{path.name}": path for path in (self._folder / BLOB_FOLDER).glob("*")
-        }
+        blobs = {f"{BLOB_FOLDER}/{path.name}": path for path in _files(self._folder / BLOB_FOLDER)}
         for name in sorted(blobs.keys() - self._blobs):
             self._there.write(name, blobs[name].read_bytes())
-        for path in sorted(self._folder.glob(f"*{LOG_SUFFIX}")):
-            self._push_log(path)
-        for path in self._plain_files():
-            self._push_file(path)
+        for path in sorted(_files(self._folder), key=lambda path: path.name == STATE_FILE):
+            (self._push_log if path.suffix == LOG_SUFFIX else self._push_file)(path)
         self._there.remove(self._blobs - blobs.keys())
         self._blobs = set(blobs)
-
-    def _plain_files(self) -> Sequence[Path]:
-        """Those that are sent whole; the state comes last."""
-        paths = [
-            path
-            for path in self._folder.iterdir()
-            if path.is_file()
-            and not path.is_symlink()
-            and path.suffix not in (LOG_SUFFIX, UNFINISHED)
-            and path.name not in NOT_SENT
-        ]
-        return sorted(paths, key=lambda path: (path.name == STATE_FILE, path.name))
 
     def _push_file(self, path: Path) -> None:
         data = path.read_bytes()
@@ -180,14 +165,15 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
         RunError: there is no run, the folder is in use, or something cannot be read or written.
     """
     remote = RemoteFolder(address)
-    names = remote.names()
+    names = [
+        name
+        for name in remote.names()
+        if name.count("/") <= 1 and all(map(PLAIN_NAME.fullmatch, name.split("/")))
+    ]
     if STATE_FILE not in names:
         raise RunError(f"no run at {address}: expected {STATE_FILE} there")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is in use: choose another --out")
-    for name in names:
-        if not all(map(PLAIN_NAME.fullmatch, name.split("/"))) or name.count("/") > 1:
-            raise RunError(f"{address} is no copy of a run: it has a file {name[:80]!r}")
     plain = [
         name for name in names if LOG_PARTS not in name and name not in (*NOT_SENT, STATE_FILE)
     ]
@@ -200,6 +186,19 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, data)
             passed(count, total)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Those that are sent of a folder, in the order of their names."""
+    return [
+        path
+        for path in sorted(folder.glob("*"))
+        if PLAIN_NAME.fullmatch(path.name)
+        and path.is_file()
+        and not path.is_symlink()
+        and path.suffix != UNFINISHED
+        and path.name not in NOT_SENT
+    ]
 
 
 def _log(remote: RemoteFolder, name: str, names: Sequence[str]) -> bytes:

@@ -1,4 +1,8 @@
-"""Where a run comes from: host, data, versions, seed. A run goes on with the same ones only."""
+"""Where a run comes from: host, data, plug-ins, versions, seed.
+
+A run goes on with the same host and data only. Other versions and plug-ins are warned of: who mends
+a plug-in may go on.
+"""
 
 import hashlib
 import json
@@ -39,7 +43,7 @@ def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "model": config.host.model,
         "seed": config.seed,
         "data": {task.name: task.digest for task in data_tasks(config)},
-        "plugins": {plugin: content_hash(Path(plugin)) for plugin in config.plugins},
+        "plugins": _plugin_hashes(config),
         "python": platform.python_version(),
         "machine": platform.machine(),
         "packages": versions(),
@@ -81,10 +85,11 @@ def check_data(config: RunConfig, folder: Path) -> None:
             )
 
 
-def check_versions(folder: Path) -> None:
-    """Warns of versions that are not those that a run was founded with."""
-    value, now = read_provenance(folder).get("packages"), versions()
-    before = value if isinstance(value, dict) else {}
+def check_versions(config: RunConfig, folder: Path) -> None:
+    """Warns of versions and plug-ins that are not those that a run was founded with."""
+    facts = read_provenance(folder)
+    before = _entries(facts, "packages") | _entries(facts, "plugins")
+    now = versions() | _plugin_hashes(config)
     changed = {name: v for name, v in now.items() if before.get(name, v) != v}
     if changed:
         old = ", ".join(f"{name} {before[name]}" for name in changed)
@@ -101,9 +106,8 @@ def version_without_checksums(folder: Path) -> str:
     facts = read_provenance(folder)
     if CONFIG in facts:
         return ""
-    value = facts.get("packages")
-    packages = value if isinstance(value, dict) else {}
-    return f"symbiont-ecology {packages.get('symbiont-ecology', '')}, an earlier version"
+    founder = _entries(facts, "packages").get("symbiont-ecology", "")
+    return f"symbiont-ecology {founder}, an earlier version"
 
 
 def write_config(config: RunConfig, path: Path) -> None:
@@ -239,6 +243,16 @@ def _founded_with(folder: Path, key: str) -> object:
     return facts[key]
 
 
+def _entries(facts: Mapping[str, object], key: str) -> dict[str, str]:
+    """The versions or plug-ins that a provenance names; none if it does not."""
+    value = facts.get(key)
+    return {str(name): str(v) for name, v in value.items()} if isinstance(value, dict) else {}
+
+
+def _plugin_hashes(config: RunConfig) -> dict[str, str]:
+    return {plugin: content_hash(Path(plugin)) for plugin in config.plugins}
+
+
 def _known_configs(folder: Path) -> list[dict[str, object]]:
     """The config as it was written, and the one before it where a crash came between the two.
 
@@ -288,7 +302,7 @@ def _values(text: str) -> dict[str, object]:
 def _flat(values: Mapping[str, object], above: str = "") -> Iterator[tuple[str, object]]:
     """The values of a config by their keys, such as ``run.generations``."""
     for key, value in values.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from _flat(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value

@@ -182,7 +182,7 @@ def _live(
             if should_stop():
                 break
     state = checkpoint.load_state(folder)
-    return Finished(state, is_complete(config, state, lived_seconds(folder)))
+    return Finished(state, is_complete(config, state, lived_seconds(folder, state.generation)))
 
 
 def read_config(

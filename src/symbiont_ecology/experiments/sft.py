@@ -82,9 +82,10 @@ def budget_of(folder: Path, measure: str) -> Budget:
     """
     if measure not in BUDGET_KEYS:
         raise ConfigError(f"--budget: expected one of {', '.join(BUDGET_KEYS)}, got {measure!r}")
-    cost = load_state(folder).spent
+    state = load_state(folder)
     if measure == "wall_clock_seconds":
-        return Budget(measure, lived_seconds(folder))
+        return Budget(measure, lived_seconds(folder, state.generation))
+    cost = state.spent
     is_flops = measure.endswith("flops")
     amount = cost.flops if is_flops else cost.tokens
     if measure.startswith("total"):

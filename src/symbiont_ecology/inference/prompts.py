@@ -93,12 +93,12 @@ def respondents(routing: Routing, pool: AdapterPool, items: Sequence[Item]) -> l
     count = 0
 
     def note(asked_items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
-        """Empty answers."""
+        """Answers without a text, of which nobody is confident: who asks on then asks on."""
         nonlocal count
         count += len(asked_items)
-        empty, cost = np.zeros(0, dtype=np.float32), Cost()
+        nothing, cost = np.full(1, -np.inf, dtype=np.float32), Cost()
         return [
-            Rollout(item, organelle_id, (), empty, text="", verdict=0.0, reward=0.0, cost=cost)
+            Rollout(item, organelle_id, (0,), nothing, text="", verdict=0.0, reward=0.0, cost=cost)
             for item, organelle_id in zip(asked_items, choices, strict=True)
         ]
 
