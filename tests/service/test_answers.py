@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +15,7 @@ import pytest
 
 from in_service import QUESTION, Serve, Served
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.service.app import HttpLimits
+from symbiont_ecology.service.app import UNABLE, HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
 from symbiont_ecology.types import HOST_SLOT, Decoding, Request
 
@@ -174,6 +176,25 @@ def test_texts_reach_the_log_only_if_asked(serve: Serve, caplog: pytest.LogCaptu
     served.ask("math.add: 1234+1")
     assert "1234" not in "".join(str(vars(record)) for record in caplog.records)
     served.stop()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_service_lacks_is_for_the_log_and_not_for_who_asks(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        response = served.ask(stream=stream)
+    told = response.text.splitlines()
+    error = json.loads(next(line for line in told if '"error"' in line).removeprefix("data: "))
+    assert error["error"]["message"] == UNABLE
+    assert str(served.folder) not in response.text
+    (reason,) = [vars(one)["reason"] for one in caplog.records if "reason" in vars(one)]
+    assert f"cannot write {served.folder}" in reason
+    assert stream or response.status_code == 503
 
 
 def test_who_asks_too_often_has_to_wait(serve: Serve) -> None:

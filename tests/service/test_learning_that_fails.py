@@ -124,7 +124,10 @@ def test_why_learning_stopped_is_for_keys_of_applications(
 
 
 def test_memory_that_runs_out_for_answers_costs_learning_nothing(
-    serve: Serve, kernel: HostKernel, monkeypatch: pytest.MonkeyPatch
+    serve: Serve,
+    kernel: HostKernel,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     served, answers, learn = serve(limits=EAGER), list[Any](), kernel.learn
     memory, step = kernel.memory_mb, LlamaSession.step
@@ -152,6 +155,7 @@ def test_memory_that_runs_out_for_answers_costs_learning_nothing(
     served.judge(name, accepted=True)
     wait_until(lambda: served.service.generation)
     assert answers[0].status_code == 503
-    assert "expected memory" in answers[0].text
+    (reason,) = told(caplog)
+    assert "expected memory" in reason
     assert (served.service.learning_error, kernel.memory_mb) == ("", memory)
     assert served.ask().status_code == 200

@@ -18,7 +18,7 @@ from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.app import HttpLimits
+from symbiont_ecology.service.app import UNABLE, HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
 from symbiont_ecology.types import HOST_SLOT
 from tally import tally
@@ -180,7 +180,7 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_answers(
             assert said(answer) == text_of(kernel, served, "o0")
         else:
             assert answer.status_code == 503
-            assert "\n" not in answer.json()["error"]["message"]
+            assert answer.json()["error"]["message"] == UNABLE
         assert (answer.status_code == 200) == is_overcome
     server.fail("")
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")

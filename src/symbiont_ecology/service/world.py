@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +24,6 @@ from symbiont_ecology.weights import AdapterWeights
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -118,11 +115,10 @@ class ServingSnapshot:
             with Fence() as fence:
                 takers = fence(self._chosen, context)
         except FaultError as error:
-            # What it says may be words of other users: they are not for who asked.
+            # What it says may be words of users.
             part = strategies.called(turn.strategy)
-            reason = f"{part} {error}" if self.has_texts else f"{part} failed"
-            _log.error("nobody was chosen", extra={"reason": reason})
-            raise RunError(f"{part} failed, so nobody could be chosen to answer") from error
+            reason = str(error) if self.has_texts else "failed"
+            raise RunError(f"nobody was chosen to answer: {part} {reason}") from error
         return [takers.get(item.id, HOST) for item in copies]
 
     def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:
