@@ -17,7 +17,8 @@ from in_service import QUESTION, Serve, Served
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.service.app import UNABLE, HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
-from symbiont_ecology.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.service.world import prompt_of
+from symbiont_ecology.types import HOST_SLOT, Decoding, Request, in_turns
 
 NEVER_LEARNS = ServiceLimits(learn_share=0)
 
@@ -119,15 +120,27 @@ def test_a_stop_text_ends_an_answer(served: Served) -> None:
     assert cut["finish_reason"] == "stop"
 
 
-def test_a_conversation_is_read_turn_by_turn(served: Served) -> None:
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_each_turn_of_a_conversation_is_a_line_of_a_host_without_chat_template(
+    served: Served, kernel: Any, end: str
+) -> None:
     messages = [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "math.add: 1+1"},
-        {"role": "assistant", "content": "2"},
-        {"role": "user", "content": [{"type": "text", "text": "math.add: 2+2"}]},
+        {"role": "system", "content": f"be brief{end}"},
+        {"role": "user", "content": f"math.add: 1+1{end}"},
+        {"role": "assistant", "content": f"2{end}"},
+        {"role": "user", "content": [{"type": "text", "text": f"math.add: 2+2{end}"}]},
     ]
-    answer = served.client.post("/v1/chat/completions", json={"messages": messages})
-    assert answer.status_code == 200
+    body = {"messages": messages, "model": HOST, "temperature": 0, "max_tokens": 12}
+    answer = served.client.post("/v1/chat/completions", json=body).json()
+    prompt = "be brief\nmath.add: 1+1\n2\nmath.add: 2+2\n"
+    assert answer["usage"]["prompt_tokens"] == len(kernel.encode([prompt])[0])
+    expected = kernel.generate([prompt], HOST_SLOT, max_new_tokens=12)
+    assert [answer["choices"][0]["message"]["content"]] == expected
+
+
+def test_a_conversation_with_a_chat_template_is_asked_as_it_is(served: Served) -> None:
+    tasks, said = served.service.run.runtime.tasks, ["be brief", "math.add: 1+1"]
+    assert prompt_of(said, "math.add", tasks, is_chat=True) == in_turns(*said)
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,7 @@ class ServiceApp:
         tasks, service = self._service.run.runtime.tasks, self._service
         family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
         limit = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
-        prompt = prompt_of(turns, family, tasks)
+        prompt = prompt_of(turns, family, tasks, is_chat=service.is_chat)
         item = typed_item(_user(wanted.user, access), family, prompt, tasks, limit)
         practice, kind = service.run.runtime.practice, "cmpl"
         if isinstance(wanted, ChatRequest):

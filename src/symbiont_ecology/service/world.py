@@ -178,13 +178,18 @@ def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
     return tasks.family_like(said[-1]) or tasks.names[0]
 
 
-def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture) -> str:
-    """How the host is asked what was said turn by turn: a question alone in the run's own style,
-    anything else as it is."""
-    if len(said) > 1:
+def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: bool) -> str:
+    """How the host is asked what was said turn by turn: a question alone in the run's own style, a
+    conversation as it is. A host that reads it as text reads each turn as a line of its own."""
+    *before, question = said
+    if before and is_chat:
         return in_turns(*said)
-    item = typed_item("", family, said[0], tasks)
-    return tasks.as_asked(replace(item, family="")).prompt
+    item = typed_item("", family, question, tasks)
+    alone = tasks.as_asked(replace(item, family="")).prompt
+    if not before:
+        return alone
+    lines = [turn if turn.endswith("\n") else f"{turn}\n" for turn in before]
+    return in_turns(*lines, last_turn(alone))
 
 
 def generator_of(seed: int | None, choice: int) -> np.random.Generator:
