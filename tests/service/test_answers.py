@@ -81,6 +81,7 @@ def test_a_stream_says_what_a_whole_answer_says(served: Served) -> None:
     how = {"seed": 3, "n": 2, "temperature": 1.0, "user": "ada"}
     whole = served.ask(**how).json()
     parts = list(events(served.ask(stream=True, stream_options={"include_usage": True}, **how)))
+    assert {part["organelle"] for part in parts} - {None} == {whole["organelle"]}
     texts = ["", ""]
     reasons = [None, None]
     for part in parts:
@@ -102,6 +103,18 @@ def test_completions_go_on_with_a_text(served: Served) -> None:
     streamed = served.client.post("/v1/completions", json={**body, "stream": True})
     text = "".join(part["choices"][0]["text"] for part in events(streamed) if part["choices"])
     assert text == answer["choices"][0]["text"]
+
+
+def test_streamed_log_probabilities_are_those_of_a_whole_text(served: Served) -> None:
+    body = {"prompt": QUESTION, "seed": 4, "n": 2, "temperature": 1, "logprobs": 0, "max_tokens": 8}
+    whole = served.client.post("/v1/completions", json=body).json()
+    streamed = served.client.post("/v1/completions", json={**body, "stream": True})
+    parts = [choice for part in events(streamed) for choice in part["choices"]]
+    for choice in whole["choices"]:
+        told = [one["logprobs"] for one in parts if one["index"] == choice["index"]]
+        for name in ("tokens", "token_logprobs", "text_offset"):
+            numbers = [number for one in told if one for number in one[name]]
+            assert numbers == choice["logprobs"][name]
 
 
 def test_log_probabilities_are_those_of_the_kernel(served: Served, kernel: Any) -> None:

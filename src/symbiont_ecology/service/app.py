@@ -129,10 +129,14 @@ class ServiceApp:
         access = self._access(request, wanted.user)
         job = self._job(wanted, [wanted.text], access)
         head = partial(text_chunk, job, wanted.model)
+        offsets = [0] * job.choices  # letters of each text's tokens that were told
 
         def delta(choice: int, token: NewToken | None) -> dict[str, object]:
             """A part of a text."""
-            logprobs = text_logprobs([token], self._text_of) if token and job.has_scores else None
+            logprobs = None
+            if token and job.has_scores:
+                logprobs = text_logprobs([token], self._text_of, offsets[choice])
+                offsets[choice] += len(self._text_of(token.token_id))
             text = token.text if token else ""
             return {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
 
