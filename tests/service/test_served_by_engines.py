@@ -142,6 +142,18 @@ def test_alternatives_are_refused(connect: Any) -> None:
     assert "top_logprobs" in answer.json()["error"]["message"]
 
 
+def test_an_adapter_that_the_kernel_cannot_hold_ends_a_request_and_not_the_service(
+    connect: Any, kernel: HostKernel
+) -> None:
+    served = connect()
+    snapshot, layout = served.service.snapshot, kernel.layout
+    large = random_weights(layout, 7, rank=served.service.run.runtime.rank + 1)
+    served.service.snapshot = replace(snapshot, weights={**snapshot.weights, "o0": large})
+    answer = ask(served, "o0")
+    assert answer.status_code == 503
+    assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
+
+
 def test_adapters_that_have_learned_answer_under_new_names(
     connect: Any, server: FakeServer
 ) -> None:
