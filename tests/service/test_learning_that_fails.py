@@ -86,6 +86,7 @@ def test_the_log_says_what_a_part_of_others_said_only_if_asked(
     limits = ServiceLimits(learn_share=1.0, patience=0.0, has_texts=has_texts)
     served = serve(config=grudging, limits=limits)
     accept(served)
+    served.stop()  # its thread has written the log
     (reason,) = told(caplog)
     assert (error.__name__ in reason) or has_texts
     assert (SECRET in reason) == has_texts
