@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
+import os
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,9 +15,10 @@ import pytest
 
 from in_service import QUESTION, Serve, Served
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.service.app import HttpLimits
+from symbiont_ecology.service.app import UNABLE, HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
-from symbiont_ecology.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.service.world import prompt_of
+from symbiont_ecology.types import HOST_SLOT, Decoding, Request, in_turns
 
 NEVER_LEARNS = ServiceLimits(learn_share=0)
 
@@ -78,6 +81,7 @@ def test_a_stream_says_what_a_whole_answer_says(served: Served) -> None:
     how = {"seed": 3, "n": 2, "temperature": 1.0, "user": "ada"}
     whole = served.ask(**how).json()
     parts = list(events(served.ask(stream=True, stream_options={"include_usage": True}, **how)))
+    assert {part["organelle"] for part in parts} - {None} == {whole["organelle"]}
     texts = ["", ""]
     reasons = [None, None]
     for part in parts:
@@ -101,6 +105,18 @@ def test_completions_go_on_with_a_text(served: Served) -> None:
     assert text == answer["choices"][0]["text"]
 
 
+def test_streamed_log_probabilities_are_those_of_a_whole_text(served: Served) -> None:
+    body = {"prompt": QUESTION, "seed": 4, "n": 2, "temperature": 1, "logprobs": 0, "max_tokens": 8}
+    whole = served.client.post("/v1/completions", json=body).json()
+    streamed = served.client.post("/v1/completions", json={**body, "stream": True})
+    parts = [choice for part in events(streamed) for choice in part["choices"]]
+    for choice in whole["choices"]:
+        told = [one["logprobs"] for one in parts if one["index"] == choice["index"]]
+        for name in ("tokens", "token_logprobs", "text_offset"):
+            numbers = [number for one in told if one for number in one[name]]
+            assert numbers == choice["logprobs"][name]
+
+
 def test_log_probabilities_are_those_of_the_kernel(served: Served, kernel: Any) -> None:
     answer = served.ask(model=HOST, temperature=0, logprobs=True, top_logprobs=3).json()
     content = answer["choices"][0]["logprobs"]["content"]
@@ -117,15 +133,27 @@ def test_a_stop_text_ends_an_answer(served: Served) -> None:
     assert cut["finish_reason"] == "stop"
 
 
-def test_a_conversation_is_read_turn_by_turn(served: Served) -> None:
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_each_turn_of_a_conversation_is_a_line_of_a_host_without_chat_template(
+    served: Served, kernel: Any, end: str
+) -> None:
     messages = [
-        {"role": "system", "content": "be brief"},
-        {"role": "user", "content": "math.add: 1+1"},
-        {"role": "assistant", "content": "2"},
-        {"role": "user", "content": [{"type": "text", "text": "math.add: 2+2"}]},
+        {"role": "system", "content": f"be brief{end}"},
+        {"role": "user", "content": f"math.add: 1+1{end}"},
+        {"role": "assistant", "content": f"2{end}"},
+        {"role": "user", "content": [{"type": "text", "text": f"math.add: 2+2{end}"}]},
     ]
-    answer = served.client.post("/v1/chat/completions", json={"messages": messages})
-    assert answer.status_code == 200
+    body = {"messages": messages, "model": HOST, "temperature": 0, "max_tokens": 12}
+    answer = served.client.post("/v1/chat/completions", json=body).json()
+    prompt = "be brief\nmath.add: 1+1\n2\nmath.add: 2+2\n"
+    assert answer["usage"]["prompt_tokens"] == len(kernel.encode([prompt])[0])
+    expected = kernel.generate([prompt], HOST_SLOT, max_new_tokens=12)
+    assert [answer["choices"][0]["message"]["content"]] == expected
+
+
+def test_a_conversation_with_a_chat_template_is_asked_as_it_is(served: Served) -> None:
+    tasks, said = served.service.run.runtime.tasks, ["be brief", "math.add: 1+1"]
+    assert prompt_of(said, "math.add", tasks, is_chat=True) == in_turns(*said)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +203,25 @@ def test_texts_reach_the_log_only_if_asked(serve: Serve, caplog: pytest.LogCaptu
     served.ask("math.add: 1234+1")
     assert "1234" not in "".join(str(vars(record)) for record in caplog.records)
     served.stop()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_service_lacks_is_for_the_log_and_not_for_who_asks(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        response = served.ask(stream=stream)
+    told = response.text.splitlines()
+    error = json.loads(next(line for line in told if '"error"' in line).removeprefix("data: "))
+    assert error["error"]["message"] == UNABLE
+    assert str(served.folder) not in response.text
+    (reason,) = [vars(one)["reason"] for one in caplog.records if "reason" in vars(one)]
+    assert f"cannot write {served.folder}" in reason
+    assert stream or response.status_code == 503
 
 
 def test_who_asks_too_often_has_to_wait(serve: Serve) -> None:

@@ -18,7 +18,7 @@ from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.app import HttpLimits
+from symbiont_ecology.service.app import UNABLE, HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
 from symbiont_ecology.types import HOST_SLOT
 from tally import tally
@@ -142,6 +142,18 @@ def test_alternatives_are_refused(connect: Any) -> None:
     assert "top_logprobs" in answer.json()["error"]["message"]
 
 
+def test_an_adapter_that_the_kernel_cannot_hold_ends_a_request_and_not_the_service(
+    connect: Any, kernel: HostKernel
+) -> None:
+    served = connect()
+    snapshot, layout = served.service.snapshot, kernel.layout
+    large = random_weights(layout, 7, rank=served.service.run.runtime.rank + 1)
+    served.service.snapshot = replace(snapshot, weights={**snapshot.weights, "o0": large})
+    answer = ask(served, "o0")
+    assert answer.status_code == 503
+    assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
+
+
 def test_adapters_that_have_learned_answer_under_new_names(
     connect: Any, server: FakeServer
 ) -> None:
@@ -180,7 +192,7 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_answers(
             assert said(answer) == text_of(kernel, served, "o0")
         else:
             assert answer.status_code == 503
-            assert "\n" not in answer.json()["error"]["message"]
+            assert answer.json()["error"]["message"] == UNABLE
         assert (answer.status_code == 200) == is_overcome
     server.fail("")
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")

@@ -189,6 +189,18 @@ def test_nothing_is_spare_in_length_but_in_b_where_an_adapter_does_nothing() -> 
         assert not b.any()
 
 
+def test_no_direction_is_made_beyond_the_rank_of_an_adapter_and_the_width_of_a_module() -> None:
+    adapter = AdapterWeights.random(LAYOUT, 2, 1.0, RNG(0), b_std=1.0)
+    for name, a, b in truncated(adapter, 4).factors():
+        assert a[:2].any(axis=1).all(), name
+        assert not a[2:].any()
+        assert not b[:, 2:].any()
+    narrow = AdapterLayout((("narrow", 3, 8),))
+    ((_, a, b),) = truncated(AdapterWeights.random(narrow, 5, 1.0, RNG(0)), 5).factors()
+    assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0, 1.0, 0.0, 0.0])
+    assert not b.any()
+
+
 # Growing.
 
 

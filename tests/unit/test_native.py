@@ -17,6 +17,7 @@ from torch import Tensor
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.compiled import Addresses
+from symbiont_ecology.host.packing import STRETCH
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -130,7 +131,7 @@ def test_attention_of_prompts_answers_and_newest_tokens(
         (starts[2], 7, 0, 19),
         (starts[3], 1, 0, 19),
     ]
-    stretches = np.array([(*span, 0, span[0]) for span in spans])
+    stretches = np.array([(*span, 0, span[0]) for span in spans], dtype=STRETCH)
     seen = passes.look(rotated, values, stretches, spec)
     for (start, count, _, past_count), _ in zip(spans, lengths, strict=True):
         line = [*range(past_count), *range(start, start + count)]
@@ -139,7 +140,8 @@ def test_attention_of_prompts_answers_and_newest_tokens(
             seen[start : start + count], expected[past_count:], atol=2e-6, rtol=1e-5
         )
     # From the last tokens alone.
-    last = np.array([(*span, span[1] - 1, index) for index, span in enumerate(spans)])
+    entries = [(*span, span[1] - 1, index) for index, span in enumerate(spans)]
+    last = np.array(entries, dtype=STRETCH)
     ends = [span[0] + span[1] - 1 for span in spans]
     torch.testing.assert_close(passes.look(rotated, values, last, spec), seen[ends])
 
@@ -201,7 +203,7 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IndexError):
         passes.fill(cache, heads[:, :2], heads[:, 2:], np.array([[0, 0, 0, 2]]))
     with pytest.raises(IndexError):
-        passes.look(heads[:, :2], heads[:, 2:], np.array([[0, 2, -1, 0, 0, 0]]), spec)
+        passes.look(heads[:, :2], heads[:, 2:], np.array([(0, 2, -1, 0, 0, 0)], STRETCH), spec)
     for position in (4, -1):
         with pytest.raises(IndexError):
             passes.rotate(heads, spec, torch.tensor([position]))
@@ -214,17 +216,20 @@ def test_what_does_not_fit_is_refused() -> None:
             passes.rotate(heads[:, :2], normed, torch.tensor([0]))
         with pytest.raises(IndexError, match="fit together for attend"):
             passes.attend(heads, normed, cache, np.array([0]), np.array([0]))
-    three = made(1, 5, 8)  # three heads cannot share two key heads
+    one, three = np.array([(0, 1, -1, 0, 0, 0)], STRETCH), made(1, 5, 8)
+    # Three heads cannot share two key heads.
     with pytest.raises(IndexError, match="fit together for attend"):
         passes.attend(three, spec, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0]))
     with pytest.raises(IndexError, match="fit together for look"):
-        passes.look(made(1, 5, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
+        passes.look(made(1, 5, 8), made(1, 2, 8), one, spec)
+    with pytest.raises(IndexError):  # numbers without names
+        passes.look(made(1, 6, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
     with pytest.raises(IndexError, match="fit together for fill"):
         passes.fill(
             torch.zeros(2, 1, 2, 9, 8), made(1, 5, 8), made(1, 2, 8), np.array([[0, 0, 0, 1]])
         )
     with pytest.raises(IndexError, match="fit together for look"):  # no head at all
-        passes.look(made(1, 2, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
+        passes.look(made(1, 2, 8), made(1, 2, 8), one, spec)
     with pytest.raises(IndexError, match="fit together for gate"):
         passes.gate(made(3, 1))
     layout = AdapterLayout((("m", 8, 8),))

@@ -226,6 +226,10 @@ class HostKernel:
     def _reader(self) -> CodecReader:
         return CodecReader(self._codec, self.shape.vocab, self.is_chat)
 
+    def check(self, weights: AdapterWeights) -> None:
+        """Refuses an adapter that ``place`` would refuse."""
+        self._bank.check(weights)
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Puts an adapter into a slot; free when the slot already holds this very object.
 
@@ -423,7 +427,7 @@ class HostKernel:
         """
         check_lessons(batch, weights)
         for adapter in weights.values():
-            self._bank.check(adapter)
+            self.check(adapter)
         texts = list(dict.fromkeys(lesson.prompt for lesson in batch.lessons))
         prompts = dict(zip(texts, self.encode(texts), strict=True))
         lengths = (len(prompts[lesson.prompt]) for lesson in batch.lessons)

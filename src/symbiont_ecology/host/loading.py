@@ -279,7 +279,7 @@ class TextCodec:
         )
         turns = messages(prompt)
         roles = dict.fromkeys(turn["role"] for turn in turns)
-        what = f"a chat template in {self._folder} for turns of {', '.join(roles)}"
+        what = f"a chat template for turns of {', '.join(roles)}"  # without paths: clients read it
         # A template is a stranger's program.
         with expected(f"{what}: leave tasks.style.system out", Exception):
             # Hosts that can think aloud are asked not to: the reply limits leave no room for it.

@@ -33,6 +33,18 @@ LEAST_PREAMBLE = 32
 24, those of SmolLM2's system turn, a batch takes 4 to 10 % longer at first and 9 % less from then
 on; who learns in every generation seldom comes to that."""
 
+STRETCH = np.dtype(
+    [
+        ("start", np.int64),  # where on the line
+        ("count", np.int64),  # how many tokens
+        ("parent", np.int64),  # number of the stretch behind which it stands (−1: none)
+        ("before", np.int64),  # how many tokens come before it
+        ("first", np.int64),  # which of its tokens is the first to look
+        ("to", np.int64),  # where in the output belongs what that one sees
+    ]
+)
+"""Tokens that stand on the line end to end, as the ``stretch`` of ``cpu_kernels.c``."""
+
 
 @dataclass(frozen=True)
 class Text:
@@ -128,23 +140,26 @@ class Packing:
         return np.ascontiguousarray(np.concatenate(pieces))
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Segments and answers as ``passes.look`` takes them, ``(stretches, 6)``; all tokens look,
-        or ends."""
+        """Segments and answers as ``STRETCH``, ``(stretches,)``; all tokens look, or ends."""
         rows = np.flatnonzero(self.answer_lengths)
-        segments = self.starts, self.lengths, self.parents, self.before
-        prompts = self.prompt_of[rows], self.prompt_lengths[rows]
-        answers = self.answer_starts[rows], self.answer_lengths[rows], *prompts
-        start, count, *rest = (np.concatenate(pair) for pair in zip(segments, answers, strict=True))
         if is_ends:  # a segment with which no prompt ends is only looked at
             offsets = self.lengths.copy()
             offsets[self.prompt_of] = self.lengths[self.prompt_of] - 1
         else:
             offsets = np.where(self.starts < self.kept, self.lengths, 0)
-        first = np.concatenate([offsets, np.zeros_like(rows)])
-        targets = np.maximum(start + first - self.kept, 0)
-        if is_ends:
-            targets = np.searchsorted(self.ends.numpy(), targets)
-        return np.ascontiguousarray(np.stack([start, count, *rest, first, targets], axis=1))
+        columns = {
+            "start": (self.starts, self.answer_starts[rows]),
+            "count": (self.lengths, self.answer_lengths[rows]),
+            "parent": (self.parents, self.prompt_of[rows]),
+            "before": (self.before, self.prompt_lengths[rows]),
+            "first": (offsets, np.zeros_like(rows)),
+        }
+        stretches = np.empty(len(offsets) + len(rows), dtype=STRETCH)
+        for name, parts in columns.items():
+            stretches[name] = np.concatenate(parts)
+        places = np.maximum(stretches["start"] + stretches["first"] - self.kept, 0)
+        stretches["to"] = np.searchsorted(self.ends.numpy(), places) if is_ends else places
+        return stretches
 
     def places_of_prompts(self) -> np.ndarray:
         """Where each row's prompt stands in the line: ``(rows, longest prompt)``, the last place

@@ -51,6 +51,8 @@ _log = logging.getLogger(__name__)
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"
 """The model whose organelles answer their own users; who asks without a name."""
 ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
+UNABLE = "the service could not do this: ask again later, or for fewer tokens"
+"""What clients are told of its own trouble, such as a full disk."""
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,14 @@ class ServiceApp:
         access = self._access(request, wanted.user)
         job = self._job(wanted, [wanted.text], access)
         head = partial(text_chunk, job, wanted.model)
+        offsets = [0] * job.choices  # letters of each text's tokens that were told
 
         def delta(choice: int, token: NewToken | None) -> dict[str, object]:
             """A part of a text."""
-            logprobs = text_logprobs([token], self._text_of) if token and job.has_scores else None
+            logprobs = None
+            if token and job.has_scores:
+                logprobs = text_logprobs([token], self._text_of, offsets[choice])
+                offsets[choice] += len(self._text_of(token.token_id))
             text = token.text if token else ""
             return {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
 
@@ -245,7 +251,7 @@ class ServiceApp:
         tasks, service = self._service.run.runtime.tasks, self._service
         family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
         limit = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
-        prompt = prompt_of(turns, family, tasks)
+        prompt = prompt_of(turns, family, tasks, is_chat=service.is_chat)
         item = typed_item(_user(wanted.user, access), family, prompt, tasks, limit)
         practice, kind = service.run.runtime.practice, "cmpl"
         if isinstance(wanted, ChatRequest):
@@ -318,7 +324,7 @@ class ServiceApp:
                     if message[1].text or job.has_scores:
                         yield _event(head(moment, [delta(*message)]))
                 if isinstance(message, EcologyError):
-                    yield f"data: {error_body(_status_of(message), str(message)).decode()}\n\n"
+                    yield f"data: {error_body(*_refusal(message)).decode()}\n\n"
                     return
                 yield _event(head(moment, [end(choice) for choice in range(job.choices)]))
                 if has_usage:
@@ -412,11 +418,16 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _unable(request: Request, error: Exception) -> Response:
-    status = _status_of(error)
-    return Response(error_body(status, str(error)), status, media_type="application/json")
+    status, message = _refusal(error)
+    return Response(error_body(status, message), status, media_type="application/json")
 
 
-def _status_of(error: Exception) -> int:
-    """What the library refuses is the client's mistake; what the disk refuses is ours."""
-    is_theirs = isinstance(error, DataError | HostError)
-    return 400 if is_theirs else 504 if isinstance(error, LateError) else 503
+def _refusal(error: Exception) -> tuple[int, str]:
+    """Status and message. What the library refuses is the client's mistake. What disk, memory or
+    another server refuses is ours, and may name paths: the log alone has it."""
+    if isinstance(error, DataError | HostError):
+        return 400, str(error)
+    if isinstance(error, LateError):
+        return 504, str(error)
+    _log.error("request failed", extra={"reason": str(error)})
+    return 503, UNABLE

@@ -75,6 +75,8 @@ class LivingService:
         limits: ServiceLimits,
     ) -> None:
         self.run, self.journal, self.limits = run, journal, limits
+        self.is_chat = kernel.is_chat
+        """Whether the host's chat template goes around prompts."""
         self.scheduler = Scheduler(batch, kernel.encode, journal, limits.most_waiting)
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it

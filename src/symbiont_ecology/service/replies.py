@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate
 
 from symbiont_ecology.host.streaming import NewToken
 from symbiont_ecology.service.scheduler import AnswerJob, usage
@@ -89,18 +90,19 @@ def chat_logprobs(tokens: Sequence[NewToken], text_of: TokenText) -> dict[str, o
     return {"content": content, "refusal": None}
 
 
-def text_logprobs(tokens: Sequence[NewToken], text_of: TokenText) -> dict[str, object]:
-    """Log-probabilities of a completion."""
-    texts, offsets = [text_of(token.token_id) for token in tokens], [0]
-    for text in texts:
-        offsets.append(offsets[-1] + len(text))
+def text_logprobs(
+    tokens: Sequence[NewToken], text_of: TokenText, offset: int = 0
+) -> dict[str, object]:
+    """Log-probabilities of a completion, or of the part of it behind ``offset`` letters."""
+    texts = [text_of(token.token_id) for token in tokens]
+    *offsets, _ = accumulate(map(len, texts), initial=offset)
     return {
         "tokens": texts,
         "token_logprobs": [token.log_probability for token in tokens],
         "top_logprobs": [
             {text_of(name): score for name, score in token.alternatives.items()} for token in tokens
         ],
-        "text_offset": offsets[:-1],
+        "text_offset": offsets,
     }
 
 
@@ -112,4 +114,5 @@ def _whole(
 
 def _head(job: AnswerJob, model: str, kind: str, moment: int) -> dict[str, object]:
     head = {"id": job.id, "object": kind, "created": moment, "model": model}
-    return head | {"system_fingerprint": None, "organelle": job.organelle}
+    # A stream begins before anybody is chosen.
+    return head | {"system_fingerprint": None, "organelle": job.organelle or None}

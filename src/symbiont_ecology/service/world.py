@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +24,6 @@ from symbiont_ecology.weights import AdapterWeights
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -118,11 +115,10 @@ class ServingSnapshot:
             with Fence() as fence:
                 takers = fence(self._chosen, context)
         except FaultError as error:
-            # What it says may be words of other users: they are not for who asked.
+            # What it says may be words of users.
             part = strategies.called(turn.strategy)
-            reason = f"{part} {error}" if self.has_texts else f"{part} failed"
-            _log.error("nobody was chosen", extra={"reason": reason})
-            raise RunError(f"{part} failed, so nobody could be chosen to answer") from error
+            reason = str(error) if self.has_texts else "failed"
+            raise RunError(f"nobody was chosen to answer: {part} {reason}") from error
         return [takers.get(item.id, HOST) for item in copies]
 
     def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:
@@ -182,13 +178,18 @@ def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
     return tasks.family_like(said[-1]) or tasks.names[0]
 
 
-def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture) -> str:
-    """How the host is asked what was said turn by turn: a question alone in the run's own style,
-    anything else as it is."""
-    if len(said) > 1:
+def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: bool) -> str:
+    """How the host is asked what was said turn by turn: a question alone in the run's own style, a
+    conversation as it is. A host that reads it as text reads each turn as a line of its own."""
+    *before, question = said
+    if before and is_chat:
         return in_turns(*said)
-    item = typed_item("", family, said[0], tasks)
-    return tasks.as_asked(replace(item, family="")).prompt
+    item = typed_item("", family, question, tasks)
+    alone = tasks.as_asked(replace(item, family="")).prompt
+    if not before:
+        return alone
+    lines = [turn if turn.endswith("\n") else f"{turn}\n" for turn in before]
+    return in_turns(*lines, last_turn(alone))
 
 
 def generator_of(seed: int | None, choice: int) -> np.random.Generator:

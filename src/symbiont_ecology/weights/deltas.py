@@ -67,8 +67,9 @@ def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
     """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB,
     diagonal.
 
-    Exact where ``rank`` is not below the rank that ΔW really has; in what is left over B alone is
-    zero.
+    Exact where ``rank`` is not below the rank that ΔW really has. Where ΔW has no direction left, B
+    alone is zero. Beyond the adapter's own rank, or the width of a module, there is none to be had:
+    A and B are zero there, and no gradient reaches them. ``grown`` adds rank that learns.
     """
     factors = {name: _balanced(*spectrum(a, b), rank) for name, [(a, b)] in modules([adapter])}
     return AdapterWeights.from_factors(adapter.layout, rank, 1.0, factors)
@@ -154,7 +155,7 @@ def from_dense(
     layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.ndarray]]
 ) -> AdapterWeights:
     """The nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module, one at a
-    time."""
+    time; what is left over as in ``truncated``."""
     factors = {
         name: _balanced(*np.linalg.svd(delta, full_matrices=False), rank) for name, delta in deltas
     }

@@ -132,20 +132,19 @@ def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[_Rectangle],
     """All stretches that look, and where among their rectangles each looking token of the line
     is."""
     stretches, device = packing.stretches(is_ends=is_narrow), packing.ids.device
-    start, count, _, before, first, to = stretches.T
-    back, rectangles, size = np.zeros(int((count - first).sum()), dtype=np.int64), [], 0
+    lengths = stretches["count"] - stretches["first"]  # of what looks
+    back, rectangles, size = np.zeros(int(lengths.sum()), dtype=np.int64), [], 0
     for members in _groups(stretches):
-        behind = count[members] - first[members]
-        numbers = np.arange(len(members))
-        own = np.stack([numbers, np.zeros_like(numbers), (start + first)[members], behind], axis=1)
-        looking = places_of(own, behind)
-        is_real = np.arange(looking.shape[1]) < behind[:, None]
-        back[(to[members][:, None] + np.arange(looking.shape[1]))[is_real]] = size + np.flatnonzero(
-            is_real
-        )
+        group, length, numbers = stretches[members], lengths[members], np.arange(len(members))
+        firsts = group["start"] + group["first"]
+        own = np.stack([numbers, np.zeros_like(numbers), firsts, length], axis=1)
+        looking = places_of(own, length)
+        columns = np.arange(looking.shape[1])
+        is_real = columns < length[:, None]
+        back[(group["to"][:, None] + columns)[is_real]] = size + np.flatnonzero(is_real)
         size += looking.size
-        seen = places_of(_paths(stretches, members), (before + count)[members])
-        positions = (before + first)[members][:, None]
+        seen = places_of(_paths(stretches, group), group["before"] + group["count"])
+        positions = (group["before"] + group["first"])[:, None]
         is_plain = not positions.any() and looking.shape[1] == seen.shape[1]
         query_places, key_places, first_positions = (
             torch.from_numpy(part).to(device) for part in (looking, seen, positions)
@@ -157,7 +156,7 @@ def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[_Rectangle],
 def _groups(stretches: np.ndarray) -> Iterator[np.ndarray]:
     """Numbers of those that look: the beginnings of prompts and what stands behind others apart,
     either in groups of about one length."""
-    lengths, is_root = stretches[:, 1] - stretches[:, 4], stretches[:, 2] < 0
+    lengths, is_root = stretches["count"] - stretches["first"], stretches["parent"] < 0
     for kind in (is_root, ~is_root):
         numbers = np.flatnonzero(kind & (lengths > 0))
         for members in alike(lengths[numbers]):
@@ -165,10 +164,11 @@ def _groups(stretches: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _paths(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """What stretches see, in pieces as ``Packing.pieces``."""
-    start, count, parent, before = stretches[:, :4].T
-    rows, numbers, pieces = np.arange(len(members)), members, list[np.ndarray]()
+    """What some stretches see, in pieces as ``Packing.pieces``."""
+    rows, pieces = np.arange(len(members)), list[np.ndarray]()
     while len(rows):
-        pieces.append(np.stack([rows, before[numbers], start[numbers], count[numbers]], axis=1))
-        rows, numbers = rows[parent[numbers] >= 0], parent[numbers][parent[numbers] >= 0]
+        parts = rows, members["before"], members["start"], members["count"]
+        pieces.append(np.stack(parts, axis=1))
+        is_behind = members["parent"] >= 0
+        rows, members = rows[is_behind], stretches[members["parent"][is_behind]]
     return np.concatenate(pieces)

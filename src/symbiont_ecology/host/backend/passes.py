@@ -24,6 +24,7 @@ from torch import Tensor
 
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm
 from symbiont_ecology.host.backend.compiling import BUILT, SOURCE, compile_passes, digest
+from symbiont_ecology.host.packing import STRETCH
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {
@@ -227,20 +228,18 @@ def look(rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: Attention
     """What the tokens of a line see, ``(looking tokens, heads · head_dim)``; the line as in
     ``fill``.
 
-    ``stretches (…, 6)`` are of int64: where a stretch starts and how many tokens it has, the number
-    of the stretch behind which it stands (−1: none) and how many tokens come before it, which of
-    its tokens is the first to look, and where in the output belongs what that token sees.
+    ``stretches`` are of ``packing.STRETCH``.
     """
     tokens, kv_heads, size = values.shape
-    count = max(0, int((stretches[:, 1] - stretches[:, 4]).sum()))
-    if len(rotated) != tokens or rotated.shape[2] != size or stretches.shape[1] != 6:
+    count = max(0, int((stretches["count"] - stretches["first"]).sum()))
+    if len(rotated) != tokens or rotated.shape[2] != size or stretches.dtype != STRETCH:
         raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
     _check(rotated, values)
     heads = rotated.shape[1] - kv_heads
     out = rotated.new_empty(count, heads * size)
     _run(
         "look",
-        *(len(stretches), _numbers(stretches), heads, kv_heads, size, tokens),
+        *(len(stretches), _numbers(stretches.view(np.int64)), heads, kv_heads, size, tokens),
         *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
         *(spec.window or 0, spec.scale, out.data_ptr(), count),
     )

@@ -63,6 +63,7 @@ class AnswerBatch(Protocol):
 
         Raises:
             HostError: it cannot.
+            AdapterError: its adapter does not fit.
         """
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:

@@ -81,8 +81,11 @@ class ForwardedBatch:
         Raises:
             HostError: it has no room in the host's positions, asks for no token, or for what a
                 server does not tell.
+            AdapterError: its adapter does not fit.
         """
         request.check(self._kernel.shape.max_positions)
+        if request.weights is not None:
+            self._kernel.check(request.weights)
         if request.alternatives:
             raise HostError(
                 "expected no top_logprobs: another engine answers, and tells those of its own "
