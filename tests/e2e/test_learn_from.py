@@ -27,7 +27,7 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
     folder, whole = tmp_path / "learned", tmp_path / "whole"
     words = ["learn-from", str(log), "--out", str(folder)]
     errors = interrupted(words, until="generation    0")
-    assert f"learn-from {log} --host embedded --passes 1.0 --out {folder}" in errors
+    assert f"learn-from {log} --out {folder}" in errors
 
     said = symbiont(*words)
     assert said.code == 0, said.err
