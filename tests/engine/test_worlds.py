@@ -346,6 +346,29 @@ def test_what_leaves_no_verdicts_or_kinds_is_refused_before_anything_runs(
         worlds.check_worlds(plan)
 
 
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ("tasks.habitats={activity: 2, noise: 0.4, kinds: 1}", "tasks"),
+        ("run.generations=30", "run.generations"),
+        ("host.model=smollm2", "host.model"),
+    ],
+)
+def test_an_arm_that_meets_other_questions_is_refused_before_anything_runs(
+    change: str, part: str
+) -> None:
+    arms = PLAN["arms"] | {"told": {"about": "told", "set": ["strategy.kind=told", change]}}
+    plan = WorldsProtocol.model_validate({**PLAN, "arms": arms})
+    with pytest.raises(ConfigError, match=f"drifting, arm told: {part}: expected that of 'ecol"):
+        worlds.check_worlds(plan)
+
+
+def test_an_arm_may_be_asked_the_same_questions_in_other_words() -> None:
+    change = ["strategy.kind=told", "tasks.habitats.shown=true"]
+    arms = PLAN["arms"] | {"told": {"about": "told", "set": change}}
+    worlds.check_worlds(WorldsProtocol.model_validate({**PLAN, "arms": arms}))
+
+
 def test_a_measure_that_nobody_knows_is_refused() -> None:
     goal = {"about": "a", "world": "coming", "measure": "acceptence", "at_most": 1}
     plan = WorldsProtocol.model_validate({**PLAN, "goals": [goal]})

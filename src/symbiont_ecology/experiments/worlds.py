@@ -384,20 +384,34 @@ def choose_by_acceptance(
 
 
 def check_worlds(protocol: WorldsProtocol) -> None:
-    """Builds every part of every arm in every world but the host.
+    """Builds every part of every arm in every world but the host. All arms of a world must meet
+    the same questions; how these are put is an arm's own affair.
 
     Raises:
         ConfigError: one line that says which arm and what is wrong.
     """
     for name, world in protocol.worlds.items():
+        first = _stream(protocol.config(name, protocol.main, 0))
         for arm in world.arms:
             for option in range(len(protocol.arms[arm].tune)):
                 config = protocol.config(name, arm, 0, option)
                 try:
                     check(config)
                     _check_measurable(config)
+                    for part, value in _stream(config).items():
+                        if value != first[part]:
+                            raise ConfigError(f"{part}: expected that of {protocol.main!r}")
                 except ConfigError as error:
                     raise ConfigError(f"protocol, {name}, arm {arm}: {error}") from error
+
+
+def _stream(config: RunConfig) -> dict[str, object]:
+    """What decides which questions a run meets, and whose answers they get."""
+    return {
+        "tasks": config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}}),
+        "run.generations": config.run.generations,
+        "host.model": config.host.model,
+    }
 
 
 def _check_measurable(config: RunConfig) -> None:
