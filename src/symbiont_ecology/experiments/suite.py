@@ -67,6 +67,12 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
     for shift in protocol.shifts:
         shifts.build(shift)
     _check_alike(protocol, alike)
+    smallest = protocol.budgets[0] * protocol.unit_flops
+    if protocol.stage_per_cell and max(protocol.arrivals(protocol.budgets[0]), default=0) > smallest:
+        raise ConfigError(
+            f"stage_per_cell: expected no arrival above the smallest budget, {smallest:g} FLOPs: "
+            "its runs would be lived up to the last arrival"
+        )
     first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
     check_questions(first, protocol.shifts, protocol.seeds)
 
