@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -158,6 +159,18 @@ def test_perplexity_is_that_of_the_reference_answer_alone(
     assert found.host_nats == pytest.approx(expected)
     assert found.answers is not None
     assert found.answers.host_perplexity == pytest.approx(math.exp(-np.mean(expected)))
+
+
+def test_items_without_a_reference_answer_do_not_count_in_its_perplexity(
+    kernel: HostKernel, tmp_path: Path
+) -> None:
+    adapter = saved(random_weights(kernel.layout, seed=3), tmp_path / "a")
+    items, blank = capitals(3), [replace(item, answer="") for item in capitals(2, "open")]
+    found = compare_with_host(adapter, [blank[0], *items, blank[1]], kernel)
+    assert found.answers == compare_with_host(adapter, items, kernel).answers
+    assert found.answers is not None
+    assert found.groups["open"].answers is None
+    json.dumps(found.record(), allow_nan=False)
 
 
 # An adapter that does not belong here.
