@@ -17,7 +17,7 @@ from symbiont_ecology.analysis import pack
 from symbiont_ecology.analysis.streams import STREAM_MEASURES, Stream, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.cli.compare import pack as typed_pack
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.experiments import suite, worlds
@@ -243,6 +243,23 @@ def test_a_run_that_is_done_is_not_run_again(
     monkeypatch.setattr(worlds, "host_of", lambda config: pytest.fail("a host was loaded"))
     job = WorldJob("stream", "coming", "ecology", 3)
     assert isinstance(job.work(plan.model_dump_json(), folder, never), StreamOutcome)
+
+
+def test_a_run_whose_outcome_was_deleted_is_lived_anew(
+    done: tuple[WorldsProtocol, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan, suite_folder = done
+    folder = shutil.copytree(suite_folder, tmp_path / "suite")
+    monkeypatch.setattr(worlds, "host_of", lambda config: ToyHost())
+    job = WorldJob("stream", "coming", "ecology", 3)
+    path = folder / job.name / "outcome.json"
+    before = path.read_bytes()
+    path.write_text("torn")
+    with pytest.raises(RunError, match="is damaged or of another version: delete it"):
+        job.work(plan.model_dump_json(), folder, never)
+    path.unlink()
+    job.work(plan.model_dump_json(), folder, never)
+    assert path.read_bytes() == before
 
 
 def test_regimes_are_measured_by_hand(tmp_path: Path) -> None:

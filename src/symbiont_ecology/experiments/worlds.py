@@ -33,6 +33,7 @@ from symbiont_ecology.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.engine import living, provenance
 from symbiont_ecology.engine import run as runs
+from symbiont_ecology.engine.budget import is_complete
 from symbiont_ecology.engine.build import check, components, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
@@ -232,7 +233,11 @@ class WorldJob:
         more = self._times(plan, folder)
         config = plan.config(self.world, self.arm, self.seed, self.option, more)
         host = host_of(config)
-        if (place / STATE_FILE).exists():
+        is_begun, blobs = (place / STATE_FILE).exists(), place / "blobs"
+        if is_begun and not blobs.exists() and is_complete(config, load_state(place)):
+            shutil.rmtree(place)  # it was done, and its outcome was deleted: it is lived anew
+            is_begun = False
+        if is_begun:
             result = runs.resume(place, should_stop=should_stop, host=host)
         else:
             result = runs.start(config, place, should_stop=should_stop, host=host)
@@ -241,7 +246,7 @@ class WorldJob:
         facts = {**asdict(self), "protocol": plan.digest, **_general(place, host)}
         outcome = stream_outcome(place, config, facts)
         write_whole(place / OUTCOME_FILE, outcome.to_json())
-        shutil.rmtree(place / "blobs", ignore_errors=True)  # a hundred runs fill a disk
+        shutil.rmtree(blobs, ignore_errors=True)  # a hundred runs fill a disk
         return outcome
 
     def _times(self, plan: WorldsProtocol, folder: Path) -> tuple[str, ...]:
