@@ -6,7 +6,6 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
@@ -45,6 +44,7 @@ from symbiont_ecology.experiments.worlds import (
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.untrusted import parse_json
 
 PROTOCOL_FILE = "protocol.json"
 Plan = Protocol | WorldsProtocol
@@ -295,14 +295,21 @@ def read_plan(folder: Path) -> Plan:
     if not path.exists():
         raise RunError(f"no suite in {folder}: expected a {PROTOCOL_FILE} there")
     try:
-        text = path.read_bytes()
-        return (
-            WorldsProtocol.model_validate_json(text)
-            if "worlds" in json.loads(text)
-            else Protocol.model_validate_json(text)
-        )
+        text = path.read_text(encoding="utf-8")
+        kind = WorldsProtocol if is_of_worlds(text) else Protocol
+        return kind.model_validate_json(text)
     except ValueError as error:
         raise RunError(f"{path}: not a protocol of this version: make the suite anew") from error
+
+
+def is_of_worlds(text: str) -> bool:
+    """Whether the JSON of a protocol is that of one of worlds.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep.
+    """
+    data = parse_json(text)
+    return isinstance(data, dict) and "worlds" in data
 
 
 def usual_workers(protocol: Plan) -> int:
