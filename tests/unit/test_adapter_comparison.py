@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from asked import answer, foreign
 from hosts import make_host, random_weights
@@ -359,3 +360,31 @@ def test_the_page_says_the_numbers_and_no_reply_is_markup_in_it() -> None:
     for row in rows:
         assert "`<script>alert(1)</script> ![x](http://x.example/y.png) \\| 'a'\\n# head`" in row
     assert "\n# head" not in page
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "![x](http://e.example/p.png)",
+        "\\![x](http://e.example/p.png)",
+        "\\\\[x](http://e.example)",
+        "[x]: http://e.example/p.png",
+        "<http://e.example>",
+        "<img src=http://e.example/p.png>",
+        "a \\| b",
+    ],
+)
+def test_no_name_of_data_is_a_picture_or_a_link_on_the_page(name: str) -> None:
+    page = adapter_page(made({name: (5, 2, 3, 4), "sums": (1, 1, 1, 1)}), [name])
+    blocks = MarkdownIt("commonmark").enable("table").parse(page)
+    cells = [part.content for block in blocks for part in block.children or ()]
+    kinds = {part.type for block in blocks for part in block.children or ()}
+    assert kinds <= {
+        "text",
+        "text_special",
+        "softbreak",
+        "code_inline",
+        "strong_open",
+        "strong_close",
+    }
+    assert cells.count(name) == 2  # in the list, and in the table by families
