@@ -6,7 +6,6 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -43,6 +42,7 @@ from symbiont_ecology.experiments.worlds import (
 )
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.process import usable_cores
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.untrusted import parse_json
 
@@ -313,7 +313,7 @@ def is_of_worlds(text: str) -> bool:
 
 
 def usual_workers(protocol: Plan) -> int:
-    """Runs at a time: one per core, or one alone where the host takes a GPU."""
+    """Runs at a time: one per core that it may use, or one alone where the host takes a GPU."""
     if isinstance(protocol, WorldsProtocol):
         name, world = next(iter(protocol.worlds.items()))
         return _workers_of(protocol.config(name, world.arms[0], 0))
@@ -323,7 +323,7 @@ def usual_workers(protocol: Plan) -> int:
 
 
 def _workers_of(config: RunConfig) -> int:
-    return os.cpu_count() or 1 if config.host.device == "cpu" else 1
+    return usable_cores() if config.host.device == "cpu" else 1
 
 
 def claim_folder(protocol: Plan, folder: Path) -> None:
