@@ -68,7 +68,8 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
         shifts.build(shift)
     _check_alike(protocol, alike)
     smallest = protocol.budgets[0] * protocol.unit_flops
-    if protocol.stage_per_cell and max(protocol.arrivals(protocol.budgets[0]), default=0) > smallest:
+    last = max(protocol.arrivals(protocol.budgets[0]), default=0.0)
+    if protocol.stage_per_cell and last > smallest:
         raise ConfigError(
             f"stage_per_cell: expected no arrival above the smallest budget, {smallest:g} FLOPs: "
             "its runs would be lived up to the last arrival"
