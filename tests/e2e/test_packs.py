@@ -234,6 +234,17 @@ def test_a_suite_that_is_not_there_or_not_run_says_so(protocol: Path, tmp_path: 
         _ = begun.comparison
 
 
+def test_a_suite_is_compared_once_its_bare_host_has_answered(suite: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(suite, tmp_path / "suite")
+    shutil.rmtree(folder / "main" / "sft")
+    assert "single" in repr(Suite.open(folder).comparison)
+    shutil.rmtree(folder / "main")
+    assert "host" in repr(Suite.open(folder).comparison)
+    shutil.rmtree(folder / "host")
+    with pytest.raises(RunError, match=r"the bare host has not answered in .*finish"):
+        _ = Suite.open(folder).comparison
+
+
 def test_runs_are_compared_as_an_object(suite: Path) -> None:
     comparison = Comparison.of_runs(
         *sorted(suite.glob("main/s*/x1/*/seed-*")), shifts=("retention",), per_cell=2
