@@ -31,6 +31,12 @@ def read_layers(name_or_path: str | Path) -> dict[str, object]:
     return _compose(_find(str(name_or_path), None), ())
 
 
+def config_name(name_or_path: str | Path) -> str:
+    """What a config is called: its preset, or its file without the ending."""
+    path = Path(name_or_path)
+    return path.stem if path.suffix in (".yaml", ".yml") else path.name
+
+
 def merge(base: Mapping[str, object], update: Mapping[str, object]) -> dict[str, object]:
     """``update`` over ``base``: mappings merge key by key, anything else replaces; neither is
     changed."""

@@ -33,22 +33,36 @@ def memory_mb(field: str = "VmHWM") -> float:
 
     Not ``ru_maxrss``, which begins with what the parent had.
     """
-    return _kilobytes(Path("/proc/self/status"), field) / 1024
+    return _number(Path("/proc/self/status"), f"{field}:") / 1024
 
 
-def machine_memory() -> tuple[int, int]:
-    """Bytes of RAM that this machine (or the container) has, and how many of them are free."""
+def usable_cores() -> int:
+    """Cores of this machine that this process may use (``taskset``)."""
+    if hasattr(os, "sched_getaffinity"):  # on Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def machine_memory(group: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
+    """Bytes of RAM that this machine (or the container) has, and how many of them are free.
+
+    ``group`` is the container's folder of limits. Files that were read and may be forgotten are
+    free, as on a machine.
+    """
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
-    limit = Path("/sys/fs/cgroup/memory.max")
+    limit = group / "memory.max"
     if limit.is_file() and (words := limit.read_text(encoding="utf-8").strip()).isdigit():
-        total = min(total, int(words))
-    return total, min(free, total)
+        taken = int((group / "memory.current").read_text(encoding="utf-8"))
+        taken -= _number(group / "memory.stat", "inactive_file ")
+        total, free = min(total, int(words)), min(free, max(int(words) - taken, 0))
+    return total, free
 
 
-def _kilobytes(file: Path, field: str) -> int:
+def _number(file: Path, field: str) -> int:
+    """What stands behind a field at the beginning of a line; 0 if none does."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return next((int(line.split()[1]) for line in lines if line.startswith(f"{field}:")), 0)
+    return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
 
 
 def release_memory() -> None:

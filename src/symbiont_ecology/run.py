@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.config_layers import config_name
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.engine import budget, build, living, provenance
 from symbiont_ecology.engine import run as engine
 from symbiont_ecology.engine.living import Generation
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import ConfigError, HostError, RunError
+from symbiont_ecology.errors import ConfigError, DataError, HostError, RunError
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationSpec
@@ -39,7 +40,7 @@ from symbiont_ecology.history.world import world_changes
 from symbiont_ecology.host.engines import kernel_of
 from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.types import OrganelleId, is_text
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -100,7 +101,7 @@ class Run:
                 f"expected no changes of a config that is built already, got {overrides[0]!r}: "
                 "pass them to load_config; the folder is folder=…"
             )
-        name = "run" if isinstance(config, RunConfig) else Path(config).name.removesuffix(".yaml")
+        name = "run" if isinstance(config, RunConfig) else config_name(config)
         run_config = config if isinstance(config, RunConfig) else load_config(config, overrides)
         place = Path(folder) if folder is not None else free_folder(name)
         engine.check_start(run_config, place)
@@ -267,7 +268,12 @@ class Run:
         """The answer to a prompt, by whom the routing chooses (``symbiont list routings``).
 
         With a ``habitat`` the routing ``habitat`` asks the organelle that serves it.
+
+        Raises:
+            DataError: the prompt cannot be written in UTF-8.
         """
+        if not is_text(prompt):
+            raise DataError("expected a prompt in UTF-8, got bytes that are none")
         return self.loaded.answer(prompt, self.host, routing, max_new_tokens, habitat)
 
     def evaluate(

@@ -17,11 +17,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.experiments import adhoc_comparison as adhoc
 from symbiont_ecology.experiments import suite as experiments
 from symbiont_ecology.experiments.job_pool import Workers
-from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning
+from symbiont_ecology.experiments.outcomes import HostOutcome, ReportedOutcome, Tuning
 from symbiont_ecology.experiments.protocol import Protocol, load_protocol
 
 if TYPE_CHECKING:
@@ -163,10 +164,15 @@ class Suite:
         """What the runs that are done answered.
 
         Raises:
-            RunError: none is done.
+            RunError: none is done, or the bare host, with which all are compared, has not answered.
         """
         tuning = experiments.read_tuning(self.folder)
         outcomes = tuple(experiments.outcomes(self.protocol, self.folder))
+        if not any(isinstance(outcome, HostOutcome) for outcome in outcomes):
+            raise RunError(
+                f"the bare host has not answered in {self.folder} yet: finish() goes on with it, "
+                "and so does symbiont suite"
+            )
         return Comparison(self.protocol, outcomes, tuning)
 
     @property

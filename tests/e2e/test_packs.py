@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +13,7 @@ from said import Symbiont
 from symbiont_ecology import Comparison, Suite
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.provenance import write_config
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.errors import EcologyWarning, RunError
 
 
 def test_a_pack_is_made_again_from_its_own_outcomes_byte_for_byte(
@@ -45,6 +46,76 @@ def test_a_pack_whose_inputs_were_changed_is_not_made_again(
     said = symbiont("pack", tmp_path / "tiny")
     assert said.code == 2
     assert "is not the file that manifest.json names" in said.error
+
+
+def repacked(pack: Path, target: Path, **files: bytes | None) -> Path:
+    """The inputs of a pack elsewhere, without a manifest, some of them replaced."""
+    target.mkdir(parents=True)
+    names = {"protocol": "protocol.json", "outcomes": "outcomes.jsonl.gz", "tuned": "tuned.json"}
+    for key, name in names.items():
+        (target / name).write_bytes(files.get(key) or (pack / name).read_bytes())
+    return target
+
+
+DEEP = b'{"worlds": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"outcomes": gzip.compress(b"")}, "expected outcomes of one protocol, got none"),
+        ({"outcomes": gzip.compress(DEEP)}, "nested deeper than 100 levels"),
+        ({"outcomes": gzip.compress(b"x" * 1000)[:-20] + b"y" * 20}, "no paper pack can be read"),
+        ({"protocol": b"5"}, "no paper pack can be read"),
+        ({"protocol": DEEP}, "nested deeper than 100 levels"),
+    ],
+)
+def test_a_pack_that_somebody_sent_is_refused_in_one_line(
+    change: dict[str, bytes], message: str, suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    assert symbiont("pack", suite, "--out", tmp_path / "tiny").code == 0
+    said = symbiont("pack", repacked(tmp_path / "tiny", tmp_path / "sent", **change))
+    assert said.code == 2
+    assert message in said.error
+
+
+@pytest.mark.parametrize("text", [b"5", DEEP])
+def test_a_suite_whose_protocol_is_none_is_refused_in_one_line(
+    text: bytes, suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    (tmp_path / "protocol.json").write_bytes(text)
+    said = symbiont("pack", tmp_path)
+    assert said.code == 1
+    assert "not a protocol of this version" in said.error
+
+
+def test_a_neighbour_that_is_no_pack_is_left_out_of_the_index(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    for name, text in (("torn", "{"), ("foreign", '{"seeds": {}}'), ("deep", DEEP.decode())):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "summary.json").write_text(text)
+        (tmp_path / name / "protocol.json").write_text("{}")
+    with pytest.warns(EcologyWarning) as told:
+        assert symbiont("pack", suite, "--out", tmp_path / "tiny").code == 0
+    assert [str(one.message).split(" is left out of ")[0] for one in told] == [
+        str(tmp_path / name) for name in ("deep", "foreign", "torn")
+    ]
+    index = (tmp_path / "README.md").read_text()
+    assert "tiny/README.md" in index
+    assert not any(name in index for name in ("torn", "foreign", "deep"))
+
+
+def test_a_manifest_names_what_was_made_and_not_what_else_lies_there(
+    suite: Path, symbiont: Symbiont, tmp_path: Path
+) -> None:
+    pack = tmp_path / "tiny"
+    assert symbiont("pack", suite, "--out", pack).code == 0
+    before = (pack / "manifest.json").read_bytes()
+    (pack / "flip.png").write_bytes(b"of a run before")
+    (pack / "notes.txt").write_text("mine")
+    assert symbiont("pack", pack).code == 0
+    assert (pack / "manifest.json").read_bytes() == before
 
 
 def test_a_page_that_is_none_of_ours_is_left_alone(
@@ -161,6 +232,17 @@ def test_a_suite_that_is_not_there_or_not_run_says_so(protocol: Path, tmp_path: 
     assert repr(begun).endswith("not complete>")
     with pytest.raises(RunError, match="no reported runs"):
         _ = begun.comparison
+
+
+def test_a_suite_is_compared_once_its_bare_host_has_answered(suite: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(suite, tmp_path / "suite")
+    shutil.rmtree(folder / "main" / "sft")
+    assert "single" in repr(Suite.open(folder).comparison)
+    shutil.rmtree(folder / "main")
+    assert "host" in repr(Suite.open(folder).comparison)
+    shutil.rmtree(folder / "host")
+    with pytest.raises(RunError, match=r"the bare host has not answered in .*finish"):
+        _ = Suite.open(folder).comparison
 
 
 def test_runs_are_compared_as_an_object(suite: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbiont_ecology import Run
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.errors import ConfigError, DataError, RunError
 
 LONGEST_REPR = 400
 
@@ -63,6 +63,22 @@ def test_it_answers_and_its_best_goes_elsewhere(run: Run, tmp_path: Path) -> Non
     adapter = best.save_peft(tmp_path / "adapter")
     assert PeftConfig.from_pretrained(adapter).r == best.organelle.genome.rank
     assert 0 <= run.evaluate(per_cell=2).accuracy().estimate <= 1
+
+
+def test_a_prompt_that_cannot_be_written_down_is_refused(run: Run) -> None:
+    with pytest.raises(DataError, match="expected a prompt in UTF-8"):
+        run.ask("a\udcffb")
+
+
+def test_a_run_bears_the_name_of_its_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, folder in (("mine.yaml", "mine-1"), ("mine.yml", "mine-2"), ("v0.5b.yml", "v0.5b-1")):
+        Path(name).write_text("extends: base\n")
+        begun = Run.start(f"./{name}", host=run.host)
+        assert begun.folder == Path("artifacts") / folder
+        begun.folder.mkdir(parents=True)
 
 
 def test_everything_says_itself_in_a_line(run: Run) -> None:

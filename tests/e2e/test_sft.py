@@ -47,18 +47,16 @@ def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None
         "2",
         "tasks.families=[math.add,word.count]",
     )
-    said = symbiont(
-        "evaluate",
-        lived,
-        "--per-cell",
-        2,
-        "--selection",
-        lived / "data" / "selection.jsonl",
-        "--routing",
-        "single",
-    )
-    assert said.code == 0, said.err
-    after = {measure: budget_of(lived, measure).amount for measure in BUDGET_KEYS}
+
+    def spent_with(selection: Path) -> dict[str, float]:
+        """What the run spent by each measure, once it was evaluated with a selection."""
+        words = ("--per-cell", 2, "--selection", selection, "--routing", "single")
+        said = symbiont("evaluate", lived, *words)
+        assert said.code == 0, said.err
+        return {measure: budget_of(lived, measure).amount for measure in BUDGET_KEYS}
+
+    after = spent_with(lived / "data" / "selection.jsonl")
+    assert spent_with(lived / "data" / ".." / "data" / "selection.jsonl") == after
     assert after["train_flops"] == before["train_flops"]
     assert after["total_flops"] > before["total_flops"]
     assert after["total_tokens"] > before["total_tokens"]

@@ -18,6 +18,7 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.protocol import load_protocol, protocols
 from symbiont_ecology.experiments.suite import check_plan, claim_folder, load_plan, usual_workers
+from symbiont_ecology.process import usable_cores
 from tiny import TINY
 
 
@@ -317,7 +318,7 @@ def test_without_a_terminal_a_suite_says_a_line_now_and_then(
 
 def test_a_gpu_is_given_to_one_run_at_a_time() -> None:
     assert usual_workers(load_protocol("paper-qwen3")) == 1
-    assert usual_workers(load_protocol("embedded-v2")) == os.cpu_count()
+    assert usual_workers(load_protocol("embedded-v2")) == usable_cores()
 
 
 def test_protocols_are_listed_and_explained(symbiont: Symbiont) -> None:

@@ -259,6 +259,15 @@ def test_a_protocol_whose_first_shift_has_no_questions_is_refused() -> None:
         check_protocol(protocol(flip=None, shifts=("habitats",)), alike=("tasks",))
 
 
+def test_stages_that_end_behind_the_smallest_budget_are_refused() -> None:
+    world = (*protocol().set, "tasks.arrivals=[5e6, 2e7]")
+    check_protocol(protocol(flip=None, set=world), alike=("tasks",))
+    late = protocol(flip=None, set=world, stage_per_cell=3)
+    with pytest.raises(ConfigError, match=r"above the smallest budget, 1\.5e\+07 FLOPs"):
+        check_protocol(late, alike=("tasks",))
+    check_protocol(late.model_copy(update={"budgets": (0.7, 1.0)}), alike=("tasks",))
+
+
 def test_seeds_that_draw_users_of_their_own_are_not_asked_alike() -> None:
     check_questions(town(), ("habitats",), (3,))
     with pytest.raises(ConfigError, match="expected runs of one seed, got seeds 3, 4"):

@@ -19,7 +19,7 @@ from symbiont_ecology.analysis.streams import STREAM_MEASURES, check_measures
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.cli.compare import pack as typed_pack
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.experiments import suite, worlds
@@ -273,6 +273,23 @@ def test_a_run_that_is_done_is_not_run_again(
     assert isinstance(job.work(plan.model_dump_json(), folder, never), StreamOutcome)
 
 
+def test_a_run_whose_outcome_was_deleted_is_lived_anew(
+    done: tuple[WorldsProtocol, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plan, suite_folder = done
+    folder = shutil.copytree(suite_folder, tmp_path / "suite")
+    monkeypatch.setattr(worlds, "host_of", lambda config: ToyHost())
+    job = WorldJob("stream", "coming", "ecology", 3)
+    path = folder / job.name / "outcome.json"
+    before = path.read_bytes()
+    path.write_text("torn")
+    with pytest.raises(RunError, match="is damaged or of another version: delete it"):
+        job.work(plan.model_dump_json(), folder, never)
+    path.unlink()
+    job.work(plan.model_dump_json(), folder, never)
+    assert path.read_bytes() == before
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -343,6 +360,29 @@ def test_what_leaves_no_verdicts_or_kinds_is_refused_before_anything_runs(
     plan = WorldsProtocol.model_validate({**PLAN, "worlds": {"w": place}, "goals": []})
     with pytest.raises(ConfigError, match=message):
         worlds.check_worlds(plan)
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ("tasks.habitats={activity: 2, noise: 0.4, kinds: 1}", "tasks"),
+        ("run.generations=30", "run.generations"),
+        ("host.model=smollm2", "host.model"),
+    ],
+)
+def test_an_arm_that_meets_other_questions_is_refused_before_anything_runs(
+    change: str, part: str
+) -> None:
+    arms = PLAN["arms"] | {"told": {"about": "told", "set": ["strategy.kind=told", change]}}
+    plan = WorldsProtocol.model_validate({**PLAN, "arms": arms})
+    with pytest.raises(ConfigError, match=f"drifting, arm told: {part}: expected that of 'ecol"):
+        worlds.check_worlds(plan)
+
+
+def test_an_arm_may_be_asked_the_same_questions_in_other_words() -> None:
+    change = ["strategy.kind=told", "tasks.habitats.shown=true"]
+    arms = PLAN["arms"] | {"told": {"about": "told", "set": change}}
+    worlds.check_worlds(WorldsProtocol.model_validate({**PLAN, "arms": arms}))
 
 
 def test_a_measure_that_nobody_knows_is_refused() -> None:

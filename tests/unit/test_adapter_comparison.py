@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from markdown_it import MarkdownIt
 
 from asked import answer, foreign
 from hosts import make_host, random_weights
@@ -158,6 +160,18 @@ def test_perplexity_is_that_of_the_reference_answer_alone(
     assert found.host_nats == pytest.approx(expected)
     assert found.answers is not None
     assert found.answers.host_perplexity == pytest.approx(math.exp(-np.mean(expected)))
+
+
+def test_items_without_a_reference_answer_do_not_count_in_its_perplexity(
+    kernel: HostKernel, tmp_path: Path
+) -> None:
+    adapter = saved(random_weights(kernel.layout, seed=3), tmp_path / "a")
+    items, blank = capitals(3), [replace(item, answer="") for item in capitals(2, "open")]
+    found = compare_with_host(adapter, [blank[0], *items, blank[1]], kernel)
+    assert found.answers == compare_with_host(adapter, items, kernel).answers
+    assert found.answers is not None
+    assert found.groups["open"].answers is None
+    json.dumps(found.record(), allow_nan=False)
 
 
 # An adapter that does not belong here.
@@ -346,3 +360,31 @@ def test_the_page_says_the_numbers_and_no_reply_is_markup_in_it() -> None:
     for row in rows:
         assert "`<script>alert(1)</script> ![x](http://x.example/y.png) \\| 'a'\\n# head`" in row
     assert "\n# head" not in page
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "![x](http://e.example/p.png)",
+        "\\![x](http://e.example/p.png)",
+        "\\\\[x](http://e.example)",
+        "[x]: http://e.example/p.png",
+        "<http://e.example>",
+        "<img src=http://e.example/p.png>",
+        "a \\| b",
+    ],
+)
+def test_no_name_of_data_is_a_picture_or_a_link_on_the_page(name: str) -> None:
+    page = adapter_page(made({name: (5, 2, 3, 4), "sums": (1, 1, 1, 1)}), [name])
+    blocks = MarkdownIt("commonmark").enable("table").parse(page)
+    cells = [part.content for block in blocks for part in block.children or ()]
+    kinds = {part.type for block in blocks for part in block.children or ()}
+    assert kinds <= {
+        "text",
+        "text_special",
+        "softbreak",
+        "code_inline",
+        "strong_open",
+        "strong_close",
+    }
+    assert cells.count(name) == 2  # in the list, and in the table by families

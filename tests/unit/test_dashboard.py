@@ -19,6 +19,7 @@ from symbiont_ecology.config import LoopConfig, RunConfig
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.run import start
+from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.transcripts import Transcript
 from toy import ToyHost, toy_config
 
@@ -67,6 +68,24 @@ def test_the_screen_tells_of_births_deaths_and_cells(tmp_path: Path) -> None:
     assert " generations old" in text
     assert "math.add" in text
     assert all(f" {organelle_id} " in text for organelle_id in state.population)
+
+
+def test_who_is_born_after_an_extinction_is_told(tmp_path: Path) -> None:
+    config, console = toy_config(generations=1), screen()
+    states = list[tuple[EcologyState, GenerationEnded]]()
+    start(
+        config,
+        tmp_path / "run",
+        host=ToyHost(),
+        watch=lambda state, summary, _: states.append((state, summary)),
+    )
+    ((state, summary),) = states
+    with Dashboard(RunLength(config.run), console, "toy", clock=Clock()) as dashboard:
+        for number, population in enumerate((state.population, {}, state.population)):
+            dashboard(replace(state, population=population), replace(summary, generation=number), 1)
+    text = said(console)
+    assert " generations old" in text
+    assert f"   2  {next(iter(state.population))} born" in text
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 45)])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -283,6 +285,14 @@ def test_what_was_answered_once_is_not_asked_again(
     )
     with pytest.raises(RunError, match="cannot keep answers"):
         AnswerCache(tmp_path / "no.sqlite")
+
+
+def test_answers_are_kept_without_memory_that_only_processes_of_one_machine_share(
+    tmp_path: Path,
+) -> None:
+    path = AnswerCache(tmp_path / "answers.sqlite").path
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: list[Item]) -> None:

@@ -11,12 +11,25 @@ from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
 from symbiont_ecology.engine.act import Question, roll_out
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.experiments.jobs import bare_host
+from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.types import Completions, Decoding, Item, Request
 from toy import ToyHost, toy_config
+
+PLAN = Protocol(
+    name="toy",
+    question="where does the host stop?",
+    base=(),
+    unit_flops=1,
+    budgets=(1,),
+    seeds=(0,),
+    arms={"ecology": Arm(about="many")},
+    per_cell=2,
+)
 
 
 @dataclass
@@ -41,7 +54,7 @@ class ListeningHost(ToyHost):
         ({"kind": "few_shot", "stop": []}, ()),
     ],
 )
-def test_practice_probes_and_evaluation_stop_where_the_style_says(
+def test_practice_probes_evaluation_and_the_bare_host_stop_where_the_style_says(
     style: str | dict[str, object], stops: tuple[str, ...], tmp_path: Path
 ) -> None:
     host, folder = ListeningHost(), tmp_path / "run"
@@ -51,8 +64,9 @@ def test_practice_probes_and_evaluation_stop_where_the_style_says(
     loaded, trained = LoadedRun.of_run(folder), len(host.heard)
     loaded.evaluate(loaded.items(2), host)
     loaded.answer("math.add: 47+8", host)
-    assert trained
-    assert len(host.heard) > trained
+    evaluated = len(host.heard)
+    bare_host(PLAN, config, host, tmp_path / "answers.sqlite")
+    assert 0 < trained < evaluated < len(host.heard)
     assert {decoding.stop for decoding in host.heard} == {stops}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
@@ -62,7 +62,7 @@ class Dashboard(RunView):
         self._panel = Panel("", title=Text(title))
         self._pace, self._clock = Pace(plan, clock), clock
         self._right, self._alive, self._energy = Trend(), Trend(), Trend()
-        self._known: dict[str, Organelle] = {}
+        self._known: Mapping[str, Organelle] | None = None
         self._ticker: deque[str] = deque(maxlen=5)
         self._waiting: tuple[EcologyState, GenerationEnded, float] | None = None
         self._drawn: float | None = None
@@ -175,9 +175,10 @@ class Dashboard(RunView):
         return Text("   ").join(parts)
 
     def _notice(self, state: EcologyState, summary: GenerationEnded) -> None:
-        served, before = state.served, self._known
+        served = state.served
+        before = state.population if self._known is None else self._known  # founders are no news
         for organelle_id, organelle in state.population.items():
-            if organelle_id not in before and before:
+            if organelle_id not in before:
                 origin = f"of {', '.join(organelle.parents)} " if organelle.parents else ""
                 count = len(served.get(organelle_id, ()))
                 origin += f"for {count} habitat{'s' if count > 1 else ''} " if count else ""

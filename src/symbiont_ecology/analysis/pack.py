@@ -14,12 +14,14 @@ import gzip
 import hashlib
 import io
 import json
+import warnings
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from symbiont_ecology.analysis.comparison import summarise
 from symbiont_ecology.analysis.figures import draw_all
@@ -29,7 +31,7 @@ from symbiont_ecology.analysis.stages import draw_stages, stages_of
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.analysis.worlds_figures import draw_worlds
 from symbiont_ecology.analysis.worlds_page import render_worlds
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import DataError, EcologyWarning
 from symbiont_ecology.experiments.outcomes import (
     AnyOutcome,
     JobOutcome,
@@ -39,8 +41,10 @@ from symbiont_ecology.experiments.outcomes import (
     parse_outcomes,
 )
 from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.experiments.suite import is_of_worlds
 from symbiont_ecology.experiments.worlds import WorldsProtocol
 from symbiont_ecology.files import write_whole
+from symbiont_ecology.untrusted import parse_json
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
@@ -58,6 +62,17 @@ class Manifest(BaseModel):
 
     protocol: str | None
     files: dict[str, str]
+
+
+class _Question(BaseModel):
+    question: str
+
+
+class _Entry(BaseModel):
+    """What the index tells of a pack's summary."""
+
+    protocol: _Question
+    seeds: Annotated[dict[str, int], Field(min_length=1)]
 
 
 def write_pack(folder: Path, results: Results, tuning: Tuning) -> None:
@@ -105,8 +120,8 @@ def rebuild(folder: Path) -> None:
         DataError: there are none, or they are damaged.
     """
     _check_inputs(folder)
-    digest = _make_worlds(folder) if has_worlds(folder) else _make_budgets(folder)
-    names = (path.name for path in folder.iterdir() if path.is_file() and path.name != MANIFEST)
+    digest, made = _make_worlds(folder) if has_worlds(folder) else _make_budgets(folder)
+    names = (PROTOCOL, OUTCOMES, TUNED, SUMMARY, PAGE, *made)
     hashes = {name: _hash(folder / name) for name in sorted(names)}
     _write(folder / MANIFEST, Manifest(protocol=digest, files=hashes).model_dump())
 
@@ -118,31 +133,33 @@ def has_worlds(folder: Path) -> bool:
         DataError: its protocol cannot be read.
     """
     try:
-        return "worlds" in json.loads((folder / PROTOCOL).read_bytes())
+        return is_of_worlds((folder / PROTOCOL).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"no paper pack can be read from {folder}: {error}") from error
 
 
-def _make_worlds(folder: Path) -> str:
-    """Summary, page and figures of a pack of worlds; the protocol's digest."""
+def _make_worlds(folder: Path) -> tuple[str, list[str]]:
+    """Summary, page and figures of a pack of worlds; the protocol's digest and the figures."""
     results, tuning = read_worlds_pack(folder)
     digest = _digest_of(folder, results.outcomes)
     _write(folder / SUMMARY, results.dump())
     figures = draw_worlds(results, folder)
     page = render_worlds(results, tuning.chosen, figures, digest)
     write_whole(folder / PAGE, page)
-    return digest
+    return digest, figures
 
 
 def _digest_of(folder: Path, outcomes: Sequence[JobOutcome]) -> str:
-    digests = sorted({outcome.protocol for outcome in outcomes})
-    if len(digests) > 1:
-        raise DataError(f"{folder}: outcomes of more than one protocol do not mix")
-    return digests[0]
+    digests = {outcome.protocol for outcome in outcomes}
+    if len(digests) != 1:
+        found = ", ".join(sorted(digests)) or "none"
+        raise DataError(f"{folder}: expected outcomes of one protocol, got {found}")
+    return digests.pop()
 
 
-def _make_budgets(folder: Path) -> str:
-    """Summary, page, excerpt and figures of a pack of budgets; the protocol's digest."""
+def _make_budgets(folder: Path) -> tuple[str, list[str]]:
+    """Summary, page, excerpt and figures of a pack of budgets; the protocol's digest, and the
+    excerpt and the figures."""
     results, tuning = read_pack(folder)
     digest = _digest_of(folder, results.outcomes)
     summary, stages = summarise(results), stages_of(results)
@@ -153,7 +170,7 @@ def _make_budgets(folder: Path) -> str:
     page = render_pack(summary, tuning, figures, digest, stages)
     write_whole(folder / PAGE, page)
     write_whole(folder / EXCERPT, excerpt(summary))
-    return digest
+    return digest, [EXCERPT, *figures]
 
 
 def read_pack(folder: Path) -> tuple[Results, Tuning]:
@@ -183,8 +200,8 @@ def _read_inputs(folder: Path, kind: type[_Kind]) -> tuple[_Kind, list[AnyOutcom
         lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
         protocol = kind.model_validate_json((folder / PROTOCOL).read_bytes(), extra="ignore")
         tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
-        return protocol, parse_outcomes(map(json.loads, lines)), tuning
-    except (OSError, ValueError, EOFError) as error:
+        return protocol, parse_outcomes(map(parse_json, lines)), tuning
+    except (OSError, ValueError, EOFError, zlib.error) as error:
         message = " ".join(str(error).split())
         raise DataError(f"no paper pack can be read from {folder}: {message}") from error
 
@@ -212,18 +229,21 @@ def _check_inputs(folder: Path) -> None:
 
 
 def write_index(folder: Path) -> None:
-    """The table of all packs beside each other; a page that is none of ours is left alone."""
+    """The table of all packs beside each other; a page that is none of ours is left alone. A pack
+    that is damaged is left out, with a warning."""
     page = folder / INDEX
-    if page.exists() and not page.read_text(encoding="utf-8").startswith(TITLE):
+    if page.exists() and not page.read_bytes().startswith(TITLE.encode()):
         return
-    summaries = [
-        (path.parent, json.loads(path.read_bytes())) for path in sorted(folder.glob(f"*/{SUMMARY}"))
-    ]
-    packs = {
-        place.name: (summary, read_manifest(place))
-        for place, summary in summaries
-        if (place / PROTOCOL).exists()
-    }
+    packs = {}
+    for place in sorted(path.parent for path in folder.glob(f"*/{SUMMARY}")):
+        if not (place / PROTOCOL).exists():
+            continue
+        try:
+            entry = _Entry.model_validate_json((place / SUMMARY).read_bytes())
+            packs[place.name] = entry, read_manifest(place)
+        except (OSError, ValueError):
+            message = f"{place} is left out of {page}: its {SUMMARY} or {MANIFEST} is damaged"
+            warnings.warn(message, EcologyWarning, stacklevel=2)
     write_whole(page, render("index.md.j2", title=TITLE, packs=packs))
 
 

@@ -51,9 +51,11 @@ def table_cell(value: object) -> str:
 
 
 def safe_cell(value: object) -> str:
-    """A text of a run that somebody sent: no HTML, no code, no letter that cannot be seen."""
-    text = "".join(letter if letter.isprintable() else "�" for letter in table_cell(value))
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
+    """A text of a run that somebody sent: no HTML, no link or picture, no code, no letter that
+    cannot be seen."""
+    text = str(value).replace("&", "&amp;").replace("<", "&lt;").replace("`", "'")
+    text = table_cell(text.replace("\\", "&#92;").replace("[", "\\["))
+    return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
 def code_cell(value: object) -> str:

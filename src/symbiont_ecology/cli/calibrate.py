@@ -30,6 +30,7 @@ from symbiont_ecology.cli.run import (
     live_unless_complete,
     tell_next,
 )
+from symbiont_ecology.config_layers import config_name
 from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def calibrate(
             f"--generations: expected at most --full, which is {full}, got {generations}"
         )
     run_config = checked_config(config, overrides)
-    name = Path(config).name.removesuffix(".yaml")
+    name = config_name(config)
     full_config = _ended(run_config, full)
     lengths = ("generations", "checkpoint_every")
     kinds = _with_learning_rates(full_config) if sweep else [full_config]

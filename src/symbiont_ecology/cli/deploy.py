@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 from symbiont_ecology.cli.console import command_line, open_run, prepare, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
-from symbiont_ecology.errors import DataError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -81,8 +80,6 @@ def infer(
     run = open_run(folder, host)
     check_asker(run.config, habitat or "")
     text = sys.stdin.read() if prompt == "-" else prompt
-    if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise DataError("infer: expected a prompt in UTF-8, got bytes that are none")
     check_length(text, "infer")
     rollout = run.ask(text, routing, max_new_tokens, habitat or "")
     print(rollout.text)

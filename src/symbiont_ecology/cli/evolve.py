@@ -14,6 +14,7 @@ from rich.tree import Tree
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
 from symbiont_ecology.cli.options import DryRunOption, Quiet, argument, option, split_words
 from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
+from symbiont_ecology.config_layers import config_name
 from symbiont_ecology.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.files import free_folder
 
@@ -72,8 +73,7 @@ def evolve(
         quick = QUICK if quick_test else ()
         run_config = checked_config(names[0] if names else PRESET, [*quick, *changes, *typed_sizes])
         config = _with_lives(run_config, generations or (QUICK_LIVES if quick_test else None))
-        name = Path(names[0] if names else PRESET).name.removesuffix(".yaml")
-        folder = out or free_folder(name)
+        folder = out or free_folder(config_name(names[0] if names else PRESET))
         run = Run.start(config, folder=folder)
     if dry_run:
         tell_run_plan(run.config, folder)

@@ -21,6 +21,7 @@ from symbiont_ecology.cli.console import (
 from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
 from symbiont_ecology.cli.options import option
+from symbiont_ecology.config_layers import config_name
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.files import free_folder
 
@@ -60,7 +61,7 @@ def run(
             "--price-per-hour: expected --dry-run beside it, which tells money: add it"
         )
     resolved = checked_config(config, overrides)
-    folder = out or free_folder(Path(config).name.removesuffix(".yaml"))
+    folder = out or free_folder(config_name(config))
     if dry_run:
         tell_run_plan(resolved, folder, price_per_hour)
     else:

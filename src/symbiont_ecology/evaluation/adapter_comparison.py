@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import Literal
 
@@ -79,7 +80,7 @@ class AdapterComparison:
     """Two evaluations of the same items, by the bare host and by the adapter.
 
     ``host_nats`` and ``adapter_nats`` hold for every item the mean log-probability of a token of
-    its reference answer, in nats.
+    its reference answer, in nats; 0 where it has none.
     """
 
     host: Evaluation
@@ -109,13 +110,15 @@ class AdapterComparison:
 
     @property
     def answers(self) -> TextLikelihood | None:
-        """How likely the reference answers are to both; None for less than two items."""
-        count = len(self.host_nats)
-        if count < 2:
+        """How likely the reference answers are to both; None for less than two of them."""
+        has_answer = [bool(item.answer) for item in self.host.items]
+        if (count := sum(has_answer)) < 2:
             return None
-        change = paired_interval(self.adapter_nats, self.host_nats)
-        mean, host_mean = (sum(nats) / count for nats in (self.adapter_nats, self.host_nats))
-        return TextLikelihood(mean, host_mean, change, count)
+        nats, host_nats = (
+            list(compress(side, has_answer)) for side in (self.adapter_nats, self.host_nats)
+        )
+        change = paired_interval(nats, host_nats)
+        return TextLikelihood(sum(nats) / count, sum(host_nats) / count, change, count)
 
     def examples(self, change: Change, most: int) -> list[AnsweredTwice]:
         """Some items of a kind, from all over."""
@@ -199,7 +202,8 @@ def compare_with_host(
     for reader in (HOST, "adapter"):
         rollouts, _ = read_log([Question(item, reader) for item in rows], host, weights.__getitem__)
         # Without the end behind the answer: where a stop text ends replies, it is never written.
-        nats.append(tuple(float(rollout.log_probabilities[:-1].mean()) for rollout in rollouts))
+        scores = (rollout.log_probabilities[:-1] for rollout in rollouts)
+        nats.append(tuple(float(tokens.mean()) if tokens.size else 0.0 for tokens in scores))
     return AdapterComparison(bare, adapted, *nats)
 
 

@@ -2,7 +2,8 @@
 
 A greedy answer depends on the host, the adapter, the prompt, the limit of new tokens and the texts
 that end it, and on nothing else. So an evaluation that was killed goes on where it stopped, and
-another routing costs only what is new. The cache is one SQLite file, and processes can share it.
+another routing costs only what is new. The cache is one SQLite file, and processes can share it:
+also those of several machines, so it has no write-ahead log, which works on one machine alone.
 """
 
 from __future__ import annotations
@@ -51,7 +52,6 @@ class AnswerCache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             with closing(self._connection()) as connection, connection:
-                connection.execute("PRAGMA journal_mode=WAL")
                 connection.execute(
                     "CREATE TABLE IF NOT EXISTS answers (key BLOB PRIMARY KEY, text TEXT NOT NULL, "
                     "prompt_tokens INTEGER NOT NULL, ids BLOB NOT NULL, nats BLOB NOT NULL) "

@@ -53,6 +53,7 @@ from symbiont_ecology.experiments.protocol import Arm, Protocol
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.tasks.habitats import END
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.types import Item
 
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
@@ -366,7 +367,8 @@ def bare_host(
     """The bare host on every shift, and with each cell's convention told: its ceiling."""
     shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
     items = items_of(protocol, config, shifts, generation)
-    evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint())
+    stops = prompt_styles.build(config.tasks.style).stops
+    evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint(), stops=stops)
     rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
     evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
     return HOST_JOB.outcome(

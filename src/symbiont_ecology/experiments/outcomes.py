@@ -7,8 +7,7 @@ ignored, so packs of earlier versions can be read.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +20,7 @@ from symbiont_ecology.evaluation.general import GeneralAbility
 from symbiont_ecology.evaluation.measure import Evaluation
 from symbiont_ecology.evaluation.run_summary import RunSummary
 from symbiont_ecology.types import cell_name
+from symbiont_ecology.untrusted import parse_json
 
 TUNED_FILE = "tuned.json"
 """What tuning chose, in the folder of a suite."""
@@ -192,7 +192,7 @@ _outcomes: TypeAdapter[list[AnyOutcome]] = TypeAdapter(
 )
 
 
-def parse_outcomes(rows: Iterable[Mapping[str, object]]) -> list[AnyOutcome]:
+def parse_outcomes(rows: Iterable[object]) -> list[AnyOutcome]:
     """Outcomes from plain values.
 
     Raises:
@@ -213,7 +213,7 @@ def load_outcome(path: Path) -> AnyOutcome:
         RunError: it is none of this version.
     """
     try:
-        (outcome,) = parse_outcomes([json.loads(path.read_bytes())])
+        (outcome,) = parse_outcomes([parse_json(path.read_text(encoding="utf-8"))])
     except (OSError, ValueError, DataError) as error:
         raise RunError(f"{path} is damaged or of another version: delete it") from error
     return outcome

@@ -89,13 +89,12 @@ def budget_of(folder: Path, measure: str) -> Budget:
     is_flops = measure.endswith("flops")
     amount = cost.flops if is_flops else cost.tokens
     if measure.startswith("total"):
-        # Systems of one evaluation share a selection: its file and size tell it from others.
-        selections = {
-            (line.generation, line.asked.selection, line.asked.most): (
-                line.selection_flops if is_flops else line.selection_tokens
-            )
-            for _, line in logged(folder)
-        }
+        # Systems of one evaluation share a selection: its content and size tell it from others.
+        selections = {}
+        for _, line in logged(folder):
+            file = line.asked.selection or ""
+            key = line.generation, line.asked.sha256.get(file, file), line.asked.most
+            selections[key] = line.selection_flops if is_flops else line.selection_tokens
         amount += sum(selections.values())
     return Budget(measure, float(amount))
 

@@ -6,8 +6,6 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -44,7 +42,9 @@ from symbiont_ecology.experiments.worlds import (
 )
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.process import usable_cores
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.untrusted import parse_json
 
 PROTOCOL_FILE = "protocol.json"
 Plan = Protocol | WorldsProtocol
@@ -67,6 +67,13 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
     for shift in protocol.shifts:
         shifts.build(shift)
     _check_alike(protocol, alike)
+    smallest = protocol.budgets[0] * protocol.unit_flops
+    last = max(protocol.arrivals(protocol.budgets[0]), default=0.0)
+    if protocol.stage_per_cell and last > smallest:
+        raise ConfigError(
+            f"stage_per_cell: expected no arrival above the smallest budget, {smallest:g} FLOPs: "
+            "its runs would be lived up to the last arrival"
+        )
     first = protocol.config(protocol.own_arms[0], protocol.budgets[0], 0)
     check_questions(first, protocol.shifts, protocol.seeds)
 
@@ -289,18 +296,25 @@ def read_plan(folder: Path) -> Plan:
     if not path.exists():
         raise RunError(f"no suite in {folder}: expected a {PROTOCOL_FILE} there")
     try:
-        text = path.read_bytes()
-        return (
-            WorldsProtocol.model_validate_json(text)
-            if "worlds" in json.loads(text)
-            else Protocol.model_validate_json(text)
-        )
+        text = path.read_text(encoding="utf-8")
+        kind = WorldsProtocol if is_of_worlds(text) else Protocol
+        return kind.model_validate_json(text)
     except ValueError as error:
         raise RunError(f"{path}: not a protocol of this version: make the suite anew") from error
 
 
+def is_of_worlds(text: str) -> bool:
+    """Whether the JSON of a protocol is that of one of worlds.
+
+    Raises:
+        ValueError: it is no JSON, or nested too deep.
+    """
+    data = parse_json(text)
+    return isinstance(data, dict) and "worlds" in data
+
+
 def usual_workers(protocol: Plan) -> int:
-    """Runs at a time: one per core, or one alone where the host takes a GPU."""
+    """Runs at a time: one per core that it may use, or one alone where the host takes a GPU."""
     if isinstance(protocol, WorldsProtocol):
         name, world = next(iter(protocol.worlds.items()))
         return _workers_of(protocol.config(name, world.arms[0], 0))
@@ -310,7 +324,7 @@ def usual_workers(protocol: Plan) -> int:
 
 
 def _workers_of(config: RunConfig) -> int:
-    return os.cpu_count() or 1 if config.host.device == "cpu" else 1
+    return usable_cores() if config.host.device == "cpu" else 1
 
 
 def claim_folder(protocol: Plan, folder: Path) -> None:

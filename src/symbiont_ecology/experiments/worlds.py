@@ -33,6 +33,7 @@ from symbiont_ecology.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.engine import living, provenance
 from symbiont_ecology.engine import run as runs
+from symbiont_ecology.engine.budget import is_complete
 from symbiont_ecology.engine.build import check, components, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import ConfigError, RunError
@@ -233,7 +234,11 @@ class WorldJob:
         more = self._times(plan, folder)
         config = plan.config(self.world, self.arm, self.seed, self.option, more)
         host = host_of(config)
-        if (place / STATE_FILE).exists():
+        is_begun, blobs = (place / STATE_FILE).exists(), place / "blobs"
+        if is_begun and not blobs.exists() and is_complete(config, load_state(place)):
+            shutil.rmtree(place)  # it was done, and its outcome was deleted: it is lived anew
+            is_begun = False
+        if is_begun:
             result = runs.resume(place, should_stop=should_stop, host=host)
         else:
             result = runs.start(config, place, should_stop=should_stop, host=host)
@@ -242,7 +247,7 @@ class WorldJob:
         facts = {**asdict(self), "protocol": plan.digest, **_general(place, host)}
         outcome = stream_outcome(place, config, facts)
         write_whole(place / OUTCOME_FILE, outcome.to_json())
-        shutil.rmtree(place / "blobs", ignore_errors=True)  # a hundred runs fill a disk
+        shutil.rmtree(blobs, ignore_errors=True)  # a hundred runs fill a disk
         return outcome
 
     def _times(self, plan: WorldsProtocol, folder: Path) -> tuple[str, ...]:
@@ -392,20 +397,34 @@ def choose_by_acceptance(
 
 
 def check_worlds(protocol: WorldsProtocol) -> None:
-    """Builds every part of every arm in every world but the host.
+    """Builds every part of every arm in every world but the host. All arms of a world must meet
+    the same questions; how these are put is an arm's own affair.
 
     Raises:
         ConfigError: one line that says which arm and what is wrong.
     """
     for name, world in protocol.worlds.items():
+        first = _stream(protocol.config(name, protocol.main, 0))
         for arm in world.arms:
             for option in range(len(protocol.arms[arm].tune)):
                 config = protocol.config(name, arm, 0, option)
                 try:
                     check(config)
                     _check_measurable(config)
+                    for part, value in _stream(config).items():
+                        if value != first[part]:
+                            raise ConfigError(f"{part}: expected that of {protocol.main!r}")
                 except ConfigError as error:
                     raise ConfigError(f"protocol, {name}, arm {arm}: {error}") from error
+
+
+def _stream(config: RunConfig) -> dict[str, object]:
+    """What decides which questions a run meets, and whose answers they get."""
+    return {
+        "tasks": config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}}),
+        "run.generations": config.run.generations,
+        "host.model": config.host.model,
+    }
 
 
 def _check_measurable(config: RunConfig) -> None:
