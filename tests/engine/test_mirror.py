@@ -186,6 +186,19 @@ def test_what_is_no_copy_is_refused(address: str, tmp_path: Path) -> None:
         fetched(address, tmp_path / "used")
 
 
+def test_a_copy_that_was_brought_before_stays_as_it_is_until_it_goes_on(
+    address: str, tmp_path: Path
+) -> None:
+    start(mirrored(address, 2), tmp_path / "here", host=ToyHost())
+    copy = fetched(address, tmp_path / "copy")
+    before = bytes_of(copy)
+    assert bytes_of(fetched(address, copy)) == before
+    with (copy / "state.json").open("ab") as state:
+        state.write(b" ")
+    with pytest.raises(RunError, match="copy is in use: choose another --out"):
+        fetched(address, copy)
+
+
 def test_a_log_that_was_written_anew_and_outgrew_the_sent_one_is_sent_anew(
     address: str, tmp_path: Path
 ) -> None:

@@ -22,9 +22,10 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
-from symbiont_ecology.experiments import suite, worlds
+from symbiont_ecology.experiments import suite, world_jobs, worlds
 from symbiont_ecology.experiments.outcomes import StreamOutcome
-from symbiont_ecology.experiments.worlds import WorldJob, WorldsProtocol
+from symbiont_ecology.experiments.world_jobs import WorldJob
+from symbiont_ecology.experiments.worlds import WorldsProtocol
 from symbiont_ecology.statistics import adjusted_rand
 from toy import ToyHost
 
@@ -80,7 +81,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> tuple[WorldsProtocol, Path
     """A whole suite on the toy host, in this process."""
     plan, folder = WorldsProtocol.model_validate(PLAN), tmp_path_factory.mktemp("suite")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worlds, "host_of", lambda config: ToyHost())
+        patch.setattr(world_jobs, "host_of", lambda config: ToyHost())
         suite.claim_folder(plan, folder)
         for _, jobs in suite._world_stages(plan, folder):
             for job in jobs:
@@ -108,8 +109,8 @@ def test_tuning_chooses_by_acceptance_on_other_seeds(done: tuple[WorldsProtocol,
 
 def test_a_choice_that_was_made_before_is_not_made_again() -> None:
     plan = WorldsProtocol.model_validate({**PLAN, "chosen": {"drifting": {"told": 1}}})
-    assert {job.world for job in worlds.tuning_runs(plan)} == {"coming"}
-    assert worlds.choose_by_acceptance(plan, [])["drifting"] == {"told": 1}
+    assert {job.world for job in world_jobs.tuning_runs(plan)} == {"coming"}
+    assert world_jobs.choose_by_acceptance(plan, [])["drifting"] == {"told": 1}
 
 
 def test_an_outcome_has_every_question_in_its_place(
@@ -166,7 +167,7 @@ def test_a_question_with_half_of_the_marks_is_accepted(
         replace(event, verdicts=(0.5,) * len(event.verdicts)) if isinstance(event, Acted) else event
         for event in read_events(done[1] / job.name / "events.jsonl")
     ]
-    assert set(str(worlds.course_of(marked, run.asked.world, {})["verdicts"])) <= {"1", "-"}
+    assert set(str(world_jobs.course_of(marked, run.asked.world, {})["verdicts"])) <= {"1", "-"}
 
 
 def test_an_arm_that_repeats_another_is_born_and_dies_with_it(results: WorldResults) -> None:
@@ -268,7 +269,7 @@ def test_a_run_that_is_done_is_not_run_again(
     done: tuple[WorldsProtocol, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan, folder = done
-    monkeypatch.setattr(worlds, "host_of", lambda config: pytest.fail("a host was loaded"))
+    monkeypatch.setattr(world_jobs, "host_of", lambda config: pytest.fail("a host was loaded"))
     job = WorldJob("stream", "coming", "ecology", 3)
     assert isinstance(job.work(plan.model_dump_json(), folder, never), StreamOutcome)
 
@@ -278,7 +279,7 @@ def test_a_run_whose_outcome_was_deleted_is_lived_anew(
 ) -> None:
     plan, suite_folder = done
     folder = shutil.copytree(suite_folder, tmp_path / "suite")
-    monkeypatch.setattr(worlds, "host_of", lambda config: ToyHost())
+    monkeypatch.setattr(world_jobs, "host_of", lambda config: ToyHost())
     job = WorldJob("stream", "coming", "ecology", 3)
     path = folder / job.name / "outcome.json"
     before = path.read_bytes()

@@ -18,7 +18,8 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.outcomes import StreamOutcome
-from symbiont_ecology.experiments.worlds import WorldsProtocol, stream_outcome
+from symbiont_ecology.experiments.world_jobs import stream_outcome
+from symbiont_ecology.experiments.worlds import WorldsProtocol
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.statistics import adjusted_rand
 from symbiont_ecology.tasks.habitats import SyntheticHabitats

@@ -267,7 +267,8 @@ def _of_methods(plan: Plan, methods: str) -> Plan:
 def _tell_plan(plan: Plan, folder: Path, workers: int) -> None:
     """What a suite would do."""
     from symbiont_ecology.experiments.suite import tuning_jobs
-    from symbiont_ecology.experiments.worlds import WorldsProtocol, tuning_runs
+    from symbiont_ecology.experiments.world_jobs import tuning_runs
+    from symbiont_ecology.experiments.worlds import WorldsProtocol
 
     facts = {"protocol": f"{plan.name} ({plan.digest}): {plan.question}"}
     if isinstance(plan, WorldsProtocol):

@@ -158,7 +158,8 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
     """Brings the copy of a run into a new folder; ``passed`` hears how many files of how many came.
 
     The folder is whole or not there: until all is there it has another name, and what a killed
-    process left under that is brought anew.
+    process left under that is brought anew. A copy that was brought before and did not go on stays
+    as it is.
 
     Raises:
         ConfigError: nothing opens such an address.
@@ -172,6 +173,10 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
     ]
     if STATE_FILE not in names:
         raise RunError(f"no run at {address}: expected {STATE_FILE} there")
+    if (folder / STATE_FILE).is_file() and (folder / STATE_FILE).read_bytes() == remote.read(
+        STATE_FILE
+    ):
+        return  # it was brought before
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is in use: choose another --out")
     plain = [

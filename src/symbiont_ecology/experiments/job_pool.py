@@ -22,7 +22,7 @@ from symbiont_ecology.engine.executors.ray_cluster import connect
 from symbiont_ecology.engine.executors.ray_executor import RayExecutor
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.experiments.jobs import Job
-from symbiont_ecology.experiments.worlds import WorldJob
+from symbiont_ecology.experiments.world_jobs import WorldJob
 
 LOCK_SECONDS_LEFT = 30.0
 """Seconds to wait for a run that a dying suite still holds."""

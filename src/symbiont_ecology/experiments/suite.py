@@ -30,16 +30,14 @@ from symbiont_ecology.experiments.outcomes import (
     TuningScore,
 )
 from symbiont_ecology.experiments.protocol import Protocol, find_protocol, load_protocol
-from symbiont_ecology.experiments.worlds import (
+from symbiont_ecology.experiments.world_jobs import (
     WorldJob,
-    WorldsProtocol,
-    check_worlds,
     choose_by_acceptance,
-    load_worlds,
     repeats,
     reported_runs,
     tuning_runs,
 )
+from symbiont_ecology.experiments.worlds import WorldsProtocol, check_worlds, load_worlds
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.process import usable_cores
