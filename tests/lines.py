@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from symbiont_ecology.config import RunConfig, compose
+from symbiont_ecology.registry import Spec
+
 Row = dict[str, Any]
 
 
@@ -24,3 +27,21 @@ def jsonl(path: Path, lines: list[Row]) -> Path:
 
 def quiz(path: Path, name: str = "quiz") -> dict[str, Any]:
     return {"kind": "file", "name": name, "path": str(path)}
+
+
+def config(
+    *families: Spec, depths: str = "short", generations: int = 6, strategy: Spec = "single"
+) -> RunConfig:
+    """The config of a toy run, as if it had been read from a file."""
+    return compose(
+        (),
+        (
+            f"tasks.families={json.dumps(families)}",
+            f"tasks.depths=[{depths}]",
+            f"strategy={json.dumps(strategy)}",
+            f"run.generations={generations}",
+            "run.checkpoint_every=2",
+            "economy={dowry: 12000, grace: 1, cap: 40000}",
+        ),
+        "test",
+    )

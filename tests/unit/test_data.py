@@ -5,31 +5,18 @@ from __future__ import annotations
 
 import json
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lines import Row, jsonl, quiz, rows
-from symbiont_ecology.config import RunConfig, compose, dump_config, load_config
-from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.engine.provenance import PROVENANCE_FILE
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
-from symbiont_ecology.registry import Spec
+from lines import Row, config, jsonl, quiz, rows
+from symbiont_ecology.config import RunConfig, dump_config, load_config
+from symbiont_ecology.engine.build import check
+from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError
 from symbiont_ecology.tasks import data as data_module
 from symbiont_ecology.tasks import tables, task_sources
 from symbiont_ecology.tasks.data import DataTask
-from symbiont_ecology.tasks.splits import split_of
-from toy import ToyHost, toy_ecology
-
-OWN_SHIFTS = ("depth", "wording", "ceiling", "retention")
-"""Shifts of a mix that change what data have only one of."""
 
 
 def family(path: Path, **knobs: object) -> DataTask:
@@ -37,24 +24,6 @@ def family(path: Path, **knobs: object) -> DataTask:
     task = task_sources.build({"kind": "file", "name": "quiz", "path": str(path), **knobs}).task()
     assert isinstance(task, DataTask)
     return task
-
-
-def config(
-    *families: Spec, depths: str = "short", generations: int = 6, strategy: Spec = "single"
-) -> RunConfig:
-    """The config of a toy run, as if it had been read from a file."""
-    return compose(
-        (),
-        (
-            f"tasks.families={json.dumps(families)}",
-            f"tasks.depths=[{depths}]",
-            f"strategy={json.dumps(strategy)}",
-            f"run.generations={generations}",
-            "run.checkpoint_every=2",
-            "economy={dowry: 12000, grace: 1, cap: 40000}",
-        ),
-        "test",
-    )
 
 
 # Reading.
@@ -373,80 +342,3 @@ def test_data_cannot_flip(file: Path) -> None:
     flipped["tasks"]["flip"] = {"families": ("quiz",), "at_flops": 1.0, "back_flops": None}
     with pytest.raises(ConfigError, match=r"\['quiz'\] have one way to be right only"):
         check(RunConfig(**flipped))
-
-
-# Living on data.
-
-
-@pytest.fixture(scope="module")
-def lived(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A toy ecology that lives on data and on a family of ours."""
-    folder = tmp_path_factory.mktemp("lived")
-    path = jsonl(folder / "quiz.jsonl", rows(300))
-    start(
-        config("math.add", quiz(path), generations=8, strategy=toy_ecology()),
-        folder / "run",
-        host=ToyHost(),
-    )
-    return folder
-
-
-def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
-    prompts = {row["prompt"] for row in rows(300)}
-    asked = set()
-    for event in read_events(lived / "run/events.jsonl"):
-        if isinstance(event, Acted) and event.cell == "quiz/short":
-            asked |= {identity.split("/", 3)[3] for identity in event.items}
-    assert len(asked) > 20
-    assert asked <= prompts
-    assert {split_of("quiz", prompt) for prompt in asked} == {"train"}
-    candidates = LoadedRun.of_run(lived / "run")
-    seen = {one.prompt for one in candidates.pool.observations if one.prompt.startswith("quiz")}
-    assert seen <= {f"{prompt}\n" for prompt in prompts}
-    answers = candidates.evaluate(candidates.items(30), ToyHost(), "learned").rollouts
-    held = [one.item for one in answers if one.item.family == "quiz"]
-    assert len(held) == 30
-    assert all(split_of("quiz", one.prompt.rstrip()) == "holdout" for one in held)
-
-
-def test_a_resumed_run_on_data_equals_an_uninterrupted_one(file: Path, tmp_path: Path) -> None:
-    for folder, generations in (("short", 3), ("long", 6)):
-        start(config(quiz(file), generations=generations), tmp_path / folder, host=ToyHost())
-    resume(tmp_path / "short", overrides=["run.generations=6"], host=ToyHost())
-    for name in ("state.json", "events.jsonl", "config.yaml", PROVENANCE_FILE):
-        assert (tmp_path / "short" / name).read_bytes() == (
-            tmp_path / "long" / name
-        ).read_bytes(), name
-
-
-def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    start(config(quiz(file)), folder, host=ToyHost())
-    text = file.read_text()
-    longer = ["run.generations=8"]
-    file.write_text(text.replace('"a"', '"b"', 1))
-    with pytest.raises(
-        RunError, match=r"task 'quiz' .* is not what the run in .* was founded with"
-    ):
-        resume(folder, overrides=longer, host=ToyHost())
-    file.unlink()
-    with pytest.raises(DataError, match="no such file"):
-        resume(folder, overrides=longer, host=ToyHost())
-    file.write_text(text.replace("\n", "\r\n\r\n"))  # other bytes, the same lines
-    assert resume(folder, overrides=longer, host=ToyHost()).is_complete
-
-
-@pytest.mark.parametrize("shift", shifts.names())
-def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -> None:
-    tasks = mixture(config("math.add", quiz(file)))
-    drawn = draw_shifts(tasks, [shift], 4)
-    found = Counter(one.family for one in drawn)
-    assert ("quiz" in found) is (shift in ("in-distribution", "perturbed"))
-    assert ("math.add" in found) is (shift in ("in-distribution", "perturbed", *OWN_SHIFTS))
-    assert all(one.verifier(one.answer) == 1.0 for one in drawn)
-
-
-def test_the_depth_shift_takes_long_lines_where_there_are_some(tmp_path: Path) -> None:
-    lines = [row | {"depth": ("long", "short")[n % 2]} for n, row in enumerate(rows(200))]
-    tasks = mixture(config(quiz(jsonl(tmp_path / "mixed.jsonl", lines))))
-    assert {one.depth for one in draw_shifts(tasks, ["depth"], 4)} == {"long"}

@@ -31,7 +31,7 @@ from symbiont_ecology.analysis.stages import draw_stages, stages_of
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.analysis.worlds_figures import draw_worlds
 from symbiont_ecology.analysis.worlds_page import render_worlds
-from symbiont_ecology.errors import DataError, EcologyWarning
+from symbiont_ecology.errors import DataError, EcologyWarning, lines_of
 from symbiont_ecology.experiments.outcomes import (
     AnyOutcome,
     JobOutcome,
@@ -202,7 +202,7 @@ def _read_inputs(folder: Path, kind: type[_Kind]) -> tuple[_Kind, list[AnyOutcom
         tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
         return protocol, parse_outcomes(map(parse_json, lines)), tuning
     except (OSError, ValueError, EOFError, zlib.error) as error:
-        message = " ".join(str(error).split())
+        message = " ".join(lines_of(error))
         raise DataError(f"no paper pack can be read from {folder}: {message}") from error
 
 
@@ -216,7 +216,7 @@ def read_manifest(folder: Path) -> Manifest | None:
     try:
         return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
     except (OSError, ValueError) as error:
-        message = " ".join(str(error).split())
+        message = " ".join(lines_of(error))
         raise DataError(f"{path} is damaged: {message}") from error
 
 

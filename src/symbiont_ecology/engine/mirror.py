@@ -122,8 +122,10 @@ class Mirror:
         blobs = {f"{BLOB_FOLDER}/{path.name}": path for path in _files(self._folder / BLOB_FOLDER)}
         for name in sorted(blobs.keys() - self._blobs):
             self._there.write(name, blobs[name].read_bytes())
+        # The state comes last: who fetches it must find all that it names.
         for path in sorted(_files(self._folder), key=lambda path: path.name == STATE_FILE):
-            (self._push_log if path.suffix == LOG_SUFFIX else self._push_file)(path)
+            push = self._push_log if path.suffix == LOG_SUFFIX else self._push_file
+            push(path)
         self._there.remove(self._blobs - blobs.keys())
         self._blobs = set(blobs)
 
@@ -173,9 +175,8 @@ def fetch_copy(address: str, folder: Path, *, passed: Callable[[int, int], None]
     ]
     if STATE_FILE not in names:
         raise RunError(f"no run at {address}: expected {STATE_FILE} there")
-    if (folder / STATE_FILE).is_file() and (folder / STATE_FILE).read_bytes() == remote.read(
-        STATE_FILE
-    ):
+    state = folder / STATE_FILE
+    if state.is_file() and state.read_bytes() == remote.read(STATE_FILE):
         return  # it was brought before
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise RunError(f"{folder} is in use: choose another --out")
