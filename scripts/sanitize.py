@@ -26,6 +26,7 @@ TESTS = (
     "tests/contracts/test_kernel_hosts.py",
     "tests/contracts/test_branching.py",
     "tests/contracts/test_bad_hosts.py",
+    "tests/contracts/test_int8.py",
     "tests/fuzz/test_fuzz_hosts.py",
 )
 # Python frees little at its end, and maps more than a sanitizer likes.

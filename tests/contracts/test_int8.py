@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hosts import KINDS, PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.int8 import adds_exactly, product, quantized
+from symbiont_ecology.host.int8 import MOST_TERMS, product, quantized, ways
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
-
-pytestmark = pytest.mark.skipif(not adds_exactly(), reason="no exact integer products here")
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,46 @@ def test_a_product_is_near_and_a_token_does_not_see_its_neighbours() -> None:
     assert (found - x @ weights).norm() / (x @ weights).norm() < 0.02
     for row in (0, 7, 299):
         assert torch.equal(product(x[row : row + 1], whole, scales)[0], found[row])
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    tokens=st.integers(1, 30),
+    d_in=st.sampled_from([1, 2, 31, 64, MOST_TERMS, MOST_TERMS + 1, 2 * MOST_TERMS + 3]),
+    d_out=st.sampled_from([1, 7, 16, 63, 64, 130]),
+    largest=st.floats(1e-20, 1e20),
+    threads=st.integers(1, 2),
+    seed=st.integers(0, 99),
+)
+def test_all_ways_to_multiply_give_the_same_bits(
+    tokens: int, d_in: int, d_out: int, largest: float, threads: int, seed: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    wide = torch.randn(tokens, d_in + 3, generator=generator) * largest
+    x, weights = wide[:, 1:-2], torch.randn(d_in, d_out + 2, generator=generator)
+    if seed % 3 == 0:  # the largest sums that there are
+        x, weights = x.sign() * largest, weights.abs().ceil()
+    whole, scales = (part[..., 1:-1] for part in quantized(weights))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        products = {name: way(x, whole, scales) for name, way in ways().items()}
+    finally:
+        torch.set_num_threads(before)
+    for name, found in products.items():
+        assert torch.equal(found, products["floats"]), name
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+def test_what_is_not_finite_is_not_hidden(number: float) -> None:
+    x, (whole, scales) = torch.ones(3, 20), quantized(torch.ones(20, 4))
+    for column in (0, 9, 19):
+        x[1, column] = number
+        for way in ways().values():
+            found = way(x, whole, scales)
+            assert found[[0, 2]].isfinite().all()
+            assert not found[1].isfinite().any()
+        x[1, column] = 1
 
 
 def test_its_gradient_is_that_of_the_weights_that_the_bits_stand_for() -> None:

@@ -1,19 +1,31 @@
-"""Base weights in eight bits: products of integers where a processor makes them faster than others.
+"""Base weights in eight bits: a quarter of the memory, and products of integers.
 
 Weights have a scale per output, inputs one per token, both symmetric and rounded to the nearest
 (LLM.int8(), arXiv:2208.07339, without its exceptions). Sums of integers are exact, so what a token
-gets does not depend on its neighbours. Adapters, attention, embedding and head stay in float32.
+gets does not depend on its neighbours, nor on how a machine multiplies. Adapters, attention,
+embedding and head stay in float32.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from symbiont_ecology.host.backend import passes
+
 ROWS_PER_PRODUCT = 256
 """Tokens per product: what is scaled between two products stays in the processor's cache."""
+MOST_TERMS = (2**24 - 1) // 127**2
+"""Products of two numbers of at most 127 that float32 adds up exactly, in any order."""
+
+Product = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""As ``product``, without gradients."""
 
 
 def quantized(weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -27,11 +39,36 @@ def product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     the product with the very weights that the eight bits stand for."""
     if torch.is_grad_enabled() and x.requires_grad:
         return _Product.apply(x, weights, scales)  # type: ignore[no-untyped-call, no-any-return]
-    return _product(x, weights, scales)
+    return fastest()(x, weights, scales)
 
 
-def adds_exactly() -> bool:
-    """Whether this processor adds up products of the largest numbers without losing any."""
+def ways() -> dict[str, Product]:
+    """How this machine can multiply. All ways give the same bits for numbers that are finite."""
+    found: dict[str, Product] = {"floats": partial(_product, _sums_of_floats)}
+    if _adds_exactly():
+        found["integers"] = partial(_product, torch._int_mm)
+    if passes.library() is not None:
+        found["compiled"] = passes.multiply_rounded
+    return found
+
+
+@lru_cache(maxsize=1)
+def fastest() -> Product:
+    """The way that takes this machine the least time. torch has fast products of integers for
+    some processors; for others it loops, forty times slower than over floats."""
+    x, (weights, scales) = torch.ones(48, 256), quantized(torch.ones(256, 256))
+    seconds: dict[Product, float] = {}
+    for way in ways().values():
+        way(x, weights, scales)
+        for _ in range(3):
+            start = time.perf_counter()
+            way(x, weights, scales)
+            seconds[way] = min(seconds.get(way, math.inf), time.perf_counter() - start)
+    return min(seconds, key=seconds.__getitem__)
+
+
+def _adds_exactly() -> bool:
+    """Whether torch adds up integer products of the largest numbers without losing any."""
     most = torch.full((32, 64), 127, dtype=torch.int8)
     signs = [(127, 127), (127, -127), (-127, 127), (-127, -127)]
     return all(
@@ -44,15 +81,28 @@ def adds_exactly() -> bool:
     )
 
 
-def _product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
+def _product(
+    sums: Callable[[Tensor, Tensor], Tensor], x: Tensor, weights: Tensor, scales: Tensor
+) -> Tensor:
+    """``sums`` multiplies matrices of int8, and its result is of int32."""
     out = x.new_empty(len(x), weights.shape[1])
     for part, target in zip(
         torch.split(x, ROWS_PER_PRODUCT), torch.split(out, ROWS_PER_PRODUCT), strict=True
     ):
         units = part.abs().amax(1, keepdim=True).clamp_(min=1e-12).div_(127)
-        sums = torch._int_mm(torch.round(part / units).to(torch.int8), weights)
-        torch.mul(sums, units, out=target).mul_(scales)
+        whole = torch.round(part / units).to(torch.int8)
+        torch.mul(sums(whole, weights), units, out=target).mul_(scales)
     return out
+
+
+def _sums_of_floats(left: Tensor, right: Tensor) -> Tensor:
+    """As ``torch._int_mm``, by exact sums of floats."""
+    sums = torch.zeros(len(left), right.shape[1], dtype=torch.int32)
+    for some, others in zip(
+        torch.split(left.float(), MOST_TERMS, 1), torch.split(right, MOST_TERMS), strict=True
+    ):
+        sums += (some @ others.float()).to(torch.int32)
+    return sums
 
 
 class _Product(torch.autograd.Function):
@@ -62,7 +112,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
         """As ``product``."""
         ctx.save_for_backward(weights, scales)
-        return _product(x, weights, scales)
+        return fastest()(x, weights, scales)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None]:

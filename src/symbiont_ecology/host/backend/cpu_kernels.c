@@ -27,9 +27,9 @@ enum { MOST_HEADS = 4096, LARGEST_HEAD = 4096 };
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__) || __GNUC__ >= 12
-#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#define SHUFFLE(mask, a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
-#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (i8){__VA_ARGS__})
+#define SHUFFLE(mask, a, b, ...) __builtin_shuffle(a, b, (mask){__VA_ARGS__})
 #endif
 
 typedef float v8 __attribute__((vector_size(32)));
@@ -84,9 +84,9 @@ INLINE void fetch(const void *from, int64_t bytes)
 /* Sums of four vectors' lanes. */
 INLINE v4 sums(v8 a, v8 b, v8 c, v8 d)
 {
-    v8 ab = SHUFFLE(a, b, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
-    v8 cd = SHUFFLE(c, d, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(c, d, 1, 9, 3, 11, 5, 13, 7, 15);
-    v8 all = SHUFFLE(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+    v8 ab = SHUFFLE(i8, a, b, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(i8, a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+    v8 cd = SHUFFLE(i8, c, d, 0, 8, 2, 10, 4, 12, 6, 14) + SHUFFLE(i8, c, d, 1, 9, 3, 11, 5, 13, 7, 15);
+    v8 all = SHUFFLE(i8, ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) + SHUFFLE(i8, ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
     return halves(all);
 }
 
@@ -586,6 +586,151 @@ int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads,
         free(scores);
         free(path);
     }
+    return failures ? NO_MEMORY : FINE;
+}
+
+/* Rows and weights of eight bits are multiplied as 16 bits, in pairs of neighbours along the inputs. A tile is of
+ * TILE rows and PANEL columns. Packed weights of GROUP columns, a line of the cache, serve BAND rows.
+ */
+typedef int16_t h16 __attribute__((vector_size(32)));
+typedef int8_t b16 __attribute__((vector_size(16)));
+enum { PANEL = 16, GROUP = 64, TILE = 6, BAND = 252 };
+
+/* Sums of the products of eight pairs. */
+INLINE i8 pairs(h16 a, h16 b)
+{
+#ifdef __AVX2__
+    return (i8)__builtin_ia32_pmaddwd256(a, b);
+#else
+    i8 sums;
+    for (int k = 0; k < 8; k++) sums[k] = a[2 * k] * b[2 * k] + a[2 * k + 1] * b[2 * k + 1];
+    return sums;
+#endif
+}
+
+/* A row rounded to whole numbers of at most 127, and their unit; zeros and NaN if it is not finite. */
+INLINE float round_row(const float *x, int64_t width, int16_t *whole)
+{
+    v8 tops = splat(0);
+    int64_t k = 0;
+    for (; k + 8 <= width; k += 8) {
+        const v8 size = (v8)((i8)load(x + k) & INT32_MAX);
+        tops = choose((size > tops) | (size != size), size, tops);
+    }
+    float top = 0;
+    for (int j = 0; j < 8; j++) top = tops[j] > top || tops[j] != tops[j] ? tops[j] : top;
+    for (; k < width; k++) top = fabsf(x[k]) > top || x[k] != x[k] ? fabsf(x[k]) : top;
+    if (!(top < INFINITY)) {
+        memset(whole, 0, sizeof *whole * width);
+        return NAN;
+    }
+    const float unit = (top < 1e-12f ? 1e-12f : top) / 127;
+    for (k = 0; k < width; k++) whole[k] = rintf(x[k] / unit);
+    return unit;
+}
+
+INLINE h16 widen(const int8_t *from)
+{
+    b16 x;
+    memcpy(&x, from, sizeof x);
+    return __builtin_convertvector(x, h16);
+}
+
+/* Columns of weights as `pairs` takes them, in panels of 16, (panels, depth / 2, 16, 2); what is missing is 0. */
+INLINE void pack_panels(const int8_t *weights, int64_t ws, int64_t depth, int64_t columns, int16_t *panels)
+{
+    const int64_t even_depth = depth + depth % 2;
+    for (int64_t k = 0; k < depth; k += 2)
+        for (int64_t c = 0; c < columns; c += PANEL) {
+            const int8_t *even = weights + k * ws + c, *odd = even + ws;
+            int8_t rows[2][PANEL] = {0};
+            if (columns - c < PANEL || k + 1 == depth) {
+                const int64_t left = columns - c < PANEL ? columns - c : PANEL;
+                memcpy(rows[0], even, left);
+                if (k + 1 < depth) memcpy(rows[1], odd, left);
+                even = rows[0], odd = rows[1];
+            }
+            const h16 first = widen(even), second = widen(odd);
+            const h16 both[2] = {SHUFFLE(h16, first, second, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
+                                 SHUFFLE(h16, first, second, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)};
+            memcpy(panels + c * even_depth + k * PANEL, both, sizeof both);
+        }
+}
+
+/* out (R, columns) = rows of whole numbers times a panel, times the unit of the row, times the scale of the column. */
+INLINE void panel_tile(const int R, const int16_t *whole, int64_t depth, const float *units, const int16_t *panel,
+                       const float *scales, float *out, int64_t os, int64_t columns)
+{
+    i8 acc[TILE][2] = {0};
+    for (int64_t k = 0; k < depth; k += 2) {
+        h16 left, right;
+        memcpy(&left, panel + k * PANEL, sizeof left);
+        memcpy(&right, panel + k * PANEL + PANEL, sizeof right);
+        for (int i = 0; i < R; i++) {
+            int32_t pair;
+            memcpy(&pair, whole + i * depth + k, sizeof pair);
+            const h16 here = (h16)((i8){0} + pair);
+            acc[i][0] += pairs(here, left);
+            acc[i][1] += pairs(here, right);
+        }
+    }
+    for (int i = 0; i < R; i++) {
+        float row[PANEL];
+        for (int h = 0; h < 2; h++) store(row + 8 * h, __builtin_convertvector(acc[i][h], v8) * units[i]);
+        for (int c = 0; c < columns; c++) out[i * os + c] = row[c] * scales[c];
+    }
+}
+
+/* `panel_tile` of as many of the rows as fit; how many. */
+INLINE int64_t panel_tiles(int64_t rows, const int16_t *whole, int64_t depth, const float *units, const int16_t *panel,
+                           const float *scales, float *out, int64_t os, int64_t columns)
+{
+    if (rows >= TILE) return panel_tile(TILE, whole, depth, units, panel, scales, out, os, columns), TILE;
+    if (rows >= 3) return panel_tile(3, whole, depth, units, panel, scales, out, os, columns), 3;
+    return panel_tile(1, whole, depth, units, panel, scales, out, os, columns), 1;
+}
+
+/* out (rows, d_out) = x (rows, d_in) rounded to eight bits, a unit per row, times weights (d_in, d_out) of eight bits
+ * with a scale per column. Sums are of integers, so they are exact in any order.
+ */
+int multiply_rounded(int64_t rows, int64_t d_in, const float *x, int64_t xs, const int8_t *weights, int64_t ws,
+                     int64_t d_out, const float *scales, int64_t count, float *out, int64_t threads)
+{
+    enum { MOST_DEPTH = INT32_MAX / (127 * 127) };
+    if (!are_rows(rows, d_in, xs) || !are_rows(d_in, d_out, ws) || d_in > MOST_DEPTH || count != d_out || threads < 1)
+        return MISFIT;
+    const int64_t depth = d_in + d_in % 2, groups = (d_out + GROUP - 1) / GROUP, bands = (rows + BAND - 1) / BAND;
+    int16_t *whole = malloc(rows * (sizeof *whole * depth + sizeof(float)) + 1);
+    float *units = (float *)(whole + rows * depth);
+    int failures = 0;
+    if (!whole) return NO_MEMORY;
+    #pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        int16_t *panels = aligned_alloc(32, sizeof *panels * depth * GROUP);
+        if (!panels) {
+            #pragma omp atomic
+            failures++;
+        }
+        #pragma omp for
+        for (int64_t i = 0; i < rows; i++) {
+            units[i] = round_row(x + i * xs, d_in, whole + i * depth);
+            if (d_in < depth) whole[i * depth + d_in] = 0;
+        }
+        #pragma omp for collapse(2)
+        for (int64_t band = 0; band < bands; band++)
+            for (int64_t group = 0; group < groups; group++) {
+                if (!panels) continue;
+                const int64_t first = group * GROUP, columns = d_out - first < GROUP ? d_out - first : GROUP;
+                const int64_t end = rows < (band + 1) * BAND ? rows : (band + 1) * BAND;
+                pack_panels(weights + first, ws, d_in, columns, panels);
+                for (int64_t i = band * BAND, n; i < end; i += n)
+                    for (int64_t c = 0; c < columns; c += PANEL)
+                        n = panel_tiles(end - i, whole + i * depth, depth, units + i, panels + c * depth, scales + first + c,
+                                        out + i * d_out + first + c, d_out, columns - c < PANEL ? columns - c : PANEL);
+            }
+        free(panels);
+    }
+    free(whole);
     return failures ? NO_MEMORY : FINE;
 }
 

@@ -33,6 +33,7 @@ _SIGNATURES = {
     "fill": "np nnnn pn pn ppnn n",
     "gate": "nn pn pn",
     "look": "np nnnn pn pn nf pnn",
+    "multiply_rounded": "nn pn pn n pn pn",
     "normalize": "nn pn pnf pn",
     "turn_all": "nnn pn pnf ppn p pn",
 }
@@ -242,6 +243,24 @@ def look(rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: Attention
         *(len(stretches), _numbers(stretches.view(np.int64)), heads, kv_heads, size, tokens),
         *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
         *(spec.window or 0, spec.scale, out.data_ptr(), count),
+    )
+    return out
+
+
+def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
+    """As ``int8.product`` of ``x (tokens, d_in)``, without gradients; ``weights (d_in, d_out)`` of
+    int8."""
+    tokens, d_in = x.shape
+    is_plain = weights.dtype == torch.int8 and weights.is_cpu and weights.stride(1) == 1
+    if weights.shape[0] != d_in or not is_plain:
+        raise IndexError(f"expected rows of int8 for {d_in} inputs, got {weights.shape}")
+    x = x if x.stride(1) == 1 else x.contiguous()
+    _check(x, scales)
+    out = x.new_empty(tokens, weights.shape[1])
+    _run(
+        "multiply_rounded",
+        *(tokens, d_in, x.data_ptr(), x.stride(0), weights.data_ptr(), weights.stride(0)),
+        *(weights.shape[1], scales.data_ptr(), len(scales), out.data_ptr()),
     )
     return out
 
