@@ -9,11 +9,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.checkpoint_header import (
@@ -187,16 +186,13 @@ class EcologyState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state as it is on the disk. ``header`` is None if an earlier version wrote it."""
+    """A state as it is on the disk, and its header."""
 
     state: EcologyState
-    header: CheckpointHeader | None
+    header: CheckpointHeader
 
 
 _schema = TypeAdapter(EcologyState)
-_FIELDS = {f.name for f in fields(EcologyState)}
-_ALWAYS = {"seed", "generation", "next_id", "next_seq", "population", "ledger", "archive", "spent"}
-"""Fields that every version has written."""
 
 
 def save_state(
@@ -314,12 +310,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     header = read_header(data, path)
     try:
         state = _schema.validate_json(data)
-        keys = set() if header else set(from_json(data))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
-    if header is None and not _ALWAYS <= keys <= _FIELDS:
-        fault = min((_ALWAYS - keys) or (keys - _FIELDS))
-        raise RunError(f"{path} is damaged or was edited: {fault!r} is missing or no field of it")
     if fault := _contradiction(state):
         raise RunError(f"{path} is damaged or was edited: {fault}")
     return Checkpoint(state, header)

@@ -23,8 +23,7 @@ from symbiont_ecology.engine.mirror import Mirror
 from symbiont_ecology.engine.provenance import (
     check_host,
     check_versions,
-    note_config,
-    version_without_checksums,
+    keep_copy,
     write_config,
     write_provenance,
 )
@@ -164,7 +163,7 @@ def opened(
         if is_founded:
             state = _restored(config, runtime, checkpoints)
             write_config(config, folder / CONFIG_FILE)
-            note_config(folder / CONFIG_FILE)
+            keep_copy(folder)
         else:
             without_lessons = may_learn_nothing or is_endless
             state = _founded(config, runtime, EventLog(path), checkpoints, without_lessons)
@@ -186,9 +185,7 @@ def tidy(folder: Path) -> None:
     """
     with locked(folder):
         store = BlobStore(folder / "blobs")
-        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore(
-            version_without_checksums(folder)
-        )
+        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore()
 
 
 def lived_seconds(folder: Path, generations: float = math.inf) -> float:
@@ -217,7 +214,7 @@ def _restored(config: RunConfig, runtime: Runtime, checkpoints: Checkpoints) -> 
     check_host(folder, runtime.host)
     check_versions(config, folder)
     with advised(folder):
-        state = checkpoints.restore(version_without_checksums(folder))
+        state = checkpoints.restore()
         runtime.transcripts.rewind(state.generation)
     return state
 

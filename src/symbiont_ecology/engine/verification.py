@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -34,7 +33,6 @@ from symbiont_ecology.engine.provenance import (
     keep_copy,
     restore_config,
     restore_provenance,
-    version_without_checksums,
 )
 from symbiont_ecology.engine.run import check_not_edited, read_config
 from symbiont_ecology.errors import EcologyError, RunError
@@ -216,7 +214,7 @@ def _gone_back(verification: Verification) -> str:
         )
     count, generation = lived_generations(folder), previous.read.state.generation
     # The log first: who is killed in between types the repair again, which goes back once more.
-    if previous.read.header and previous.read.header.log:
+    if previous.read.header.log:
         with open_own(folder / EVENTS_FILE, "r+b") as log:
             log.truncate(previous.read.header.log.bytes)
     write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
@@ -233,15 +231,10 @@ def _found(folder: Path, name: str, blobs: BlobCheck) -> FoundCheckpoint:
         record = checkpoint.read_checkpoint(folder / name)
     except RunError as error:
         return FoundCheckpoint(name, None, (Finding(name, False, str(error)),))
-    text, has_checksum = f"generation {record.state.generation}", record.header is not None
-    if not has_checksum:
-        text += ", without a checksum"
-        with suppress(RunError):
-            has_checksum = bool(version_without_checksums(folder))
     events, log = record.state.next_seq, f"{EVENTS_FILE} up to {name}"
     fault = _problem(lambda: check_log(folder / EVENTS_FILE, record))
     findings = (
-        Finding(name, has_checksum, text),
+        Finding(name, True, f"generation {record.state.generation}"),
         Finding(log, not fault, fault or f"{events} events"),
         blobs.finding(record.state, f"blobs of {name}"),
     )
