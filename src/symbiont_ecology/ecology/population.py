@@ -73,7 +73,7 @@ class Materials:
     def stillborn(
         self, child: OrganelleId, name: str, parents: tuple[OrganelleId, ...], fault: FaultError
     ) -> Stillborn:
-        """The parents pay for a child that cannot live: the next one is not for nothing either."""
+        """The parents pay for a child that cannot live, so an operator that fails is not free."""
         self.pay_dowry(child, parents)
         self.state.ledger.close(child)
         return Stillborn(self.state.generation, child, name, parents, str(fault))

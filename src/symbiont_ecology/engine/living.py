@@ -189,8 +189,8 @@ def tidy(folder: Path) -> None:
 
 
 def lived_seconds(folder: Path, generations: float = math.inf) -> float:
-    """Wall-clock seconds of the first generations of a run, or of all, each as it was lived last;
-    with their checkpoints but without the last one.
+    """Wall-clock seconds of the first generations of a run, or of all. A generation that was lived
+    again counts as it was lived last. All checkpoints count but the last one.
 
     Raises:
         RunError: the file of them is damaged.
@@ -203,7 +203,7 @@ def lived_seconds(folder: Path, generations: float = math.inf) -> float:
             raise RunError(
                 f"{path} line {number}: expected generation and seconds, got {line!r:.80}"
             ) from error
-    for generation, spent in seconds.items():  # as a run adds them: sum() rounds otherwise
+    for generation, spent in seconds.items():  # as a run adds them: sum() rounds differently
         total += spent if generation < generations else 0.0
     return total
 
