@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -45,6 +45,7 @@ DECIDES_NOTHING: dict[str, bool | set[str]] = {
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
+_Plan = TypeVar("_Plan")
 
 
 def arm_key(config: RunConfig) -> str:
@@ -301,14 +302,23 @@ def load_protocol(
     Raises:
         ConfigError: there is none, or it does not fit its schema.
     """
-    path = find_protocol(name_or_path)
+    return load_as(Protocol, find_protocol(name_or_path), overrides, additions)
+
+
+def load_as(
+    schema: type[_Plan], path: Path, overrides: Sequence[str], additions: Sequence[str]
+) -> _Plan:
+    """A protocol of any kind from a file, changed as ``load_protocol`` says.
+
+    Raises:
+        ConfigError: it does not fit its schema.
+    """
     data = read_layers(path)
     for override in overrides:
         data = merge(data, parse_override(override))
     where = f"protocol {path.stem!r}"
-    protocol = validate(Protocol, data, where)
-    return (
-        validate(Protocol, {**data, "set": [*protocol.set, *additions]}, where)
-        if additions
-        else protocol
-    )
+    plan = validate(schema, data, where)
+    if not additions:
+        return plan
+    own = cast("Sequence[str]", data.get("set", ()))
+    return validate(schema, {**data, "set": [*own, *additions]}, where)
