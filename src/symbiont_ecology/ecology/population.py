@@ -1,7 +1,7 @@
 """The population manager: what a strategy decided is carried out, one decision after the other.
 
-A decision is a value, and says by itself what it does to the population: births, deaths, trials and
-changes are files of their own. Energy moves with each of them.
+A decision is a value, and says by itself what it does to the population: births, deaths, trials,
+changes and ascents are files of their own. Births, deaths and trials move energy.
 """
 
 from abc import ABC, abstractmethod

@@ -74,7 +74,7 @@ class EcologyState:
     """Answers that were right, by cell name; only for learning rules that replay them, in a world
     without habitats."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
-    """Children on probation."""
+    """Who is on probation."""
     warm: BlobRef | None = None
     """What founders without parents begin with, if there was a warm start."""
     common: dict[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ class EcologyState:
         return f"o{self.next_id + 1}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
-        """Of a living organelle, or of a child on probation."""
+        """Of a living organelle, or of a challenger."""
         return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
 
     def success_at(self, assignment: Assignment) -> float:
