@@ -118,7 +118,8 @@ class Checkpoints:
             needed = checkpoint.read_checkpoint(path).state.reachable()
             check_blobs(self._store, needed)
         except RunError as error:
-            _warn(f"the checkpoint before the last one cannot be used: {error}")
+            text = f"the checkpoint before the last one cannot be used: {error}"
+            warnings.warn(text, EcologyWarning, stacklevel=2)
             return set()
         return needed
 
@@ -170,7 +171,3 @@ def check_blobs(store: BlobStore, refs: Iterable[BlobRef]) -> None:
     """
     for ref in sorted(refs):
         store.check(ref)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, EcologyWarning, stacklevel=3)
