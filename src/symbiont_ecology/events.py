@@ -33,7 +33,7 @@ class Event:
 class Born(Event):
     """An organelle came to life, with weights that ``operator`` made from its parents' weights.
 
-    ``rank`` is that of its adapter; logs of older versions do not say it (0).
+    ``rank`` is that of its adapter; 0 where the log does not say it.
     """
 
     id: OrganelleId
@@ -95,8 +95,7 @@ class VerifierFailed(Event):
     """A verifier raised, took too long or returned nonsense; ``count`` answers of the item's family
     scored 0 for that.
 
-    ``item``, ``fault`` and ``id``, who answered, are those of the first. Logs of older versions
-    have an event for each answer.
+    ``item``, ``fault`` and ``id``, who answered, are those of the first.
     """
 
     id: OrganelleId
@@ -151,7 +150,7 @@ class Ascended(Event):
     ``step`` is the root mean square of the step per number that moves, in units of the noise on it.
     ``kl`` is the mean log-ratio of the centre's own greedy answers to the bare host, in nats per
     token, where it was looked at: not the KL divergence, which is about sampled answers.
-    ``noise`` is ‖noise on ΔW‖ ÷ ‖W‖; logs of older versions do not say it (0).
+    ``noise`` is ‖noise on ΔW‖ ÷ ‖W‖; 0 where the log does not say it.
     """
 
     id: OrganelleId

@@ -14,7 +14,6 @@ import pytest
 from symbiont_ecology.config import dump_config
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine import provenance
-from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import read_config, resume, start
 from symbiont_ecology.errors import ConfigError, EcologyWarning, RunError
 from toy import ToyHost, toy_config
@@ -284,45 +283,26 @@ def test_a_folder_in_the_place_of_a_file_is_refused_in_one_line(name: str, run: 
     assert "\n" not in str(error.value)
 
 
-# Runs of earlier versions.
+# Checksums.
 
 
-def as_an_earlier_version_wrote_it(folder: Path) -> None:
-    """Without checksums."""
-    state = folder / "state.json"
-    lines = state.read_text().splitlines(keepends=True)
-    state.write_text("".join(line for line in lines if '"checkpoint"' not in line))
-    edit(
-        folder / "provenance.json",
-        lambda facts: (facts.pop("config"), facts.pop("config_checksum")),
-    )
-    (folder / "state.previous.json").unlink()
+def test_a_run_without_checksums_is_refused(run: Path) -> None:
+    state, facts = run / "state.json", run / "provenance.json"
+    whole = state.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    state.write_bytes(b"".join(line for line in lines if b'"checkpoint"' not in line))
+    refused(run, r"state\.json is damaged: expected a checksum in its second line")
+    state.write_bytes(whole)
+    edit(facts, lambda known: [known.pop(key) for key in ("config", "config_checksum", "checksum")])
+    refused(run, r"provenance\.json is damaged or was edited: .* symbiont verify .* --repair")
 
 
-def test_a_run_of_an_earlier_version_goes_on_and_gets_its_checksums(
-    run: Path, whole: dict[str, bytes]
-) -> None:
-    as_an_earlier_version_wrote_it(run)
-    with pytest.warns(EcologyWarning, match=r"written by symbiont-ecology 0.*no checksum"):
-        resume(run, host=ToyHost(), should_stop=lambda: True)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        resume(run, host=ToyHost())
-    assert ending(run) == whole
-
-
-def test_a_complete_run_of_an_earlier_version_can_be_tidied(run: Path) -> None:
-    resume(run, host=ToyHost())
-    as_an_earlier_version_wrote_it(run)
-    with pytest.warns(EcologyWarning, match="no checksum"):
-        tidy(run)
-
-
-def test_a_state_of_an_earlier_version_must_have_its_fields_and_its_energy(run: Path) -> None:
-    as_an_earlier_version_wrote_it(run)
-    state = (run / "state.json").read_text()
-    edit(run / "state.json", lambda facts: facts["ledger"].update(world=7))
+def test_a_state_that_contradicts_itself_is_refused_whatever_its_checksum(run: Path) -> None:
+    state = checkpoint.load_state(run)
+    state.ledger.world += 7
+    checkpoint.save_state(state, run)
     refused(run, "hold .* mATP together, expected 0")
-    (run / "state.json").write_text(state)
-    edit(run / "state.json", lambda facts: facts.pop("population"))
-    refused(run, "'population' is missing")
+    state.ledger.balances.popitem()
+    state.ledger.world = -sum(state.ledger.balances.values())
+    checkpoint.save_state(state, run)
+    refused(run, "has no account")

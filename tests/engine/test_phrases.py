@@ -12,13 +12,17 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.act import reading_cost
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completions,
@@ -101,6 +105,16 @@ def test_a_phrase_is_read_and_paid_for(tmp_path: Path) -> None:
         assert said.items == plain.items
         assert said.tokens_in == plain.tokens_in + len(PHRASES[1]) * len(said.items)
         assert said.flops > plain.flops
+
+
+def test_the_bare_host_reads_answers_without_the_phrase_and_is_charged_for_no_more() -> None:
+    """``engine.act.read_by_host`` puts the question alone to it."""
+    host, item = ToyHost(), tasks.build("math.add").sample("short", np.random.default_rng(0))
+    (prompt,) = host.encode([item.prompt])
+    cost = Cost(len(prompt) + len("Please. "), 2, rows=1)
+    rollout = Rollout(item, "o1", (3, 1), np.zeros(2), "37", 1.0, 1.0, cost)
+    flops = host.shape.scoring_flops(0, len(prompt), 2)
+    assert reading_cost(rollout, host) == Cost.computed(flops, len(prompt), 2)
 
 
 def test_what_is_learned_is_learned_behind_the_phrase_and_the_phrase_stays(tmp_path: Path) -> None:

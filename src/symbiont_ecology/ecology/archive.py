@@ -18,7 +18,7 @@ it."""
 
 @dataclass(frozen=True)
 class Elite:
-    """Who held the cell, with which weights, and the success rate in [0, 1] that it is sure to have
+    """Who held the cell, with which weights, and a success rate in [0, 1] that it probably exceeds
     there."""
 
     organelle_id: OrganelleId

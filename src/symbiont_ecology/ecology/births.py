@@ -23,10 +23,10 @@ class Found(Decision):
     """A new organelle that inherits no weights; the world pays its dowry.
 
     It has weights of that rank from the store, or those of an ``adapter``, a PEFT folder, whose
-    rank it takes; or else those of the warm start, if there was one; or else they are drawn (A
-    random, B normal with ``b_std``, with which nobody starts warm). ``alpha`` is LoRA's: ΔW is B·A
-    times alpha ÷ rank; 0 stands for the rank. Modules whose names end with none of ``targets`` stay
-    as the host has them; None adapts all. It may begin with memories, which it learns in ``meals``
+    rank it takes. Else it has those of the warm start, if there was one and ``b_std`` is 0. Else
+    they are drawn: A is random, B is normal with ``b_std``. ``alpha`` is LoRA's: ΔW is B·A times
+    alpha ÷ rank; 0 stands for the rank. Modules whose names end with none of ``targets`` stay as
+    the host has them; None adapts all. It may begin with memories, which it learns in ``meals``
     steps before it answers anything. ``parents`` are those whose traits it varies. A ``phrase``
     stands in front of every question that it is asked.
     """

@@ -8,7 +8,7 @@ It is the second line of the file; the fields of the state stand below it::
      "seed": 0,
 
 The checksum is over all other bytes. It is against accidents and edits by hand: who means harm can
-compute it, too. Checkpoints of format 1 had none.
+compute it, too.
 """
 
 from __future__ import annotations
@@ -50,14 +50,12 @@ def with_header(body: bytes, log: LogMark | None) -> bytes:
     return b"{\n" + _BEFORE + _as_json(header) + b",\n" + body.removeprefix(b"{\n")
 
 
-def read_header(data: bytes, path: Path) -> CheckpointHeader | None:
-    """The header of a checkpoint, if it has one and nothing was changed since.
+def read_header(data: bytes, path: Path) -> CheckpointHeader:
+    """The header of a checkpoint, if nothing was changed since it was written.
 
     Raises:
-        RunError: something was, or the header is of a later version.
+        RunError: something was, there is no header, or it is of a later version.
     """
-    if b'"checkpoint"' not in data:
-        return None
     _, line, rest = (*data.split(b"\n", 2), b"", b"")[:3]
     try:
         header = _header.validate_json(line.removeprefix(_BEFORE).removesuffix(b","))

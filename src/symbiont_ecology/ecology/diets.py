@@ -3,9 +3,9 @@
 A diet is the sum of the sketches of accepted answers, for each family apart; a taste is a diet less
 what was refused. Answers of one kind have sketches that point the same way. So the sketches of one
 kind, in one family, are taken to lie around a mean (Gaussian, the same width everywhere), and how
-well a set of habitats is explained by one organelle is the marginal likelihood of that model. What
-a diet of one more organelle costs is in it: a mixture without a given number of components
-(Dirichlet process, Ferguson 1973; Neal 2000).
+well a set of habitats is explained by one organelle is the marginal likelihood of that model. The
+model also says what one more organelle costs: it is a mixture, and the number of its components is
+not given (Dirichlet process, Ferguson 1973; Neal 2000).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ REFUSED = 0.3
 @dataclass(frozen=True, eq=False)
 class Diet:
     """Sums of sketches by family ``(families, dimensions)``, and how many there are
-    ``(families,)``. Of nothing, there is one dimension."""
+    ``(families,)``. Where there are no sketches, there is one dimension."""
 
     sums: np.ndarray
     counts: np.ndarray
@@ -70,7 +70,7 @@ class Likeness:
     price: float
 
     def agreement(self, diet: Diet, other: Diet) -> float:
-        """Log-odds that two diets are of one kind, in nats, without what is known beforehand.
+        """Log-odds that two diets are of one kind, in nats, without the prior.
 
         Of one kind, they have one mean in every family. Of two kinds, they have it in some of them
         by chance: so agreement about one says little, and a conflict says a lot.

@@ -12,7 +12,7 @@ from symbiont_ecology.ecology.ranges import PromptRange
 from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
-"""The id under which the bare host appears in trials and events; it owns no account and never
+"""The id under which the bare host appears in assignments and events; it owns no account and never
 learns."""
 
 RULE = "rule"

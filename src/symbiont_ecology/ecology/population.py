@@ -1,7 +1,7 @@
 """The population manager: what a strategy decided is carried out, one decision after the other.
 
-A decision is a value, and says by itself what it does to the population: births, deaths, trials and
-changes are files of their own. Energy moves with each of them.
+A decision is a value, and says by itself what it does to the population: births, deaths, trials,
+changes and ascents are files of their own. Births, deaths and trials move energy.
 """
 
 from abc import ABC, abstractmethod
@@ -73,7 +73,7 @@ class Materials:
     def stillborn(
         self, child: OrganelleId, name: str, parents: tuple[OrganelleId, ...], fault: FaultError
     ) -> Stillborn:
-        """The parents pay for a child that cannot live: the next one is not for nothing either."""
+        """The parents pay for a child that cannot live, so an operator that fails is not free."""
         self.pay_dowry(child, parents)
         self.state.ledger.close(child)
         return Stillborn(self.state.generation, child, name, parents, str(fault))

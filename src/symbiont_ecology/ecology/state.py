@@ -9,11 +9,10 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
-from pydantic_core import from_json
 
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.checkpoint_header import (
@@ -75,7 +74,7 @@ class EcologyState:
     """Answers that were right, by cell name; only for learning rules that replay them, in a world
     without habitats."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
-    """Children on probation."""
+    """Who is on probation."""
     warm: BlobRef | None = None
     """What founders without parents begin with, if there was a warm start."""
     common: dict[str, str] = field(default_factory=dict)
@@ -111,7 +110,7 @@ class EcologyState:
         return f"o{self.next_id + 1}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
-        """Of a living organelle, or of a child on probation."""
+        """Of a living organelle, or of a challenger."""
         return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
 
     def success_at(self, assignment: Assignment) -> float:
@@ -171,32 +170,25 @@ class EcologyState:
 
     def reachable(self) -> set[BlobRef]:
         """Every blob that must be kept."""
-        living, elites = self.population.values(), self.archive.elites.values()
-        beings: list[Organelle | Challenger] = [*living, *self.challengers.values()]
-        beings += self.dormant.values()
+        organelles = [*self.population.values(), *self.dormant.values()]
+        beings: list[Organelle | Challenger] = [*organelles, *self.challengers.values()]
         formers = [being.former for being in beings if being.former]
+        elites = self.archive.elites.values()
         weights = {being.genome.weights for being in beings} | {elite.weights for elite in elites}
-        of_living = {
-            ref
-            for being in (*living, *self.dormant.values())
-            for ref in (being.inborn, being.optimizer_state)
-        }
+        of_organelles = {ref for o in organelles for ref in (o.inborn, o.optimizer_state)}
         of_formers = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
-        return weights | of_living | of_formers | ({self.warm} if self.warm else set())
+        return weights | of_organelles | of_formers | ({self.warm} if self.warm else set())
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A state as it is on the disk. ``header`` is None if an earlier version wrote it."""
+    """A state as it is on the disk, and its header."""
 
     state: EcologyState
-    header: CheckpointHeader | None
+    header: CheckpointHeader
 
 
 _schema = TypeAdapter(EcologyState)
-_FIELDS = {f.name for f in fields(EcologyState)}
-_ALWAYS = {"seed", "generation", "next_id", "next_seq", "population", "ledger", "archive", "spent"}
-"""Fields that every version has written."""
 
 
 def save_state(
@@ -314,12 +306,8 @@ def read_checkpoint(path: Path) -> Checkpoint:
     header = read_header(data, path)
     try:
         state = _schema.validate_json(data)
-        keys = set() if header else set(from_json(data))
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
-    if header is None and not _ALWAYS <= keys <= _FIELDS:
-        fault = min((_ALWAYS - keys) or (keys - _FIELDS))
-        raise RunError(f"{path} is damaged or was edited: {fault!r} is missing or no field of it")
     if fault := _contradiction(state):
         raise RunError(f"{path} is damaged or was edited: {fault}")
     return Checkpoint(state, header)

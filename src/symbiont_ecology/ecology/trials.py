@@ -89,9 +89,9 @@ class ProposeFormerSelf(Decision):
         state, former, cells = materials.state, self.former, {self.organelle_id: self.cells}
         genome = Genome(former.weights, former.rank, state.genome(self.organelle_id).traits)
         challenger = Challenger(
-            state.new_id(), genome, "recall", self.by, "former self", cells=cells
+            state.new_id(), genome, "recall", self.by, "former self", cells, former=former
         )
-        return _on_probation(replace(challenger, former=former), state)
+        return _on_probation(challenger, state)
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,6 @@ class Prices:
 
     def times(self, factor: float) -> Prices:
         """The same economy in which every answer pays ``factor`` as much, to the nearest mATP."""
-        if factor == 1:
-            return self
         names, most = ("base", "slope", "lowest", "highest"), LARGEST_PRICE
         paid = {name: round(factor * getattr(self, name)) for name in names}
         return replace(self, **{name: max(min(price, most), -most) for name, price in paid.items()})

@@ -158,8 +158,10 @@ def read_by_host(rollouts: Sequence[Rollout], turn: Turn) -> list[Rollout]:
 
 
 def reading_cost(rollout: Rollout, host: Host) -> Cost:
-    """What the host's log-probabilities of a rollout take."""
-    read, written = rollout.cost.tokens_in, rollout.cost.tokens_out
+    """What the bare host's log-probabilities of a rollout take. It reads the question without the
+    phrase of who answered."""
+    (prompt,) = host.encode([rollout.item.prompt])
+    read, written = len(prompt), rollout.cost.tokens_out
     flops = host.shape.scoring_flops(0, read, written)
     return Cost.computed(flops, read, written)
 

@@ -63,27 +63,21 @@ class Checkpoints:
         self._evaluated = dict[Path, set[BlobRef]]()
         """What the states of evaluations need, by their files."""
 
-    def restore(self, earlier: str = "") -> EcologyState:
+    def restore(self) -> EcologyState:
         """The last checkpoint, once its log and its blobs are found to be whole. The log is cut
-        behind it. It must bear a checksum, unless an ``earlier`` version wrote it.
+        behind it.
 
         Raises:
             RunError: it is missing, or something that it needs is damaged.
         """
-        path = self.folder / STATE_FILE
-        last = checkpoint.read_checkpoint(path)
+        last = checkpoint.read_checkpoint(self.folder / STATE_FILE)
         state = last.state
-        if last.header is None and not earlier:
-            raise RunError(f"{path} is damaged or was edited: it does not bear a checksum")
         check_log(self._log, last)
         check_blobs(self._store, state.reachable())
         EventLog(self._log).rewind(state.next_seq)
         self._last, self._needed = state.generation, state.reachable()
         self._needed_before = self._blobs_before()
-        mark = self._growing.mark(state.next_seq)
-        if last.header is None:
-            _warn(f"{self.folder} was written by {earlier}: it had no checksum, and has one now")
-            checkpoint.save_state(state, self.folder, log=mark)
+        self._growing.mark(state.next_seq)
         with checkpoint.exclusive(self.folder):  # nobody is writing them any more
             for path in unfinished_files(self.folder):
                 remove_unfinished(path)
@@ -124,7 +118,8 @@ class Checkpoints:
             needed = checkpoint.read_checkpoint(path).state.reachable()
             check_blobs(self._store, needed)
         except RunError as error:
-            _warn(f"the checkpoint before the last one cannot be used: {error}")
+            text = f"the checkpoint before the last one cannot be used: {error}"
+            warnings.warn(text, EcologyWarning, stacklevel=2)
             return set()
         return needed
 
@@ -154,8 +149,7 @@ def check_log(path: Path, last: Checkpoint) -> None:
     Raises:
         RunError: it does not; the damaged line is named.
     """
-    events = last.state.next_seq
-    mark = last.header.log if last.header else None
+    events, mark = last.state.next_seq, last.header.log
     if mark is not None and mark_of(path, mark.bytes) == mark:
         return
     count = 0
@@ -177,7 +171,3 @@ def check_blobs(store: BlobStore, refs: Iterable[BlobRef]) -> None:
     """
     for ref in sorted(refs):
         store.check(ref)
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, EcologyWarning, stacklevel=3)

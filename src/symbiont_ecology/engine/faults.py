@@ -9,8 +9,8 @@ from symbiont_ecology.events import PartFailed
 
 
 def faults_of(turn: Turn) -> list[PartFailed]:
-    """The events that name parts which failed in a generation; who fails first in this run is
-    warned of: once is enough, the log has the rest.
+    """The events that name parts which failed in a generation. A part that fails for the first time
+    in this process is warned of; the log has the rest.
 
     Raises:
         RunError: one of them does nothing but fail.

@@ -97,17 +97,16 @@ def measured_pace(
     decoding: Decoding,
     *,
     learns: bool,
-    seconds: float = TIMED_SECONDS,
 ) -> tuple[MeasuredPace, Completions]:
-    """Times ever larger calls of answers for half of the time, and of lessons for the other; also
-    what was answered."""
+    """Times ever larger calls of answers for half of ``TIMED_SECONDS``, and of lessons for the
+    other; also what was answered."""
     for slot, adapter in weights.items():
         host.place(slot, adapter)
     draws = [Draw(0)("forecast", number) for number in range(len(requests))]
     rollout, rows, completions = _timed(
         lambda count: host.rollout(requests[:count], draws[:count], decoding),
         len(requests),
-        seconds / 2,
+        TIMED_SECONDS / 2,
     )
     lessons = [
         Lesson(requests[row].prompt, completions[row].token_ids, requests[row].slot)
@@ -121,7 +120,7 @@ def measured_pace(
         lesson, _, _ = _timed(
             lambda count: host.learn(LearningBatch(tuple(lessons[:count]), rates), weights, states),
             len(lessons),
-            seconds / 2,
+            TIMED_SECONDS / 2,
         )
     return MeasuredPace(rollout, lesson, rows), completions
 

@@ -131,7 +131,7 @@ def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> No
 
 def _shrinking(memory_mb: float, turn: Turn) -> list[Event]:
     """Whether batches became smaller, since one did not fit into memory: smaller ones round
-    otherwise."""
+    differently."""
     is_shrunk = turn.host.memory_mb < memory_mb
     return [BatchShrunk(turn.state.generation, turn.host.memory_mb)] if is_shrunk else []
 

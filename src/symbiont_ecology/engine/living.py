@@ -23,8 +23,7 @@ from symbiont_ecology.engine.mirror import Mirror
 from symbiont_ecology.engine.provenance import (
     check_host,
     check_versions,
-    note_config,
-    version_without_checksums,
+    keep_copy,
     write_config,
     write_provenance,
 )
@@ -164,7 +163,7 @@ def opened(
         if is_founded:
             state = _restored(config, runtime, checkpoints)
             write_config(config, folder / CONFIG_FILE)
-            note_config(folder / CONFIG_FILE)
+            keep_copy(folder)
         else:
             without_lessons = may_learn_nothing or is_endless
             state = _founded(config, runtime, EventLog(path), checkpoints, without_lessons)
@@ -186,14 +185,12 @@ def tidy(folder: Path) -> None:
     """
     with locked(folder):
         store = BlobStore(folder / "blobs")
-        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore(
-            version_without_checksums(folder)
-        )
+        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore()
 
 
 def lived_seconds(folder: Path, generations: float = math.inf) -> float:
-    """Wall-clock seconds of the first generations of a run, or of all, each as it was lived last;
-    with their checkpoints but without the last one.
+    """Wall-clock seconds of the first generations of a run, or of all. A generation that was lived
+    again counts as it was lived last. All checkpoints count but the last one.
 
     Raises:
         RunError: the file of them is damaged.
@@ -206,7 +203,7 @@ def lived_seconds(folder: Path, generations: float = math.inf) -> float:
             raise RunError(
                 f"{path} line {number}: expected generation and seconds, got {line!r:.80}"
             ) from error
-    for generation, spent in seconds.items():  # as a run adds them: sum() rounds otherwise
+    for generation, spent in seconds.items():  # as a run adds them: sum() rounds differently
         total += spent if generation < generations else 0.0
     return total
 
@@ -217,7 +214,7 @@ def _restored(config: RunConfig, runtime: Runtime, checkpoints: Checkpoints) -> 
     check_host(folder, runtime.host)
     check_versions(config, folder)
     with advised(folder):
-        state = checkpoints.restore(version_without_checksums(folder))
+        state = checkpoints.restore()
         runtime.transcripts.rewind(state.generation)
     return state
 

@@ -101,15 +101,6 @@ def check_versions(config: RunConfig, folder: Path) -> None:
         )
 
 
-def version_without_checksums(folder: Path) -> str:
-    """The version that founded a run, if its checkpoints bore no checksum; nothing if they did."""
-    facts = read_provenance(folder)
-    if CONFIG in facts:
-        return ""
-    founder = _entries(facts, "packages").get("symbiont-ecology", "")
-    return f"symbiont-ecology {founder}, an earlier version"
-
-
 def write_config(config: RunConfig, path: Path) -> None:
     """Writes ``config.yaml``. The provenance of a run that is founded names it too: by that an edit
     by hand is found. Between the two files a crash leaves both values there.
@@ -130,21 +121,6 @@ def write_config(config: RunConfig, path: Path) -> None:
         _write(folder, facts, values)
 
 
-def note_config(path: Path) -> None:
-    """Takes ``config.yaml`` into the provenance of a run that an earlier version founded, and sees
-    to it that the provenance has a copy.
-
-    Raises:
-        RunError: a file cannot be read or written.
-    """
-    folder = path.parent
-    facts = read_provenance(folder)
-    if CONFIG not in facts:
-        _write(folder, facts, _values(path.read_text(encoding="utf-8")))
-    else:
-        keep_copy(folder)
-
-
 def keep_copy(folder: Path) -> None:
     """Writes the copy of a provenance, unless it is there.
 
@@ -158,14 +134,14 @@ def keep_copy(folder: Path) -> None:
 
 def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
     """The keys of ``config.yaml`` that were edited by hand: their values as written, and as they
-    are. Nothing is known of a run that an earlier version founded.
+    are.
 
     Raises:
         RunError: the provenance is damaged.
         ConfigError: the config is no YAML.
     """
     configs, now = _known_configs(path.parent), _values(path.read_text(encoding="utf-8"))
-    if not configs or now in configs:
+    if now in configs:
         return {}
     old, new = dict(_flat(configs[0])), dict(_flat(now))
     return {
@@ -185,7 +161,7 @@ def check_provenance(path: Path) -> None:
     if "host" not in facts:
         raise RunError(f"{path} names no host")
     _configs_of(facts, path)
-    if facts.get(CHECKSUM_OF_ALL, "") not in ("", _checksum_of_all(facts)):
+    if facts.get(CHECKSUM_OF_ALL) != _checksum_of_all(facts):
         raise RunError(f"{path} is damaged or was edited: it does not match its checksum")
 
 
@@ -202,12 +178,10 @@ def restore_config(path: Path) -> None:
     """Writes ``config.yaml`` as the provenance names it.
 
     Raises:
-        RunError: it does not, or the file cannot be written.
+        RunError: the provenance is damaged, or the file cannot be written.
     """
-    configs = _known_configs(path.parent)
-    if not configs:
-        raise RunError(f"{path.parent / PROVENANCE_FILE} does not say what {path.name} was")
-    write_whole(path, str(OmegaConf.to_yaml(configs[0])))
+    config, *_ = _known_configs(path.parent)
+    write_whole(path, str(OmegaConf.to_yaml(config)))
 
 
 def read_provenance(folder: Path) -> dict[str, object]:
@@ -263,10 +237,8 @@ def _known_configs(folder: Path) -> list[dict[str, object]]:
 
 
 def _configs_of(facts: Mapping[str, object], path: Path) -> list[dict[str, object]]:
-    if CONFIG not in facts:
-        return []
-    values, before = facts[CONFIG], facts.get(CONFIG_BEFORE)
-    if facts.get(CHECKSUM) != _checksum(values, before):
+    values, before = facts.get(CONFIG), facts.get(CONFIG_BEFORE)
+    if not isinstance(values, dict) or facts.get(CHECKSUM) != _checksum(values, before):
         raise RunError(
             f"{path} is damaged or was edited: the config that it names does not match its "
             f"checksum: {_mend(path)}"

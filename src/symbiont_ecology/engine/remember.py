@@ -1,6 +1,7 @@
-"""What habitats remember: the last answers that each was given, with their verdicts.
+"""What habitats remember: the last answers that each was given, with their verdicts. Without
+habitats, cells remember what was right.
 
-Learning replays those that were accepted, so that nothing is forgotten and little is asked twice.
+Learning replays what was accepted, so that nothing is forgotten and little is asked twice.
 Their sketches say which habitats want the same (``host.sketches``).
 """
 

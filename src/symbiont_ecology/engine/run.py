@@ -1,19 +1,19 @@
 """A run: a folder that holds everything, founded once, continued any number of times, always the
 same.
 
-    config.yaml      resolved config, written first
-    provenance.json  versions, host, seed
-    provenance.copy.json the same again
-    events.jsonl     what happened
-    timings.jsonl    how long it took (not state)
-    transcripts.jsonl what was asked and replied, or a sample (not state)
-    state.json       the last checkpoint
-    state.previous.json the one before it
-    queue.jsonl      replies that wait for people (``engine.judgements``)
-    judgements.jsonl what they said
-    service.jsonl    what a run in service answered, and what was said of it
-    blobs/           weights and optimizer states
-    trackers.json    what trackers were told (not state)
+    config.yaml           resolved config, written first
+    provenance.json       versions, host, seed
+    provenance.copy.json  the same again
+    events.jsonl          what happened
+    timings.jsonl         how long it took (not state)
+    transcripts.jsonl     what was asked and replied, or a sample (not state)
+    state.json            the last checkpoint
+    state.previous.json   the one before it
+    queue.jsonl           replies that wait for people (``engine.judgements``)
+    judgements.jsonl      what they said
+    service.jsonl         what a run in service answered, and what was said of it
+    blobs/                weights and optimizer states
+    trackers.json         what trackers were told (not state)
 
 What a checkpoint is: ``engine.checkpoints``. A run that is killed anywhere and resumed ends with
 the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine

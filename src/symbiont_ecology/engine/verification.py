@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from symbiont_ecology.ecology import state as checkpoint
@@ -34,7 +32,6 @@ from symbiont_ecology.engine.provenance import (
     keep_copy,
     restore_config,
     restore_provenance,
-    version_without_checksums,
 )
 from symbiont_ecology.engine.run import check_not_edited, read_config
 from symbiont_ecology.errors import EcologyError, RunError
@@ -64,7 +61,6 @@ class Finding:
 class FoundCheckpoint:
     """A checkpoint, as far as it can be read, and the findings about it."""
 
-    name: str
     read: Checkpoint | None
     findings: tuple[Finding, ...]
 
@@ -133,7 +129,7 @@ class BlobCheck:
 
     def _problem(self, ref: BlobRef) -> str:
         if ref not in self._wrong:
-            self._wrong[ref] = _problem(lambda: self._store.check(ref))
+            self._wrong[ref] = _problem(self._store.check, ref)
         return self._wrong[ref]
 
 
@@ -164,11 +160,12 @@ def repair(found: Verification) -> list[str]:
         remove_unfinished(path)
         done.append(f"{path.relative_to(folder)}: removed, a crash left it")
     done += _provenance_mended(folder)
-    if _problem(lambda: _check_config(folder)) and not _problem(lambda: _check_provenance(folder)):
+    provenance = folder / PROVENANCE_FILE
+    if _problem(_check_config, folder) and not _problem(check_provenance, provenance):
         restore_config(folder / CONFIG_FILE)
         done.append(f"{CONFIG_FILE}: written again as {PROVENANCE_FILE} names it")
     for name, (check, loss) in _SPARE.items():
-        if _problem(lambda check=check: check(folder)):  # type: ignore[misc]
+        if _problem(check, folder):
             _set_aside(folder / name)
             done.append(f"{name}: set aside as {name}{DAMAGED}; {loss}")
     for name in LINES:
@@ -190,8 +187,8 @@ def repair(found: Verification) -> list[str]:
 def _provenance_mended(folder: Path) -> list[str]:
     """Writes the provenance again from its copy, or the copy from it, if one of them is damaged."""
     copy = folder / PROVENANCE_COPY_FILE
-    is_damaged = bool(_problem(lambda: _check_provenance(folder)))
-    is_copy_damaged = bool(_problem(lambda: check_provenance(copy)))
+    is_damaged = bool(_problem(check_provenance, folder / PROVENANCE_FILE))
+    is_copy_damaged = bool(_problem(check_provenance, copy))
     if is_damaged and not is_copy_damaged:
         restore_provenance(folder)
         return [f"{PROVENANCE_FILE}: written again from its copy"]
@@ -216,7 +213,7 @@ def _gone_back(verification: Verification) -> str:
         )
     count, generation = lived_generations(folder), previous.read.state.generation
     # The log first: who is killed in between types the repair again, which goes back once more.
-    if previous.read.header and previous.read.header.log:
+    if previous.read.header.log:
         with open_own(folder / EVENTS_FILE, "r+b") as log:
             log.truncate(previous.read.header.log.bytes)
     write_whole(folder / STATE_FILE, (folder / PREVIOUS_FILE).read_bytes())
@@ -232,35 +229,30 @@ def _found(folder: Path, name: str, blobs: BlobCheck) -> FoundCheckpoint:
     try:
         record = checkpoint.read_checkpoint(folder / name)
     except RunError as error:
-        return FoundCheckpoint(name, None, (Finding(name, False, str(error)),))
-    text, has_checksum = f"generation {record.state.generation}", record.header is not None
-    if not has_checksum:
-        text += ", without a checksum"
-        with suppress(RunError):
-            has_checksum = bool(version_without_checksums(folder))
+        return FoundCheckpoint(None, (Finding(name, False, str(error)),))
     events, log = record.state.next_seq, f"{EVENTS_FILE} up to {name}"
-    fault = _problem(lambda: check_log(folder / EVENTS_FILE, record))
+    fault = _problem(check_log, folder / EVENTS_FILE, record)
     findings = (
-        Finding(name, has_checksum, text),
+        Finding(name, True, f"generation {record.state.generation}"),
         Finding(log, not fault, fault or f"{events} events"),
         blobs.finding(record.state, f"blobs of {name}"),
     )
-    return FoundCheckpoint(name, record, findings)
+    return FoundCheckpoint(record, findings)
 
 
 def _others(folder: Path, blobs: BlobCheck) -> Iterator[Finding]:
     """What is to be said of all but the checkpoints."""
-    fault = _problem(lambda: _check_config(folder))
+    fault = _problem(_check_config, folder)
     yield Finding(CONFIG_FILE, not fault, fault or "as it was written")
     for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
         if name == PROVENANCE_FILE or (folder / name).exists():
-            fault = _problem(partial(check_provenance, folder / name))
+            fault = _problem(check_provenance, folder / name)
             yield Finding(name, not fault, fault or "names the host and the config")
     for path in checkpoint.kept_files(folder):
         yield from _kept(path, blobs)
     for name, (check, _) in _SPARE.items():
         if (folder / name).exists():
-            fault = _problem(lambda check=check: check(folder))  # type: ignore[misc]
+            fault = _problem(check, folder)
             yield Finding(name, not fault, fault or "readable")
     for name in (*LINES, JOURNAL_FILE):
         if (folder / name).exists():
@@ -308,18 +300,14 @@ def _without_damaged_lines(path: Path) -> str:
 
 def _check_config(folder: Path) -> None:
     read_config(folder, runs_plugins=False)
-    if not _problem(lambda: _check_provenance(folder)):  # by which an edit is found
+    if not _problem(check_provenance, folder / PROVENANCE_FILE):  # by which an edit is found
         check_not_edited(folder)
 
 
-def _check_provenance(folder: Path) -> None:
-    check_provenance(folder / PROVENANCE_FILE)
-
-
-def _problem(check: Callable[[], object]) -> str:
-    """What a check complains of; nothing if all is well."""
+def _problem(check: Callable[..., object], *values: object) -> str:
+    """What a check of these values complains of; nothing if all is well."""
     try:
-        check()
+        check(*values)
     except EcologyError as error:
         return str(error)
     except OSError as error:

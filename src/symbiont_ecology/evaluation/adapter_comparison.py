@@ -167,15 +167,15 @@ class AdapterComparison:
         return {**self.summary(), "items": [pair.record() for pair in self.pairs]}
 
     def _part(self, places: Sequence[int]) -> AdapterComparison:
-        def rollouts(evaluation: Evaluation) -> Evaluation:
+        def part_of(evaluation: Evaluation) -> Evaluation:
             """The evaluation of these items alone."""
-            part = tuple(evaluation.rollouts[place] for place in places)
-            return replace(evaluation, rollouts=part, general=None)
+            rollouts = tuple(evaluation.rollouts[place] for place in places)
+            return replace(evaluation, rollouts=rollouts, general=None)
 
         nats = (
             tuple(side[place] for place in places) for side in (self.host_nats, self.adapter_nats)
         )
-        return AdapterComparison(rollouts(self.host), rollouts(self.adapter), *nats)
+        return AdapterComparison(part_of(self.host), part_of(self.adapter), *nats)
 
 
 def compare_with_host(

@@ -48,14 +48,14 @@ class LookPlan:
     seed: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass
 class CellLook:
     """What came of the questions of one cell: greedy rollouts, whether a tolerant style accepts
     each of them, and the drawn ones of each question."""
 
-    greedy: Sequence[Rollout]
-    tolerated: Sequence[bool]
-    drawn: Sequence[Sequence[Rollout]]
+    greedy: list[Rollout] = field(default_factory=list)
+    tolerated: list[bool] = field(default_factory=list)
+    drawn: list[list[Rollout]] = field(default_factory=list)
 
     @property
     def accuracy(self) -> float:
@@ -133,18 +133,14 @@ class StyleLook:
 class _Gathered:
     """What was found of a style so far, by cell."""
 
-    greedy: dict[str, list[Rollout]] = field(default_factory=lambda: defaultdict(list))
-    tolerated: dict[str, list[bool]] = field(default_factory=lambda: defaultdict(list))
-    drawn: dict[str, list[Sequence[Rollout]]] = field(default_factory=lambda: defaultdict(list))
+    cells: dict[str, CellLook] = field(default_factory=lambda: defaultdict(CellLook))
     seconds: float = 0.0
     slowest: float = 0.0  # seconds of the batch that took longest
 
     @property
     def is_silent(self) -> bool:
         """Whether nothing was right."""
-        drawn = (rollout for draws in self.drawn.values() for rows in draws for rollout in rows)
-        greedy = (rollout for rows in self.greedy.values() for rollout in rows)
-        return not any(rollout.is_right for rollout in (*greedy, *drawn))
+        return all(cell.is_silent for cell in self.cells.values())
 
 
 def look_at(
@@ -166,7 +162,7 @@ def look_at(
         for name, style in styles.items():
             gathered = by_style[name]
             is_late = time.monotonic() - start + gathered.slowest > plan.seconds
-            if (gathered.greedy and is_late) or name in hopeless:
+            if (gathered.cells and is_late) or name in hopeless:
                 continue
             batch_start = time.monotonic()
             pairs = [
@@ -183,11 +179,7 @@ def look_at(
         StyleLook(
             name,
             styles[name],
-            {
-                cell: CellLook(look.greedy[cell], look.tolerated[cell], look.drawn[cell])
-                for cell in order
-                if cell in look.greedy
-            },
+            {cell: look.cells[cell] for cell in order if cell in look.cells},
             look.seconds,
         )
         for name, look in by_style.items()
@@ -250,12 +242,12 @@ def _ask(
     rollouts, _ = roll_out(questions, host, _nobody, decoding)
     for place, (task, item) in enumerate(pairs):
         greedy, *draws = rollouts[place * per_item : (place + 1) * per_item]
-        cell, is_tolerated = cell_name(item.cell), greedy.is_right
+        cell, is_tolerated = gathered.cells[cell_name(item.cell)], greedy.is_right
         if isinstance(task, SyntheticTask):
             is_tolerated = task.is_tolerated(item.question, greedy.text)
-        gathered.greedy[cell].append(greedy)
-        gathered.tolerated[cell].append(is_tolerated)
-        gathered.drawn[cell].append(draws)
+        cell.greedy.append(greedy)
+        cell.tolerated.append(is_tolerated)
+        cell.drawn.append(draws)
 
 
 def _nobody(organelle_id: str) -> AdapterWeights:

@@ -83,8 +83,12 @@ class CurvePoint:
     population: int
 
 
-def training_curve(events: Iterable[Event], most: int = 64) -> list[CurvePoint]:
-    """The course of a run, generation by generation, thinned out to at most so many moments.
+MOST_MOMENTS = 64
+"""Of a training curve."""
+
+
+def training_curve(events: Iterable[Event]) -> list[CurvePoint]:
+    """The course of a run, generation by generation, thinned out to at most ``MOST_MOMENTS``.
 
     Energy is summed over the generations that a moment stands for, accuracy is their mean.
     """
@@ -99,7 +103,7 @@ def training_curve(events: Iterable[Event], most: int = 64) -> list[CurvePoint]:
                 )
             )
             revenue = cost = 0
-    step = max(-(-len(moments) // most), 1)
+    step = max(-(-len(moments) // MOST_MOMENTS), 1)
     return [_together(moments[start : start + step]) for start in range(0, len(moments), step)]
 
 

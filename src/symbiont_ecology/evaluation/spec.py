@@ -49,23 +49,13 @@ class EvaluationSpec(BaseModel):
             ConfigError: no such shift, or nothing in it that this run could be asked.
         """
         if self.holdout is not None:
-            return run.as_asked(self.file_items())
+            return run.as_asked(some_of(read_items(Path(self.holdout)), self.most_asked))
         if items := run.items(self.per_cell, self.shifts, self.seed):
             return items
         raise ConfigError(
             "expected a shift with questions for this run's tasks, got "
             f"{', '.join(self.shifts)}, which have none: choose others"
         )
-
-    def file_items(self) -> list[Item]:
-        """The items of the holdout file, as they stand there; nothing, if there is no file.
-
-        Raises:
-            DataError: the file cannot be used.
-        """
-        if self.holdout is None:
-            return []
-        return some_of(read_items(Path(self.holdout)), self.most_asked)
 
     def selection_items(self, run: LoadedRun) -> list[Item]:
         """What candidates are judged by; nothing, if practice does."""

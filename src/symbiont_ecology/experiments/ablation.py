@@ -48,9 +48,7 @@ class AblationRow(BaseModel):
     mechanism: Name
     purpose: AblationPurpose  # what it is there for
     about: str  # what it does, in a few words
-    change: tuple[
-        str, ...
-    ] = ()  # overrides that make the ecology without it; none leave it out by its name
+    change: tuple[str, ...] = ()  # overrides that make the ecology without it; none: by its name
     add: tuple[str, ...] = ()  # overrides that make the ecology with it
 
     @model_validator(mode="after")

@@ -59,7 +59,7 @@ from symbiont_ecology.types import Item
 OUTCOME_FILE, LEGS_FILE = "outcome.json", "legs.json"
 ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 """The shifts in which the other routings of an arm are compared, at the largest budget."""
-STAGES = 1
+STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
 _Outcome = TypeVar("_Outcome", bound=JobOutcome)
 _legs = TypeAdapter(list[Leg])
@@ -250,7 +250,7 @@ def _stages(context: JobContext) -> list[Leg]:
     for number, moment in enumerate(ends[len(legs) :], start=len(legs)):
         loop = config.run.model_copy(update={"train_flops": moment})
         run = context.live(config.model_copy(update={"run": loop}))
-        items = draw_shifts(run.tasks, ["in-distribution"], plan.stage_per_cell, seed=STAGES)
+        items = draw_shifts(run.tasks, ["in-distribution"], plan.stage_per_cell, seed=STAGE_SEED)
         systems = {
             routing: SystemAnswers.verdicts_of(run.evaluate(items, context.host, routing))
             for routing in plan.routings(context.job.arm)

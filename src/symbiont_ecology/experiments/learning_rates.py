@@ -19,7 +19,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.files import write_whole
-from symbiont_ecology.registry import knobs
+from symbiont_ecology.registry import kind_of, knobs
 from symbiont_ecology.run import Run
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -62,27 +62,24 @@ def with_learning_rate(config: RunConfig, learning_rate: float) -> RunConfig:
             f"--sweep: expected a strategy whose organelles learn, got {config.strategy!r}: leave "
             "--sweep out"
         )
-    kind = config.strategy if isinstance(config.strategy, str) else config.strategy["kind"]
     fields = {} if isinstance(config.strategy, str) else config.strategy
-    spec = {**fields, "kind": kind, "learning_rate": learning_rate}
+    spec = {**fields, "kind": kind_of(config.strategy), "learning_rate": learning_rate}
     return config.model_copy(update={"strategy": spec})
 
 
 def swept_runs(config: RunConfig, folder: Path) -> dict[float, tuple[Path, RunConfig]]:
     """Folder and config of the short run with each learning rate, below the folder of a whole
     run."""
-    no_budgets = dict.fromkeys(config.train_budgets)
+    nothing = dict.fromkeys((*config.train_budgets, "mirror", "final_holdout"))
     short = {"generations": SWEPT_GENERATIONS, "transcripts": 0.0, "report_to": ()}
-    no_extras = {"mirror": None, "final_holdout": None}
-    loop = config.run.model_copy(update={**no_budgets, **short, **no_extras})
-    runs = {}
-    for learning_rate in LEARNING_RATES:
-        place = folder / SWEEP_FOLDER / f"{learning_rate:g}"
-        runs[learning_rate] = (
-            place,
-            with_learning_rate(config, learning_rate).model_copy(update={"run": loop}),
+    loop = config.run.model_copy(update=nothing | short)
+    return {
+        rate: (
+            folder / SWEEP_FOLDER / f"{rate:g}",
+            with_learning_rate(config, rate).model_copy(update={"run": loop}),
         )
-    return runs
+        for rate in LEARNING_RATES
+    }
 
 
 def sweep_learning_rates(

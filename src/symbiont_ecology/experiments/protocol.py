@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -45,6 +45,7 @@ DECIDES_NOTHING: dict[str, bool | set[str]] = {
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
 _Schema = ConfigDict(extra="forbid", frozen=True)
+_Plan = TypeVar("_Plan")
 
 
 def arm_key(config: RunConfig) -> str:
@@ -62,12 +63,11 @@ class Arm(BaseModel):
     model_config = _Schema
 
     about: str  # what it is, in a few words
-    sees: str = "verdicts"  # what it learned from: nothing, verdicts, gold answers, or
-    # "verdicts, 4 gold examples per cell" after a warm start, which tables say then
+    # What it learned from: nothing, verdicts, gold answers, or after a warm start
+    # "verdicts, 4 gold examples per cell", which tables say then.
+    sees: str = "verdicts"
     set: tuple[str, ...] = ()  # overrides of the base
-    tune: tuple[tuple[str, ...], ...] = (
-        (),
-    )  # alternatives, of which selection chooses one per budget
+    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives; selection chooses one per budget
     of: str | None = None  # the arm whose runs it answers with, when only its routing is another
     routing: str = "learned"  # how it answers
     also: tuple[str, ...] = ()  # other routings, for the tables on routing
@@ -123,18 +123,14 @@ class Protocol(BaseModel):
     tuning_seeds: tuple[int, ...] = ()
     arms: dict[Name, Arm]
     main: str = "ecology"  # the arm that is compared with all others
-    second: str | None = (
-        None  # the arm that is compared with those that see gold answers, in a table of its own
-    )
+    second: str | None = None  # the arm of a second table: beside those that see gold answers
     shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
     per_cell: PositiveCount = 200  # questions per cell and shift
     tuning_per_cell: PositiveCount = 20  # selection questions per cell when tuning
-    tie: Annotated[float, Field(ge=0, lt=1)] = (
-        0  # accuracy that is no difference when tuning: retention is
-    )
-    elicitation: Annotated[float, Field(ge=0, le=1)] = (
-        0.85  # cue ceiling from which a cell is elicitation
-    )
+    # Options of a tuning whose accuracies differ by no more than this are chosen by retention.
+    tie: Annotated[float, Field(ge=0, lt=1)] = 0
+    # The cue ceiling from which on a cell counts as elicitation.
+    elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None
     stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
@@ -306,14 +302,23 @@ def load_protocol(
     Raises:
         ConfigError: there is none, or it does not fit its schema.
     """
-    path = find_protocol(name_or_path)
+    return load_as(Protocol, find_protocol(name_or_path), overrides, additions)
+
+
+def load_as(
+    schema: type[_Plan], path: Path, overrides: Sequence[str], additions: Sequence[str]
+) -> _Plan:
+    """A protocol of any kind from a file, changed as ``load_protocol`` says.
+
+    Raises:
+        ConfigError: it does not fit its schema.
+    """
     data = read_layers(path)
     for override in overrides:
         data = merge(data, parse_override(override))
     where = f"protocol {path.stem!r}"
-    protocol = validate(Protocol, data, where)
-    return (
-        validate(Protocol, {**data, "set": [*protocol.set, *additions]}, where)
-        if additions
-        else protocol
-    )
+    plan = validate(schema, data, where)
+    if not additions:
+        return plan
+    own = cast("Sequence[str]", data.get("set", ()))
+    return validate(schema, {**data, "set": [*own, *additions]}, where)

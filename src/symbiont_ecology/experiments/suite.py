@@ -29,7 +29,7 @@ from symbiont_ecology.experiments.outcomes import (
     Tuning,
     TuningScore,
 )
-from symbiont_ecology.experiments.protocol import Protocol, find_protocol, load_protocol
+from symbiont_ecology.experiments.protocol import Protocol, find_protocol, load_as
 from symbiont_ecology.experiments.world_jobs import (
     WorldJob,
     choose_by_acceptance,
@@ -37,7 +37,7 @@ from symbiont_ecology.experiments.world_jobs import (
     reported_runs,
     tuning_runs,
 )
-from symbiont_ecology.experiments.worlds import WorldsProtocol, check_worlds, load_worlds
+from symbiont_ecology.experiments.worlds import WorldsProtocol, check_worlds
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.process import usable_cores
@@ -229,9 +229,8 @@ def load_plan(
         ConfigError: there is none, or it does not fit its schema.
     """
     path = find_protocol(name_or_path)
-    if "worlds" not in read_layers(path):
-        return load_protocol(path, overrides, additions)
-    return load_worlds(path, overrides, additions)
+    schema: type[Plan] = WorldsProtocol if "worlds" in read_layers(path) else Protocol
+    return load_as(schema, path, overrides, additions)
 
 
 def _stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job]]]:
@@ -315,13 +314,10 @@ def usual_workers(protocol: Plan) -> int:
     """Runs at a time: one per core that it may use, or one alone where the host takes a GPU."""
     if isinstance(protocol, WorldsProtocol):
         name, world = next(iter(protocol.worlds.items()))
-        return _workers_of(protocol.config(name, world.arms[0], 0))
-    arm = protocol.own_arms[0]
-    config = protocol.config(arm, protocol.budgets[0], 0, protocol.arms[arm].tune[0])
-    return _workers_of(config)
-
-
-def _workers_of(config: RunConfig) -> int:
+        config = protocol.config(name, world.arms[0], 0)
+    else:
+        arm = protocol.own_arms[0]
+        config = protocol.config(arm, protocol.budgets[0], 0, protocol.arms[arm].tune[0])
     return usable_cores() if config.host.device == "cpu" else 1
 
 

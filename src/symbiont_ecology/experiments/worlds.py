@@ -19,17 +19,15 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from symbiont_ecology.config import RunConfig, compose
-from symbiont_ecology.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.engine.build import check, components, mixture
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.experiments.protocol import DECIDES_NOTHING, FEW_REPLIES, Name, Once
-from symbiont_ecology.registry import did_you_mean, validate
+from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
@@ -223,20 +221,3 @@ def _check_measurable(config: RunConfig) -> None:
             "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
             "reference answers: leave it out"
         )
-
-
-def load_worlds(
-    path: Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
-) -> WorldsProtocol:
-    """A protocol of worlds from a file, changed: that is another one, with another digest.
-
-    Raises:
-        ConfigError: it does not fit its schema.
-    """
-    data = read_layers(path)
-    for override in overrides:
-        data = merge(data, parse_override(override))
-    where = f"protocol {path.stem!r}"
-    plan = validate(WorldsProtocol, data, where)
-    values = {**data, "set": [*plan.set, *additions]}
-    return validate(WorldsProtocol, values, where) if additions else plan

@@ -19,8 +19,8 @@ class Elementwise(Merge):
     """Every number of A and of B comes from one parent or the other (uniform crossover, Syswerda
     1989).
 
-    It takes no account of the gauge: the same two parents, factored otherwise, have other children.
-    It is here as the control for those that do.
+    It takes no account of the gauge: the same two parents, factored in another way, have other
+    children. It is here as the control for those that do.
     """
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:

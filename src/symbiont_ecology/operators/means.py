@@ -30,8 +30,8 @@ class Combination:
 
 @dataclass(frozen=True)
 class GroupedCombination:
-    """A ``Combination`` with other shares in each group of layers: as many groups of neighbours,
-    as even as can be, as there are rows of shares, each with a number per parent."""
+    """A ``Combination`` with other shares in each group of neighbouring layers. There is a row of
+    shares for each group, with a number per parent; groups are as even as can be."""
 
     shares: tuple[tuple[float, ...], ...]
     arity: ClassVar[int] = 0
@@ -78,7 +78,7 @@ class Svd(LinearMerge):
 @operators.register("concatenation")
 @dataclass(frozen=True)
 class Concatenation(Merge):
-    """The sum of ΔW, turned down, without loss, at the sum of the ranks.
+    """The sum of ΔW, scaled down, without loss, at the sum of the ranks.
 
     What skills add to the activations grows with their number. ``decay`` 0 leaves the sum, 1 makes
     it the mean, and 0.5 keeps its length when the parents are at right angles to each other.
@@ -159,7 +159,7 @@ class Fisher(Merge):
     element of a factor means something else in every parent. It is taken from Adam's second
     moments, which stand in for it at no cost (Li et al. 2025, arXiv:2507.18807); shares of a total
     need neither their scale nor their bias corrected, and do not fade as a parent masters its task.
-    Who never learned counts alike everywhere.
+    A parent that never learned counts alike in all modules.
     """
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:

@@ -17,8 +17,8 @@ from symbiont_ecology.weights.deltas import spectrum
 @operators.register("clone")
 @dataclass(frozen=True)
 class Clone(Mutation):
-    """The parent's weights. What learning changes within a life leaves nothing that noise at birth
-    would add (docs/log.md), so this is how an ecology breeds unless it is told otherwise."""
+    """The parent's weights. Where organelles learn, noise at birth adds nothing (docs/log.md), so
+    this is how an ecology breeds by default."""
 
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
         """No draw is made."""

@@ -19,8 +19,8 @@ class Dare(Merge):
     """Drops most of what changed at random and rescales the rest (DARE, Yu et al. 2023,
     arXiv:2311.03099): on ΔW, module by module, then the mean, cut to the larger parent's rank.
 
-    Before the cut the plain mean is what to expect; with few elements each, parents get into each
-    other's way less.
+    Before the cut, its expectation is the plain mean. Where each parent keeps few elements, fewer
+    of them meet.
     """
 
     density: PositiveShare = 0.5  # chance of each element to be kept, in (0, 1]

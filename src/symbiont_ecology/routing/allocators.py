@@ -76,8 +76,8 @@ allocators: Registry[Allocator] = Registry("allocator", "symbiont_ecology.routin
 @dataclass(frozen=True)
 class EpsilonGreedy(Allocator):
     """A cell belongs to whoever has the highest lower bound of success there: a standard deviation
-    below the mean. The ε of questions that explores (Sutton & Barto 2018, 2.2) does so by Thompson
-    sampling.
+    below the mean. A share ε of the questions explores (Sutton & Barto 2018, 2.2): it goes to the
+    others, by Thompson sampling.
 
     Learners that share a cell learn half as fast each, so there is one owner at a time; a newcomer
     takes over by what it shows in the questions that are set aside for exploring.

@@ -29,10 +29,10 @@ ROOM, PSEUDO_COUNT = 32, 8.0
 class Bank(Serving):
     """Every habitat stays with an adapter that pleases it. If it is pleased no more, it chooses.
 
-    It chooses by Thompson sampling (1933) among all adapters and a fresh one. What it knows of an
-    adapter are its verdicts since it last changed. What it said before counts a little; where it
-    never met the adapter, the verdicts of all others do. Nothing is thrown away while there is
-    room; then the adapter leaves that answered least.
+    A habitat chooses by Thompson sampling (1933) among all adapters and a fresh one. What it knows
+    of an adapter are its own verdicts since it last changed. What it said before counts a little;
+    where it never met the adapter, the verdicts of all others do. Nothing is thrown away while
+    there is room; then the adapter leaves that answered least.
     """
 
     patience: PositiveInt = 4  # newest answers in a habitat by which an adapter is judged

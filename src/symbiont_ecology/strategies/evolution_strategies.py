@@ -137,8 +137,7 @@ class EvolutionStrategies(AskingStrategy):
                 if noise := outcome.assignment.perturbation:
                     members[noise].append(outcome)
             if len(members) > 1:
-                step = self._step(centre, members, context)
-                decisions.append(replace(step, kl=_mean_log_ratio(context.outcomes)))
+                decisions.append(self._step(centre, members, context))
         return decisions if context.state.population else self.found(context)
 
     def _step(
@@ -158,6 +157,7 @@ class EvolutionStrategies(AskingStrategy):
             rewards=tuple(float(np.mean(list(marks.values()))) for marks in rewards),
             tokens=tokens,
             empty=empty,
+            kl=_mean_log_ratio(context.outcomes),
         )
 
     def _members(self, context: StrategyContext) -> list[Perturbation]:
@@ -219,8 +219,7 @@ def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
     """Ranks from −½ to ½; equal values share the mean of theirs."""
-    order = np.unique(values, return_inverse=True, return_counts=True)
-    _, place, counts = order
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     shared = ends - (counts - 1) / 2 - 1
     ranks: np.ndarray = shared[place] / max(len(values) - 1, 1) - 0.5

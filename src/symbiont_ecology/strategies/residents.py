@@ -126,7 +126,7 @@ class Told(Residents):
 def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
     """Whether a habitat changed while this organelle was its resident: then what it remembers
     begins with an answer of it, and is shorter than its past."""
-    if habitat is None or not len(habitat.answers) < min(habitat.asked, MOST_ANSWERS):
+    if habitat is None or len(habitat.answers) >= min(habitat.asked, MOST_ANSWERS):
         return False
     return habitat.answers[0].organelle_id == resident
 

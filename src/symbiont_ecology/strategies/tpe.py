@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ParzenEstimator(Hyper):
     """Each life tries what the estimator expects most of, given all lives before. The genetic knobs
-    of ``hyper`` (elite, mutation, crossover) say nothing here."""
+    of ``hyper`` (elite, mutation, crossover) do nothing here."""
 
     def check(self, rank: int, rule: LearningRule) -> None:
         """A missing package shows before a host is loaded."""

@@ -104,12 +104,15 @@ class ProbationMechanism(Mechanism, ABC):
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         """The same questions to every challenger and its parents, where a parent is at home."""
-        assignments = []
-        for challenger in self._challengers(context.state):
+        assignments, state = list[Assignment](), context.state
+        if state.generation % max(round(1 / self.questions), 1):
+            return []  # not due
+        for challenger in self._challengers(state):
+            if not has_parents(challenger, state):
+                continue
             names = {name for cells in challenger.cells.values() for name in cells}
-            is_due = context.state.generation % max(round(1 / self.questions), 1) == 0
             for cell in context.tasks.cells:
-                if is_due and cell_name(cell) in names and has_parents(challenger, context.state):
+                if cell_name(cell) in names:
                     generator = context.draw("probation", challenger.id, *cell)
                     items = context.tasks.draw(cell, max(round(self.questions), 1), generator)
                     assignments += [

@@ -54,8 +54,8 @@ class Breeding(Mechanism):
 @mechanisms.register("refounding")
 @dataclass(frozen=True)
 class Refounding(Mechanism):
-    """Below a least size come elites of cells drawn by price, or fresh founders while there are
-    none."""
+    """A population below a least size gets elites of cells that are drawn by price, or fresh
+    founders while there are no elites."""
 
     least: PositiveInt = 1  # size below which the population is refounded
 

@@ -136,9 +136,8 @@ class Foraging(Mechanism):
         for server, habitats in partition.by_server().items():
             if server in state.population:
                 moved |= {h: server for h in habitats if state.habitats[h].chosen != server}
-            elif server not in state.dormant and not partition.may_found(
-                *habitats
-            ):  # nobody for now: others are tried in turn
+            elif server not in state.dormant and not partition.may_found(*habitats):
+                # Nobody for now: others are tried in turn.
                 moved |= {h: NOBODY for h in habitats if state.habitats[h].chosen != NOBODY}
             elif places:
                 places -= 1
@@ -242,16 +241,12 @@ class Partition:
         """Servers whose habitats would be pleased by either become one, the best pair first."""
         tastes = {server: self._taste(server) for server in self._pleasing()}
 
-        def gain(first: str, second: str) -> float:
-            """What it explains more if both are one, in nats."""
-            return self._gain(first, second, tastes)
-
         def join(first: str, second: str) -> None:
             """Makes them one."""
             server = self._join(first, second)
             tastes[server] = self._taste(server)
 
-        join_alike(self._pleasing, gain, join, self.loyalty)
+        join_alike(self._pleasing, partial(self._gain, tastes=tastes), join, self.loyalty)
 
     def by_server(self) -> dict[str, Sequence[str]]:
         """The habitats of each server."""
@@ -289,6 +284,7 @@ class Partition:
         return [name for name, owner in self.servers.items() if owner == server]
 
     def _gain(self, first: str, second: str, tastes: Mapping[str, Diet]) -> float:
+        """What it explains more if both servers are one, in nats."""
         first_size, second_size = self.sizes[first], self.sizes[second]
         prior = lgamma(first_size + second_size) - lgamma(first_size) - lgamma(second_size)
         return min(self._liking(first, second, tastes), self._liking(second, first, tastes)) + prior
