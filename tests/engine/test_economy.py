@@ -104,11 +104,12 @@ def test_who_answers_nothing_buys_no_ticket(tmp_path: Path) -> None:
     acted = {
         (e.generation, e.id) for e in events if isinstance(e, Acted) and e.purpose == "practice"
     }
-    for event in events:
-        if isinstance(event, Settled):
-            assert event.ticket == prices.ticket * ((event.generation, event.id) in acted)
-            if not event.ticket:
-                assert event.revenue == event.cost == 0
+    settled = [event for event in events if isinstance(event, Settled)]
+    assert {(event.generation, event.id) in acted for event in settled} == {True, False}
+    for event in settled:
+        assert event.ticket == prices.ticket * ((event.generation, event.id) in acted)
+        if not event.ticket:
+            assert event.revenue == event.cost == 0
 
 
 def test_single_never_dies_however_poor(tmp_path: Path) -> None:

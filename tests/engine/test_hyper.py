@@ -109,6 +109,7 @@ def test_a_variant_killed_in_mid_life_goes_on_and_trains_nobody_again(tmp_path: 
 def test_a_variant_is_what_its_genes_say(tmp_path: Path) -> None:
     lived(tmp_path / "run", lives=1)
     state, store = load_state(tmp_path / "run"), BlobStore(tmp_path / "run" / "blobs")
+    assert state.population
     for one in state.population.values():
         genes, weights = one.genome.traits, store.weights(one.genome.weights)
         assert weights.rank == one.genome.rank == genes["rank"]
@@ -173,6 +174,7 @@ def test_modules_that_are_not_adapted_stay_as_the_host_has_them(tmp_path: Path) 
     """On the toy, whose only module no name of attention fits: nothing is learned."""
     lived(tmp_path / "run", lives=1, targets=[1])
     state, store = load_state(tmp_path / "run"), BlobStore(tmp_path / "run" / "blobs")
+    assert state.population
     for one in state.population.values():
         assert not np.any(store.weights(one.genome.weights).delta("policy"))
 

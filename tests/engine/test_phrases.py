@@ -101,6 +101,7 @@ def test_a_phrase_is_read_and_paid_for(tmp_path: Path) -> None:
     start(plan(2, population=3, elite=2), tmp_path / "run", host=ToyHost())
     acted = [one for one in read_events(tmp_path / "run/events.jsonl") if isinstance(one, Acted)]
     exams = {name: [one for one in acted if one.id == name] for name in ("o1", "o2", "o3")}
+    assert exams["o1"]
     for plain, said in zip(exams["o1"], exams["o2"], strict=True):
         assert said.items == plain.items
         assert said.tokens_in == plain.tokens_in + len(PHRASES[1]) * len(said.items)

@@ -149,7 +149,9 @@ def test_in_habitats_the_examples_are_answered_as_the_tasks_want_it(tmp_path: Pa
     strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
     config = toy_config(seed=3, generations=1, strategy=strategy)
     mix = mixture(config)
-    for item in warm_examples(mix, 3, Draw(3, -1)):
+    examples = warm_examples(mix, 3, Draw(3, -1))
+    assert examples
+    for item in examples:
         assert item.answer == mix.families[item.family].answer(item.question)
         assert not item.habitat
 

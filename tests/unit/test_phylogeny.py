@@ -98,27 +98,30 @@ def test_every_birth_and_death_of_the_log_is_in_the_phylogeny(
 def test_as_many_are_alive_in_each_generation_as_the_log_counted(
     events: Sequence[Event], taxa: dict[str, Taxon]
 ) -> None:
-    for event in events:
-        if isinstance(event, GenerationEnded):
-            alive = [
-                one
-                for one in taxa.values()
-                if one.born <= event.generation
-                and (one.died is None or one.died > event.generation)
-            ]
-            assert len(alive) == event.population
+    ended = [event for event in events if isinstance(event, GenerationEnded)]
+    assert len({event.population for event in ended}) > 1
+    for event in ended:
+        alive = [
+            one
+            for one in taxa.values()
+            if one.born <= event.generation and (one.died is None or one.died > event.generation)
+        ]
+        assert len(alive) == event.population
 
 
 def test_the_refounded_descend_from_whoever_had_their_weights_before(
     events: Sequence[Event], taxa: dict[str, Taxon]
 ) -> None:
     held: dict[str, set[str]] = {}
+    refounded = 0
     for event in events:
         if isinstance(event, Born) and event.operator == "refounded":
             (ancestor,) = taxa[event.id].ancestors
             assert ancestor in held[event.weights]
+            refounded += 1
         if (weights := getattr(event, "weights", None)) is not None:
             held.setdefault(weights, set()).add(getattr(event, "id", ""))
+    assert refounded
 
 
 def test_who_is_refounded_with_weights_that_were_resized_descends_from_whoever_had_them() -> None:
