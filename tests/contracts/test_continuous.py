@@ -163,13 +163,23 @@ def ended(row: Written, kernel: HostKernel) -> bool:
 def test_log_probabilities_are_the_kernels(
     kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
 ) -> None:
-    if not is_exact:
-        return
     expected = alone(kernel, adapters, SAMPLED)
     moments = (0, 2, 1, 0, 3, 1, 0, 2)
     found = in_company(kernel.continuous(3), requests(kernel, adapters, SAMPLED), moments)
+    compared = 0
     for ours, theirs in zip(found, expected, strict=True):
-        np.testing.assert_allclose(ours.scores, theirs.log_probabilities, atol=1e-4)
+        same = alike(ours.ids, theirs.token_ids)
+        assert not is_exact or same == len(ours.ids) == len(theirs.token_ids)
+        close = 1e-4 if is_exact else 0.2
+        np.testing.assert_allclose(ours.scores[:same], theirs.log_probabilities[:same], atol=close)
+        compared += same
+    assert compared >= sum(LIMITS) / 3
+
+
+def alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
+    """How many tokens two texts have in common before they part."""
+    pairs = zip(ours, theirs, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(ours))
 
 
 def test_a_request_waits_for_a_free_slot(
@@ -185,11 +195,10 @@ def test_a_request_waits_for_a_free_slot(
 def test_a_row_keeps_the_adapter_with_which_it_began(
     kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
 ) -> None:
-    if not is_exact:
-        return
     expected = alone(kernel, adapters, Decoding())
+    first = max((0, 6), key=lambda place: len(expected[place].token_ids))
     batch, asked = kernel.continuous(2), requests(kernel, adapters, Decoding())
-    (row,) = batch.join([asked[0]])
+    (row,) = batch.join([asked[first]])
     written = Written()
     for news in told(batch):
         written.add(news)
@@ -199,7 +208,12 @@ def test_a_row_keeps_the_adapter_with_which_it_began(
         for news in told(batch):
             if news.row == row:
                 written.add(news)
-    assert tuple(written.ids) == expected[0].token_ids
+    same, close = alike(written.ids, expected[first].token_ids), 1e-4 if is_exact else 0.2
+    assert same > 1  # so tokens are compared that were written after the other came
+    assert not is_exact or tuple(written.ids) == expected[first].token_ids
+    np.testing.assert_allclose(
+        written.scores[:same], expected[first].log_probabilities[:same], atol=close
+    )
 
 
 def test_rows_that_nobody_waits_for_leave(
