@@ -156,6 +156,11 @@ def _find(name: str, child: Path | None) -> Path:
 def _read(path: Path) -> dict[str, object]:
     try:
         text = read_regular(path, LARGEST_CONFIG_MB)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"config {path}: expected text in UTF-8, got byte {error.object[error.start]:#x} at "
+            f"position {error.start}: save the file as UTF-8"
+        ) from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"config {path}: cannot be read ({error})") from error
     data = parse_yaml(text, f"config {path}")

@@ -210,7 +210,10 @@ def load_plugin(path: Path) -> None:
     """
     place = path.resolve()
     if path.suffix != ".py" or not place.is_file():
-        raise ConfigError(f"plugins: expected a Python file, found none at {path}")
+        raise ConfigError(
+            f"plugins: expected a Python file, found none at {path} in {Path.cwd()}: type the "
+            "command in the folder from which the file has this path"
+        )
     if not place.is_relative_to(Path.cwd()):
         raise ConfigError(f"plugins: expected a file below {Path.cwd()}, got {path}: copy it there")
     name = f"{_PLUGIN}{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
@@ -347,6 +350,7 @@ def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetail
     texts = [
         message.removeprefix("Value error, ").removeprefix("Input should be ") for message in raw
     ]
+    texts = [_OF_YAML.get(text, text) for text in texts]
     if first["type"] == "value_error":
         return f"{dotted}: {texts[0]}" if dotted else texts[0]
     return (
@@ -354,6 +358,8 @@ def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetail
     )
 
 
+_OF_YAML = {"a valid array": "a list, such as [a, b]", "an object": "keys with values"}
+"""The words of YAML for those of JSON."""
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 

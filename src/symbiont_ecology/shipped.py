@@ -45,6 +45,10 @@ def find_preset(name: str) -> Path:
     matches = [preset for preset in paths if preset.rpartition("/")[2] == name]
     if len(matches) > 1:
         raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
+    if not matches and os.path.isdir(name):
+        is_run = os.path.isfile(os.path.join(name, "config.yaml"))
+        todo = f"; symbiont resume {name} goes on with the run in it" if is_run else ""
+        raise ConfigError(f"expected a preset or a YAML file, got the folder {name}{todo}")
     if not matches:
         hint = did_you_mean(name, [*paths, *(preset.rpartition("/")[2] for preset in paths)])
         raise ConfigError(

@@ -30,7 +30,9 @@ from toy import ToyHost
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.operators import operators
+from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks
 
 folder = Path(sys.argv[1])
@@ -45,13 +47,18 @@ assert {one.organelle_id for one in rollouts} <= {"host", *run.pool.weights}
 item = tasks.build("string.echo").item("kqa", "short")
 assert item.verifier("KQAKQA") == 1.0 and item.verifier("") == 0.0
 assert operators.describe("forget").knobs[0].comment
+assert any(item.prompt.startswith("math.add => ") for item in run.items(20))
+config = load_config(folder / "all.yaml")
+strategy, mix = strategies.build(config.strategy), mixture(config)
+assert strategy.most_living(mix, 6) == 4
+assert strategy.most_rollouts(mix) == 4 * 2 * 2 * 2
 """
 
 
 def test_the_extension_examples_live_a_run_together(tmp_path: Path) -> None:
     page = ROOT / "docs" / "extending.md"
     examples = fenced(page, "python")
-    assert len(examples) == 7
+    assert len(examples) == 8
     for number, text in enumerate(examples):
         (tmp_path / f"example_{number}.py").write_text(text)
     (tmp_path / "all.yaml").write_text(fenced(page, "yaml")[0])
@@ -76,13 +83,12 @@ def test_the_library_examples_in_the_readme_run(
     assert Path("copy/adapter_model.safetensors").is_file()
     Path("my-adapter/adapter_model.safetensors").unlink()
     short = f'run.generations=1", "host.model={host}", "host.rank=2'
-    names: dict[str, object] = {}
-    exec(run_example.replace("run.generations=40", short), names)
+    exec(run_example.replace("run.generations=40", short), {})
     assert Path("artifacts/demo-1/state.json").is_file()
     assert Path("my-adapter/adapter_model.safetensors").is_file()
     small = '"ci", "seeds=[0]", "per_cell=1", "unit_flops=4.0e+9", "tuning_seeds=[1]"'
     shorter = suite_example.replace("run.generations=40", short).replace('"ci"', small)
-    exec(shorter, names)
+    exec(shorter, {})
     assert Path("my-pack/README.md").is_file()
 
 

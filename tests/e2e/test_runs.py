@@ -38,6 +38,15 @@ def test_the_newest_comes_first_with_how_far_it_is(symbiont: Symbiont, three: Pa
     assert "suite" not in shown
 
 
+def test_a_narrow_terminal_cuts_no_number(
+    symbiont: Symbiont, three: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    shown = symbiont("runs", three).out
+    assert "…" not in shown
+    assert shown.count(" complete\n") == 3
+
+
 def test_all_but_the_newest_go_and_suites_stay(symbiont: Symbiont, three: Path) -> None:
     assert "3 runs would be deleted" not in symbiont("runs", three, "--keep", "3").err
     refused = symbiont("runs", three, "--keep", "1", "--json", three / "list.json")

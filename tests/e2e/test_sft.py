@@ -94,6 +94,7 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
         assert 0 <= report["budget"]["amount"] - longest["train_flops"] < lesson
     best = max(report["sweep"], key=lambda one: one["accuracy"])
     assert report["chosen"]["accuracy"] == best["accuracy"]
+    assert f"chosen: rate {report['chosen']['learning_rate']:g}, rank" in said.out
     asked = symbiont(
         "evaluate", lived, "--per-cell", 2, "--sft", out / "adapter", "--json", tmp_path / "e.json"
     )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.config import dump_config, load_config
 from symbiont_ecology.engine.run import read_config, resume, start
 from symbiont_ecology.errors import ConfigError, EcologyWarning
@@ -109,7 +110,7 @@ def test_a_plug_in_outside_of_the_current_folder_is_refused(path: str, here: Pat
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (None, "expected a Python file, found none at gone.py"),
+        (None, "expected a Python file, found none at gone.py in "),
         ("1 +", "plug-in gone.py failed: SyntaxError"),
         ("import no_such_module", "plug-in gone.py failed: ModuleNotFoundError"),
         (PLUGIN.replace("(frozen=True)", ""), "failed: TypeError: operator 'mine': Mine must be"),
@@ -160,3 +161,10 @@ def test_a_new_key_changes_what_an_old_file_says(here: Path) -> None:
     with pytest.warns(EcologyWarning, match=r"below\.yaml: the key 'plasticity'"):
         config = load_config("above.yaml")
     assert config.learning_rule == {"kind": "policy_gradient", "group": 0.4}
+
+
+def test_a_plug_in_is_listed_and_explained(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    list_names("operators", [Path("mine.py")])
+    assert "\nmine " in capsys.readouterr().out
+    explain("operators", "mine", [Path("mine.py")])
+    assert "factor = 0.5" in capsys.readouterr().out

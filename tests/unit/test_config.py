@@ -123,7 +123,7 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
         ("run.generations=", "run.generations: expected a valid integer, got None"),
         ("run=3", "run: expected"),
         ("seed.x=3", "seed: expected a valid integer, got {'x': 3}"),
-        ("strategy=3", "strategy: expected a valid string or an object, got 3"),
+        ("strategy=3", "strategy: expected a valid string or keys with values, got 3"),
         ("tasks.depths=[3]", "tasks.depths.0: expected a valid string, got 3"),
         ("tasks.depths=[]", "tasks.depths: expected one name or more, each of them once, got []"),
         ("tasks.depths=[long, long]", "tasks.depths: expected one name or more, each of them once"),
@@ -435,3 +435,29 @@ def test_every_knob_says_what_it_is_in_its_line() -> None:
 
 def test_the_schema_can_be_shown() -> None:
     assert "economy" in TypeAdapter(RunConfig).json_schema()["properties"]
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [
+        ([], "expected a preset or a YAML file, got the folder place"),
+        (["config.yaml"], "got the folder place; symbiont resume place goes on with the run in it"),
+    ],
+)
+def test_a_folder_is_no_config(
+    files: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "place").mkdir()
+    for name in files:
+        (tmp_path / "place" / name).touch()
+    with pytest.raises(ConfigError) as refused:
+        load_config("place")
+    assert str(refused.value).endswith(said)
+
+
+def test_a_config_in_another_encoding_is_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "latin.yaml"
+    path.write_bytes("extends: base\n# \u00e4\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match="expected text in UTF-8, got byte 0xe4 at position 16"):
+        load_config(str(path))

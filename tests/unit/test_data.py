@@ -342,3 +342,19 @@ def test_data_cannot_flip(file: Path) -> None:
     flipped["tasks"]["flip"] = {"families": ("quiz",), "at_flops": 1.0, "back_flops": None}
     with pytest.raises(ConfigError, match=r"\['quiz'\] have one way to be right only"):
         check(RunConfig(**flipped))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("q.csv", "pandas.read_csv('q.csv').to_json('q.jsonl', orient='records', lines=True)"),
+        ("q.tsv", "pandas.read_csv('q.tsv', sep=\"\\t\").to_json('q.jsonl', orient"),
+        ("q.txt", "expected a file that ends in .jsonl, .ndjson, .json or .parquet"),
+    ],
+)
+def test_a_table_that_is_not_read_says_what_to_do(name: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text("prompt,target\na,b\n")
+    with pytest.raises(DataError) as refused:
+        family(path)
+    assert said in str(refused.value)

@@ -115,3 +115,27 @@ def test_the_first_line_of_a_demo_comes_within_a_second_and_before_anything_heav
     assert set(lines) == {f"symbiont {__version__}: loading …"}
     assert min(map(float, seconds)) < 1  # of CPU time; the least, as others may work here too
     assert not HEAVY & {name for run in runs for name in run}
+
+
+def test_the_lines_of_help_end_where_the_terminal_ends(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from symbiont_ecology.cli import app
+
+    monkeypatch.setenv("COLUMNS", "400")
+    app(["--help"], standalone_mode=False)
+    shown = capsys.readouterr().out
+    assert "with the model and with one adapter." in shown
+    assert "one by one; q ends it, nothing is lost." in shown
+
+
+def test_ctrl_c_before_a_command_begins_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    from symbiont_ecology import cli
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "app", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 130

@@ -96,7 +96,7 @@ def test_a_list_makes_a_tuple_an_integer_a_float_and_a_mapping_a_dataclass(
         ({"weight": False}, "weight: expected a valid number, got False"),
         ({"tame": 1}, "tame: expected a valid boolean, got 1"),
         ({"names": [1]}, "names.0: expected a valid string, got 1"),
-        ({"names": "rex"}, "names: expected a valid array, got 'rex'"),
+        ({"names": "rex"}, "names: expected a list, such as [a, b], got 'rex'"),
         ({"size": "tiny"}, "size: expected 'small' or 'big', got 'tiny'"),
         ({"coat": 3}, "coat: expected"),
         ({"coat": object()}, "animal 'dog': only plain values"),

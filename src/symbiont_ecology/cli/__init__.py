@@ -37,9 +37,10 @@ from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
+from symbiont_ecology.cli.options import unfolded
 from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
-from symbiont_ecology.cli.run import resume_command, run
+from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
 from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
@@ -108,6 +109,9 @@ for _name, _command in _COMMANDS.items():
 app.command("lm-eval", context_settings={"ignore_unknown_options": True})(lm_eval)
 app.add_typer(host, name="host")
 app.add_typer(datasets, name="datasets")
+for _known in (app, host, datasets):
+    for _typed in _known.registered_commands:  # line ends of a docstring are none of the help
+        _typed.help = unfolded((_typed.callback and _typed.callback.__doc__) or "")
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -142,6 +146,8 @@ def main() -> None:
     try:
         with blamed(RunError):
             app()
+    except KeyboardInterrupt:  # before typer has built its commands; from then on it says so itself
+        sys.exit(INTERRUPTED)
     except WaitingError as waiting:
         print(_one_line(waiting), file=sys.stderr)
         sys.exit(waiting.exit_code)

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.statistics import Interval
 
 MOST_ANSWERERS = 8
+WIDEST_TABLE = 10_000
+"""Characters of a line of a table."""
 """Organelles that a line on who answered names."""
 
 
@@ -72,8 +74,12 @@ def table(*columns: str, title: str | None = None) -> Table:
 
 
 def print_table(made: Table) -> None:
-    """Prints a table."""
-    Console().print(made)
+    """Prints a table, never cut: where it is wider than the terminal, the terminal breaks its
+    lines."""
+    console = Console()
+    unbounded = console.options.update(max_width=WIDEST_TABLE)
+    console.width = max(console.width, console.measure(made, options=unbounded).maximum)
+    console.print(made)
 
 
 def tell_facts(facts: Mapping[str, str]) -> None:

@@ -6,14 +6,13 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from symbiont_ecology.cli.options import argument
+from symbiont_ecology.cli.options import PluginsOption, argument
 from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from symbiont_ecology.registry import Knob, Registry
 
 REGISTRIES = {
@@ -43,8 +42,10 @@ KIND_NAMES = ", ".join(KINDS)
 
 def list_names(
     kind: Annotated[str | None, argument(f"One of {KIND_NAMES}.", default="all")] = None,
+    plugin: PluginsOption = None,
 ) -> None:
     """List what a config can name, and the protocols of suites."""
+    _load(plugin)
     indent = "  " if kind is None else ""
     for listed in KINDS if kind is None else [_plural(kind)]:
         if kind is None:
@@ -56,8 +57,10 @@ def list_names(
 def explain(
     kind: Annotated[str, argument(f"One of {KIND_NAMES}; or config.")],
     name: Annotated[str | None, argument("As listed by symbiont list KIND.")] = None,
+    plugin: PluginsOption = None,
 ) -> None:
     """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
+    _load(plugin)
     plural = _plural(kind)
     if kind == "config":
         _explain_config()
@@ -84,6 +87,13 @@ def registry(kind: str) -> Registry[Any]:
     module, _, name = REGISTRIES[kind].partition(":")
     entries: Registry[Any] = getattr(importlib.import_module(module), name)
     return entries
+
+
+def _load(plugins: list[Path] | None) -> None:
+    from symbiont_ecology.registry import load_plugin
+
+    for path in plugins or ():
+        load_plugin(path)
 
 
 def _plural(kind: str) -> str:

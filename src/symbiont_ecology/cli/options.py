@@ -50,7 +50,16 @@ JsonOption = Annotated[
     Path | None, option("Write everything there as JSON; - is stdout.", "--json")
 ]
 DryRunOption = Annotated[bool, option("Check everything, say the plan, do nothing.", "--dry-run")]
+PluginsOption = Annotated[
+    list[Path] | None,
+    option("Python file with parts of your own. Repeat it for several.", "--plugin"),
+]
 Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
+
+
+def unfolded(docstring: str) -> str:
+    """A docstring as help: a paragraph is one line, which the terminal breaks where it ends."""
+    return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
 
 
 def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:

@@ -177,7 +177,10 @@ def _export_best(protocol: Protocol, spend: Budget, plan: SweepPlan, folder: Pat
         "sweep": [asdict(point) for point in points],
     }
     write_json(folder / REPORT_FILE, report)
-    print(f"chosen: {best.folder}, {best.accuracy:.1%} of the selection questions right")
+    print(
+        f"chosen: rate {best.learning_rate:g}, rank {best.rank}, {best.part:g} of the budget "
+        f"({best.folder}), {best.accuracy:.1%} of the selection questions right"
+    )
 
 
 def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:

@@ -66,7 +66,20 @@ def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -
         return _rows_of_json(path, about)
     if ending == ".parquet":
         return _rows_of_parquet(path, about, columns)
-    raise DataError(f"{about}: expected a file that ends in .jsonl, .ndjson, .json or .parquet")
+    raise DataError(
+        f"{about}: expected a file that ends in .jsonl, .ndjson, .json or .parquet{_way_out(path)}"
+    )
+
+
+def _way_out(path: Path) -> str:
+    """What to do with a table that pandas reads and this package does not."""
+    if path.suffix.lower() not in (".csv", ".tsv"):
+        return ""
+    separator = ', sep="\\t"' if path.suffix.lower() == ".tsv" else ""
+    return (
+        f"; in Python: pandas.read_csv({path.name!r}{separator}).to_json("
+        f"{path.with_suffix('.jsonl').name!r}, orient='records', lines=True)"
+    )
 
 
 def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
