@@ -94,7 +94,7 @@ def test_the_final_answer_is_stable_and_of_the_reply(reply: str) -> None:
 def test_a_long_reply_is_judged_at_once(kind: str, reply: str) -> None:
     began = time.process_time()
     assert verdicts(graders.build(kind), "7" if kind == "number" else "B", (reply,)) == {reply: 0.0}
-    assert time.process_time() - began < 1
+    assert time.process_time() - began < 5
 
 
 @pytest.mark.parametrize(

@@ -13,16 +13,14 @@ from symbiont_ecology import __version__
 from symbiont_ecology.cli.explain import FILES, REGISTRIES, list_names, registry
 
 HEAVY = {"torch", "transformers", "scipy", "pandas", "matplotlib", "jinja2"}
+MOST_MODULES = 1000
+"""Of a command that loads no model: with so many it takes less than a second on a usual machine."""
 TYPED = """
-import sys, time
-began = time.process_time()
+import sys
 from symbiont_ecology.cli import app
 app(sys.argv[1:], standalone_mode=False)
-loaded = {name.partition(".")[0] for name in sys.modules}
-print(time.process_time() - began, *sorted(loaded), file=sys.stderr)
+print(*sys.modules, file=sys.stderr)
 """
-
-
 COMPLETED = """
 import sys
 sys.argv = ["symbiont"]
@@ -30,13 +28,11 @@ from symbiont_ecology.cli import main
 main()
 """
 FIRST_LINE = """
-import sys, time
-began = time.process_time()
+import sys
 from symbiont_ecology.cli import app
 class Seen:
     def write(self, text):
-        loaded = sorted({name.partition(".")[0] for name in sys.modules})
-        print(time.process_time() - began, text.strip(), *loaded, sep="|")
+        print(text.strip(), *sys.modules, sep="|")
         raise SystemExit
     def flush(self):
         pass
@@ -45,19 +41,19 @@ app(["demo"], standalone_mode=False)
 """
 
 
+def check_light(loaded: list[str]) -> None:
+    """Whether a process that loaded these modules began fast."""
+    assert not HEAVY & set(loaded)
+    assert 0 < len(loaded) < MOST_MODULES
+
+
 @pytest.mark.parametrize(
     "words", [["--version"], ["--help"], ["list"], ["list", "tasks"], ["list", "mechanisms"]]
 )
-def test_listing_takes_less_than_a_second_and_loads_nothing_heavy(words: list[str]) -> None:
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", TYPED, *words], capture_output=True, text=True, check=True
-        )
-        for _ in range(3)
-    ]
-    seconds, *loaded = zip(*(run.stderr.split() for run in runs), strict=True)
-    assert not HEAVY & {name for name, *_ in loaded}
-    assert min(map(float, seconds)) < 1  # of CPU time; the least, as others may work here too
+def test_listing_loads_nothing_heavy(words: list[str]) -> None:
+    typed = [sys.executable, "-c", TYPED, *words]
+    done = subprocess.run(typed, capture_output=True, text=True, check=True)
+    check_light(done.stderr.split())
 
 
 def test_everything_that_a_config_can_name_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,12 +105,10 @@ def test_commands_are_completed() -> None:
     assert completed.split() == ["demo", "demo-real"]
 
 
-def test_the_first_line_of_a_demo_comes_within_a_second_and_before_anything_heavy() -> None:
-    runs = [run_code(FIRST_LINE).strip().split("|") for _ in range(3)]
-    seconds, lines, *_ = zip(*runs, strict=True)
-    assert set(lines) == {f"symbiont {__version__}: loading …"}
-    assert min(map(float, seconds)) < 1  # of CPU time; the least, as others may work here too
-    assert not HEAVY & {name for run in runs for name in run}
+def test_the_first_line_of_a_demo_comes_before_anything_heavy() -> None:
+    line, *loaded = run_code(FIRST_LINE).strip().split("|")
+    assert line == f"symbiont {__version__}: loading …"
+    check_light(loaded)
 
 
 def test_the_lines_of_help_end_where_the_terminal_ends(
@@ -127,6 +121,17 @@ def test_the_lines_of_help_end_where_the_terminal_ends(
     shown = capsys.readouterr().out
     assert "with the model and with one adapter." in shown
     assert "one by one; q ends it, nothing is lost." in shown
+
+
+def test_the_home_folder_is_found_behind_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    from symbiont_ecology import cli
+
+    words = ["run", "steady", "--out=~/runs", "host.model=~/m", "tasks.x=~", "a=b=~/c", "~/d"]
+    monkeypatch.setattr(cli, "app", lambda: None)
+    monkeypatch.setattr("sys.argv", ["symbiont", *words])
+    monkeypatch.setenv("HOME", "/home/ada")
+    cli.main()
+    assert sys.argv[3:] == ["--out=/home/ada/runs", "host.model=/home/ada/m", *words[4:]]
 
 
 def test_ctrl_c_before_a_command_begins_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,7 +37,7 @@ from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
-from symbiont_ecology.cli.options import unfolded
+from symbiont_ecology.cli.options import at_home, unfolded
 from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
@@ -143,6 +143,7 @@ def main() -> None:
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
     remember_interrupts()
+    sys.argv[1:] = map(at_home, sys.argv[1:])
     try:
         with blamed(RunError):
             app()

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from symbiont_ecology.statistics import Interval
 
 MOST_ANSWERERS = 8
+"""Organelles that a line on who answered names."""
 WIDEST_TABLE = 10_000
 """Characters of a line of a table."""
-"""Organelles that a line on who answered names."""
 
 
 def _program() -> str:

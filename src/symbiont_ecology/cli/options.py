@@ -1,5 +1,6 @@
 """Options and arguments that several commands have, each with its help."""
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -60,6 +61,13 @@ Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 def unfolded(docstring: str) -> str:
     """A docstring as help: a paragraph is one line, which the terminal breaks where it ends."""
     return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
+
+
+def at_home(word: str) -> str:
+    """A word such as ``--out=~/runs`` with the home folder: shells replace ``~`` only where a word
+    begins."""
+    name, sign, value = word.partition("=")
+    return name + sign + os.path.expanduser(value) if value.startswith("~/") else word
 
 
 def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:

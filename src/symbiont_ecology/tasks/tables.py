@@ -1,11 +1,14 @@
-"""Tables that somebody wrote, row by row: JSON by hand, Parquet by pyarrow, data sets by
+"""Tables that somebody wrote, row by row: JSON and CSV by hand, Parquet by pyarrow, data sets by
 ``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
+import csv
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,8 @@ LARGEST_MB = 256
 MOST_LINES = 1_000_000
 LONGEST_ROW_TEXT = 1_000_000
 """Characters of a prompt or an answer: a longer one keeps a tokenizer busy for minutes."""
+
+_SEPARATORS = {".csv": ",", ".tsv": "\t"}
 
 Row = tuple[str, object]
 """Where a row stands, such as ``line 7``, and what was read there."""
@@ -45,8 +50,8 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
 
 
 def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
-    """The rows of a JSON, JSONL or Parquet file. Where columns are named, the other ones of Parquet
-    are not read: there they hold None.
+    """The rows of a JSON, JSONL, CSV, TSV or Parquet file. Where columns are named, the other ones
+    of Parquet are not read: there they hold None. Cells of CSV are texts, empty ones None.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
@@ -66,19 +71,10 @@ def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -
         return _rows_of_json(path, about)
     if ending == ".parquet":
         return _rows_of_parquet(path, about, columns)
+    if ending in _SEPARATORS:
+        return _rows_of_csv(path, about, _SEPARATORS[ending])
     raise DataError(
-        f"{about}: expected a file that ends in .jsonl, .ndjson, .json or .parquet{_way_out(path)}"
-    )
-
-
-def _way_out(path: Path) -> str:
-    """What to do with a table that pandas reads and this package does not."""
-    if path.suffix.lower() not in (".csv", ".tsv"):
-        return ""
-    separator = ', sep="\\t"' if path.suffix.lower() == ".tsv" else ""
-    return (
-        f"; in Python: pandas.read_csv({path.name!r}{separator}).to_json("
-        f"{path.with_suffix('.jsonl').name!r}, orient='records', lines=True)"
+        f"{about}: expected a file that ends in .jsonl, .ndjson, .json, .csv, .tsv or .parquet"
     )
 
 
@@ -197,6 +193,26 @@ def _rows_of_json(path: Path, about: str) -> Iterator[Row]:
     if not isinstance(rows, list):
         raise DataError(f"{about}: expected a list of objects, got {rows!r:.40}")
     yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+
+
+def _rows_of_csv(path: Path, about: str, separator: str) -> Iterator[Row]:
+    csv.field_size_limit(LONGEST_ROW_TEXT)
+    try:
+        text = StringIO(read_regular(path, LARGEST_MB))
+        table = csv.DictReader(text, delimiter=separator, strict=True)
+        names = list(table.fieldnames or ())
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise DataError(f"{about}: expected different columns, got {twice[0]!r:.40} twice")
+        for row in table:
+            where = f"line {table.line_num}"
+            if None in row or None in row.values():
+                raise DataError(
+                    f"{about} {where}: expected {len(names)} cells as in the first line, got "
+                    f"{'more' if None in row else 'fewer'}: put texts with {separator!r} in quotes"
+                )
+            yield where, {name: cell or None for name, cell in row.items()}
+    except (OSError, UnicodeError, csv.Error) as error:
+        raise DataError(f"{about}: not a table that can be read ({error!s:.200})") from error
 
 
 def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> Iterator[Row]:
