@@ -267,6 +267,11 @@ def test_reselection_judges_every_elite_on_the_same_questions_and_counts_them(
     assert portfolio.best() in portfolio.elites or portfolio.best() in portfolio.state.population
 
 
+def test_different_questions_have_different_keys() -> None:
+    parts = [("p", ()), ("p", ("s",)), ("p", ("s", "t")), ("p\x1fs", ()), ('p", "s', ())]
+    assert len({AnswerCache.key("h", "a", prompt, 9, stops) for prompt, stops in parts}) == 5
+
+
 def test_what_was_answered_once_is_not_asked_again(
     candidates: LoadedRun, questions: list[Item], tmp_path: Path
 ) -> None:

@@ -120,7 +120,7 @@ def get_set(
 
 @datasets.command("convert")
 def convert_table(
-    file: Annotated[Path, argument("A JSON, JSONL or Parquet file.", "FILE")],
+    file: Annotated[Path, argument("A JSON, JSONL, CSV, TSV or Parquet file.", "FILE")],
     out: OutOption,
     like: Annotated[
         str | None, option("The columns of that named set.", default="guessed", metavar="NAME")

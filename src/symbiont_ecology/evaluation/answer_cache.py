@@ -9,6 +9,7 @@ also those of several machines, so it has no write-ahead log, which works on one
 from __future__ import annotations
 
 import hashlib
+import json
 import sqlite3
 from collections.abc import Iterable, Sequence
 from contextlib import closing
@@ -63,7 +64,7 @@ class AnswerCache:
     @staticmethod
     def key(host: str, adapter: str, prompt: str, limit: int, stops: Sequence[str] = ()) -> bytes:
         """What a greedy answer depends on, as one hash."""
-        text = "\x1f".join((host, adapter, str(limit), prompt, *stops))
+        text = json.dumps((host, adapter, limit, prompt, *stops))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     def find(self, keys: Sequence[bytes]) -> dict[bytes, CachedAnswer]:

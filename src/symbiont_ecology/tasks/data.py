@@ -240,7 +240,7 @@ def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
 @task_sources.register("file")
 @dataclass(frozen=True)
 class FileTasks:
-    """Lines of a JSON, JSONL or Parquet file, or of a data set, each with a prompt and its answer.
+    """Lines of a file (JSON, JSONL, CSV, TSV, Parquet) or a data set: a prompt and its answer.
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
