@@ -28,15 +28,14 @@ def books(folder: Path) -> tuple[bytes, bytes]:
 
 
 @pytest.mark.parametrize("words", [["--help"], ["run", "--help"]])
-def test_help_comes_at_once_and_without_torch(words: list[str]) -> None:
+def test_help_comes_without_torch(words: list[str]) -> None:
     code = (
-        f"import sys, time; sys.argv = ['symbiont', *{words!r}]; began = time.process_time()\n"
+        f"import sys; sys.argv = ['symbiont', *{words!r}]\n"
         "from symbiont_ecology.cli import main\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "heavy = {'torch', 'transformers', 'matplotlib', 'numpy'} & set(sys.modules)\n"
         "assert not heavy, heavy\n"
-        "assert time.process_time() - began < 0.5\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "symbiont" in said.stdout

@@ -73,14 +73,13 @@ class Corp(EvolutionStrategies):
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """A candidate; or the one of two that goes on."""
-        living = list(context.state.population)
+        decisions, living = super().tell(context), list(context.state.population)
         if len(living) > 1:
             (adapter, candidate), earned = living[:2], rewards_of_exam(context)
             old, new = earned.get(adapter, {}), earned.get(candidate, {})
             signs = Counter(np.sign(new[item] - old[item]) for item in old if item in new)
             is_better = evidence(signs[1], signs[0], signs[-1]) >= 1 / self.level
             return [Retire(adapter, "replaced") if is_better else Retire(candidate, "refused")]
-        decisions = super().tell(context)
         steps = [decision for decision in decisions if isinstance(decision, Ascend)]
         return self._candidate(steps[0], context) if steps else decisions
 
