@@ -15,7 +15,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.act import reading_cost
+from symbiont_ecology.engine.act import reading_costs
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
@@ -115,7 +115,7 @@ def test_the_bare_host_reads_answers_without_the_phrase_and_is_charged_for_no_mo
     cost = Cost(len(prompt) + len("Please. "), 2, rows=1)
     rollout = Rollout(item, "o1", (3, 1), np.zeros(2), "37", 1.0, 1.0, cost)
     flops = host.shape.scoring_flops(0, len(prompt), 2)
-    assert reading_cost(rollout, host) == Cost.computed(flops, len(prompt), 2)
+    assert reading_costs([rollout], host) == [Cost.computed(flops, len(prompt), 2)]
 
 
 def test_what_is_learned_is_learned_behind_the_phrase_and_the_phrase_stays(tmp_path: Path) -> None:

@@ -133,8 +133,8 @@ def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
 
 def _compared(rollouts: Sequence[Rollout], turn: Turn) -> Iterator[Rollout]:
     """The same rollouts, read by the host; what that took is part of what each answer took."""
-    for rollout in read_by_host(rollouts, turn):
-        reading = reading_cost(rollout, turn.host)
+    costs = reading_costs(rollouts, turn.host)
+    for rollout, reading in zip(read_by_host(rollouts, turn), costs, strict=True):
         more = Cost(flops=reading.flops, executed=reading.executed)  # on the same tokens
         yield replace(rollout, cost=rollout.cost + more)
 
@@ -149,21 +149,25 @@ def read_by_host(rollouts: Sequence[Rollout], turn: Turn) -> list[Rollout]:
     prompts = [rollout.item.prompt for rollout in rollouts]
     answers = [rollout.token_ids for rollout in rollouts]
     scores = turn.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
-    costs = (reading_cost(rollout, turn.host) for rollout in rollouts)
-    turn.state.spent += sum(costs, Cost(calls=1))
+    turn.state.spent += sum(reading_costs(rollouts, turn.host), Cost(calls=1))
     return [
         replace(rollout, host_log_probabilities=np.asarray(values))
         for rollout, values in zip(rollouts, scores, strict=True)
     ]
 
 
-def reading_cost(rollout: Rollout, host: Host) -> Cost:
-    """What the bare host's log-probabilities of a rollout take. It reads the question without the
-    phrase of who answered."""
-    (prompt,) = host.encode([rollout.item.prompt])
-    read, written = len(prompt), rollout.cost.tokens_out
-    flops = host.shape.scoring_flops(0, read, written)
-    return Cost.computed(flops, read, written)
+def reading_costs(rollouts: Sequence[Rollout], host: Host) -> list[Cost]:
+    """What the bare host's log-probabilities of each rollout take. It reads the question without
+    the phrase of who answered."""
+    prompts = host.encode([rollout.item.prompt for rollout in rollouts])
+    tokens = [
+        (len(prompt), rollout.cost.tokens_out)
+        for prompt, rollout in zip(prompts, rollouts, strict=True)
+    ]
+    return [
+        Cost.computed(host.shape.scoring_flops(0, read, written), read, written)
+        for read, written in tokens
+    ]
 
 
 def read_log(

@@ -21,7 +21,7 @@ from symbiont_ecology.ecology import (
     practice_of,
 )
 from symbiont_ecology.economics import Cost, tracing_flops
-from symbiont_ecology.engine.act import read_by_host, reading_cost, waves
+from symbiont_ecology.engine.act import read_by_host, reading_costs, waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
@@ -156,12 +156,14 @@ def _learner(
         if turn.practice.perturbation and has_zero_b(weights):  # its traces say nothing
             weights, targets = with_random_b(weights, turn.draw("wake", organelle.id)), ()
     lessons = _priced(targets, slot, weights, turn)
-    costs = [
-        (cell_name(rollout.item.cell), reading_cost(rollout, turn.host))
+    read = [
+        rollout
         for outcome in outcomes
         for rollout in outcome.rollouts
         if rollout.host_log_probabilities is not None
     ]
+    cells = (cell_name(rollout.item.cell) for rollout in read)
+    costs = list(zip(cells, reading_costs(read, turn.host), strict=True))
     return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
 
 

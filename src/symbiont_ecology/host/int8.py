@@ -24,7 +24,7 @@ ROWS_PER_PRODUCT = 256
 MOST_TERMS = (2**24 - 1) // 127**2
 """Products of two numbers of at most 127 that float32 adds up exactly, in any order."""
 
-Product = Callable[[Tensor, Tensor, Tensor], Tensor]
+Multiply = Callable[[Tensor, Tensor, Tensor], Tensor]
 """As ``product``, without gradients."""
 
 
@@ -38,26 +38,26 @@ def product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     """``x (tokens, d_in)`` times what was quantized, ``(tokens, d_out)``; gradients are those of
     the product with the very weights that the eight bits stand for."""
     if torch.is_grad_enabled() and x.requires_grad:
-        return _Product.apply(x, weights, scales)  # type: ignore[no-untyped-call, no-any-return]
+        return _Rounded.apply(x, weights, scales)  # type: ignore[no-untyped-call, no-any-return]
     return fastest()(x, weights, scales)
 
 
-def ways() -> dict[str, Product]:
+def ways() -> dict[str, Multiply]:
     """How this machine can multiply. All ways give the same bits for numbers that are finite."""
-    found: dict[str, Product] = {"floats": partial(_product, _sums_of_floats)}
+    multiplies: dict[str, Multiply] = {"floats": partial(_by_torch, _sums_of_floats)}
     if _adds_exactly():
-        found["integers"] = partial(_product, torch._int_mm)
+        multiplies["integers"] = partial(_by_torch, torch._int_mm)
     if passes.library() is not None:
-        found["compiled"] = passes.multiply_rounded
-    return found
+        multiplies["compiled"] = passes.multiply_rounded
+    return multiplies
 
 
 @lru_cache(maxsize=1)
-def fastest() -> Product:
+def fastest() -> Multiply:
     """The way that takes this machine the least time. torch has fast products of integers for
     some processors; for others it loops, forty times slower than over floats."""
     x, (weights, scales) = torch.ones(48, 256), quantized(torch.ones(256, 256))
-    seconds: dict[Product, float] = {}
+    seconds: dict[Multiply, float] = {}
     for way in ways().values():
         way(x, weights, scales)
         for _ in range(3):
@@ -81,7 +81,7 @@ def _adds_exactly() -> bool:
     )
 
 
-def _product(
+def _by_torch(
     sums: Callable[[Tensor, Tensor], Tensor], x: Tensor, weights: Tensor, scales: Tensor
 ) -> Tensor:
     """``sums`` multiplies matrices of int8, and its result is of int32."""
@@ -98,14 +98,14 @@ def _product(
 def _sums_of_floats(left: Tensor, right: Tensor) -> Tensor:
     """As ``torch._int_mm``, by exact sums of floats."""
     sums = torch.zeros(len(left), right.shape[1], dtype=torch.int32)
-    for some, others in zip(
+    for left_part, right_part in zip(
         torch.split(left.float(), MOST_TERMS, 1), torch.split(right, MOST_TERMS), strict=True
     ):
-        sums += (some @ others.float()).to(torch.int32)
+        sums += (left_part @ right_part.float()).to(torch.int32)
     return sums
 
 
-class _Product(torch.autograd.Function):
+class _Rounded(torch.autograd.Function):
     """Integers forward; the straight-through gradient of the rounding of inputs."""
 
     @staticmethod
