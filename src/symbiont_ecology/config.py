@@ -13,6 +13,7 @@ else; components are checked by their registries when a run is built.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -52,6 +53,15 @@ Positive = Annotated[int, Field(ge=1)]
 _Schema = ConfigDict(extra="forbid", frozen=True)
 
 
+def _known_device(name: str) -> str:
+    if not re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d{1,3})?", name):
+        raise ValueError(f"expected cpu, cuda, mps or xpu, or cuda:1, got {name!r:.100}")
+    return name
+
+
+Device = Annotated[str, AfterValidator(_known_device)]
+
+
 class HostConfig(BaseModel):
     """The frozen language model and how it is run; all of it is part of a run's identity."""
 
@@ -61,7 +71,7 @@ class HostConfig(BaseModel):
     slots: Slots = 32  # adapters in memory at once; a larger population goes in waves
     rank: LoraRank = 4  # of a founder's adapter, and the most that any can have
     targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
-    device: str = "cpu"  # as torch names it, such as cuda
+    device: Device = "cpu"  # or cuda, mps, xpu; with a number, such as cuda:1
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
     threads: Threads = 1  # of the CPU; another number may move logits in the last bits
     memory_mb: Megabytes = 2048  # for one batch; larger batches go in pieces

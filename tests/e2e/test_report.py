@@ -23,7 +23,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "eventful": lived_to_its_end(folder / "eventful", eventful_plan()),
         "users": lived_to_its_end(folder / "users", users_plan()),
         "longer": lived_to_its_end(folder / "longer", users_plan(generations=44)),
-        "single": lived_to_its_end(folder / "single", users_plan({"kind": "single"})),
+        "single": lived_to_its_end(folder / "single", users_plan("single")),
         "begun": lived_to_its_end(folder / "begun", users_plan(generations=0)),
     }
 
@@ -111,7 +111,9 @@ def test_equal_runs_do_not_differ_and_others_part_where_they_do(
     assert found["parting"]["kinds"][0] == "the end"
     found = json.loads(symbiont("diff", runs["users"], runs["single"], "--json", "-").out)
     assert found["parting"]["generation"] == 0
-    assert "strategy.kind" in {row["name"] for row in found["config"]}
+    names = {row["name"] for row in found["config"]}
+    assert "strategy.kind" in names
+    assert "strategy" not in names
     assert found["agreement"] is not None
     shown = {row["name"]: (row["one"], row["other"]) for row in found["outcome"]}
     assert shown["alive at the end"][1] == "1"

@@ -125,6 +125,8 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
             "host.dtype=int4",
             "host.dtype: expected 'float32', 'bfloat16', 'float16' or 'int8', got 'int4'",
         ),
+        ("host.device=cdua", "host.device: expected cpu, cuda, mps or xpu, or cuda:1, got 'cdua'"),
+        ("host.device=cuda:x", "host.device: expected cpu, cuda"),
         ("host.targets=q_proj", "host.targets: expected"),
         ("economy.rollout=0", "economy: rollout: expected a cost > 0 mATP, got 0"),
         ("seed", "override 'seed': expected key.subkey=value"),

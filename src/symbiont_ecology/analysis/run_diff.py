@@ -80,8 +80,11 @@ def _parting(first: Path, second: Path) -> Parting | None:
 
 
 def _config(first: RunConfig, second: RunConfig) -> list[ComparedValue]:
-    """Keys that differ."""
+    """Keys that differ. A component that is its name in one config may have fields in the other."""
     values = [_flat(config.model_dump(mode="json")) for config in (first, second)]
+    for named, described in (values, values[::-1]):
+        for key in [key for key in named if f"{key}.kind" in described]:
+            named[f"{key}.kind"] = named.pop(key)
     keys = list(dict.fromkeys([*values[0], *values[1]]))
     return [
         ComparedValue(key, values[0].get(key, NO_VALUE), values[1].get(key, NO_VALUE))
