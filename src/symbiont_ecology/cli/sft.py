@@ -49,7 +49,8 @@ def sft(
     ] = None,
     scale: Annotated[float, option("Spend so many times as much.")] = 1.0,
     data: Annotated[
-        Path | None, option("Data file to learn from, instead of the tasks; as tasks of kind file.")
+        Path | None,
+        option("JSON, JSONL, CSV, TSV or Parquet file to learn from, instead of the tasks."),
     ] = None,
     rates: Annotated[
         str | None,
