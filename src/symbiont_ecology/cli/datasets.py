@@ -123,8 +123,7 @@ def convert_table(
     file: Annotated[Path, argument("A JSON, JSONL, CSV, TSV or Parquet file.", "FILE")],
     out: OutOption,
     like: Annotated[
-        str | None,
-        option("Read the columns as those of this named set.", default="guessed", metavar="NAME"),
+        str | None, option("Columns as in this named set.", default="guessed", metavar="NAME")
     ] = None,
     name: Annotated[str | None, option("Family of the questions.", default="the file's")] = None,
     prompt: Annotated[str | None, option("Column of the prompts.", default="guessed")] = None,
@@ -146,10 +145,7 @@ def convert_table(
     ] = None,
     grade: Annotated[
         str | None,
-        option(
-            "How a reply is judged: symbiont list graders.",
-            default="choice with options, else exact",
-        ),
+        option("Grader: symbiont list graders.", default="choice if options, else exact"),
     ] = None,
     reply_tokens: Annotated[
         int | None, option("Most new tokens of a reply.", default="64, or the target's", least=1)
@@ -158,8 +154,7 @@ def convert_table(
     samples: SamplesOption = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Write the rows of a table as questions. Columns that are not named are guessed; the guess is
-    printed."""
+    """Write the rows of a table as questions. What is guessed of its columns is printed."""
     from symbiont_ecology.tasks.named_sets import NAMED_SETS, set_with_columns
     from symbiont_ecology.tasks.question_tables import own_form, question_table
     from symbiont_ecology.tasks.tables import locate, rows_of_file

@@ -44,13 +44,10 @@ def sft(
     budget: Annotated[
         str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
     ] = "train_flops",
-    amount: Annotated[
-        float | None, option("Spend this much, instead of what the run spent.")
-    ] = None,
+    amount: Annotated[float | None, option("Spend this, not what the run spent.")] = None,
     scale: Annotated[float, option("Spend so many times as much.")] = 1.0,
     data: Annotated[
-        Path | None,
-        option("JSON, JSONL, CSV, TSV or Parquet file to learn from, instead of the tasks."),
+        Path | None, option("JSONL, CSV or Parquet file to learn from, instead of the tasks.")
     ] = None,
     rates: Annotated[
         str | None,
@@ -67,8 +64,7 @@ def sft(
     workers: options.WorkersOption = None,
     dry_run: options.DryRunOption = False,
 ) -> None:
-    """Fine-tune one adapter on reference answers, with the compute of a run. Typed again with the
-    same --out, it goes on."""
+    """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
     from symbiont_ecology.engine.living import CONFIG_FILE
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol, sweep_jobs
