@@ -128,11 +128,7 @@ def convert_table(
     name: Annotated[str | None, option("Family of the questions.", default="the file's")] = None,
     prompt: Annotated[str | None, option("Column of the prompts.", default="guessed")] = None,
     target: Annotated[
-        str | None,
-        option(
-            "Column of the answers; for a choice its number from 0, letter or text.",
-            default="guessed",
-        ),
+        str | None, option("Column of answers: text, letter or place from 0.", default="guessed")
     ] = None,
     options: Annotated[
         str | None, option("Column of the options, a list.", default="guessed")
@@ -144,8 +140,7 @@ def convert_table(
         str | None, option("Column of the category, which becomes the depth.", default="guessed")
     ] = None,
     grade: Annotated[
-        str | None,
-        option("Grader: symbiont list graders.", default="choice if options, else exact"),
+        str | None, option("See symbiont list graders.", default="choice if options, else exact")
     ] = None,
     reply_tokens: Annotated[
         int | None, option("Most new tokens of a reply.", default="64, or the target's", least=1)
