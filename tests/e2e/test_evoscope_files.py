@@ -237,9 +237,7 @@ def test_the_queries_of_the_page_about_numbers_give_what_the_page_shows(
         "right answers of an organelle in a cell": total(
             "right", is_his, [one == 0 for one in acts["cell"]]
         ),
-        "energy of an organelle at g, if nobody was born of it since the books": view.balance(
-            number, g
-        ),
+        "energy of an organelle at g, if it had no child in g": view.balance(number, g),
         "earned by an organelle": sum(
             value for value, is_own in zip(books["revenue"], book, strict=True) if is_own
         ),

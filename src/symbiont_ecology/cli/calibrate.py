@@ -53,8 +53,10 @@ def calibrate(
     out: Annotated[Path | None, resumable_folder("artifacts/<config>-calibrated-<n>")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Calibrate, then go on. Exit code 4 says that the run is sick; typed again, it goes on where
-    it was."""
+    """Run a few generations, check the health of the run, and go on if it is healthy.
+
+    Exit code 4 means that the run is sick. Typed again, the command goes on where it was.
+    """
     tell_loading(quiet)
     from symbiont_ecology import Run
 

@@ -42,8 +42,8 @@ def data(
         bool, option("Check everything, count the lines, write nothing.", "--dry-run")
     ] = False,
 ) -> None:
-    """Write questions with gold targets: three JSONL files without a common prompt, the same for a
-    seed."""
+    """Write questions with reference answers: three JSONL files that share no prompt. The same seed
+    gives the same files."""
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.items import draw_items
     from symbiont_ecology.files import holds_other, write_whole

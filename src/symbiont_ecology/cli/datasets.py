@@ -33,12 +33,12 @@ GUESSES: Mapping[str, tuple[str, ...]] = {
 
 OutOption = Annotated[Path, option("The JSONL file to write.")]
 PartOption = Annotated[
-    str, option("train, selection or holdout: parts without a common prompt, by hash.")
+    str, option("all, train, selection or holdout: parts that share no prompt, by hash.")
 ]
 SamplesOption = Annotated[
     int | None, option("Write so many questions, drawn at random.", default="all", least=1)
 ]
-SeedOption = Annotated[int, option("Another seed draws others.")]
+SeedOption = Annotated[int, option("Another seed draws other questions.")]
 
 datasets = typer.Typer(
     help="Data sets by name, and tables of your own, as files of questions.", no_args_is_help=True
@@ -90,7 +90,7 @@ def get_set(
     name: Annotated[str, argument("As listed by symbiont datasets list.", "NAME")],
     out: OutOption,
     split: Annotated[
-        str | None, option("A split of its own, such as test.", default="its first")
+        str | None, option("A split of the data set, such as test.", default="its first")
     ] = None,
     part: PartOption = "all",
     samples: SamplesOption = None,
@@ -123,15 +123,12 @@ def convert_table(
     file: Annotated[Path, argument("A JSON, JSONL, CSV, TSV or Parquet file.", "FILE")],
     out: OutOption,
     like: Annotated[
-        str | None, option("The columns of that named set.", default="guessed", metavar="NAME")
+        str | None, option("Columns as in this named set.", default="guessed", metavar="NAME")
     ] = None,
     name: Annotated[str | None, option("Family of the questions.", default="the file's")] = None,
     prompt: Annotated[str | None, option("Column of the prompts.", default="guessed")] = None,
     target: Annotated[
-        str | None,
-        option(
-            "Column of the answers; of a choice place from 0, letter or text.", default="guessed"
-        ),
+        str | None, option("Column of answers: text, letter or place from 0.", default="guessed")
     ] = None,
     options: Annotated[
         str | None, option("Column of the options, a list.", default="guessed")
@@ -143,7 +140,7 @@ def convert_table(
         str | None, option("Column of the category, which becomes the depth.", default="guessed")
     ] = None,
     grade: Annotated[
-        str | None, option("symbiont list graders.", default="choice with options, else exact")
+        str | None, option("See symbiont list graders.", default="choice if options, else exact")
     ] = None,
     reply_tokens: Annotated[
         int | None, option("Most new tokens of a reply.", default="64, or the target's", least=1)
@@ -152,7 +149,7 @@ def convert_table(
     samples: SamplesOption = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Write the rows of a table as questions. What is guessed of its columns is said."""
+    """Write the rows of a table as questions. What is guessed of its columns is printed."""
     from symbiont_ecology.tasks.named_sets import NAMED_SETS, set_with_columns
     from symbiont_ecology.tasks.question_tables import own_form, question_table
     from symbiont_ecology.tasks.tables import locate, rows_of_file

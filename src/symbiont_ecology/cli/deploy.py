@@ -64,7 +64,7 @@ def infer(
     max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: HostOption = None,
 ) -> None:
-    """Answer one prompt: the answer on stdout, who answered on stderr.
+    """Answer one prompt. The answer is on stdout, the name of the organelle on stderr.
 
     A run that learned from a log needs --habitat.
     """
@@ -89,19 +89,17 @@ def infer(
 
 def export(
     folder: RunFolder,
-    to: Annotated[Path | None, option("Where to.", default="DIR/export")] = None,
+    to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
     elites: Annotated[
-        bool,
-        option("Also the elites: for each cell or user, who had the best record, as it was then."),
+        bool, option("Also write the elites: the best of each cell or user, as it last answered.")
     ] = False,
     reader: Annotated[
-        str,
-        option("Who loads them: peft, vllm, sglang. For servers, says how to start them.", "--for"),
+        str, option("What loads them: peft, vllm or sglang. Says how to start a server.", "--for")
     ] = PEFT,
     host: HostOption = None,
 ) -> None:
-    """Write living organelles as PEFT folders with model cards, and an index.json. In a run with
-    habitats only those that serve somebody, and a habitats.json."""
+    """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
+    with habitats only those that serve users are written, with a habitats.json."""
     check_reader(reader)
     run, target = open_run(folder, host), to or folder / "export"
     names = export_run(run, target, with_elites=elites, is_portable=reader != PEFT)
@@ -202,7 +200,8 @@ def phylogeny(
         option("The file.", default="DIR/phylogeny.csv, or here where DIR is read-only"),
     ] = None,
     tree: Annotated[
-        bool, option("A merge has its first parent alone, for readers of trees.", "--tree")
+        bool,
+        option("Write only the first parent of a merge, for programs that read trees.", "--tree"),
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""

@@ -33,9 +33,9 @@ CheckResult = tuple[str, str]
 def doctor(
     host: Annotated[
         str | None,
-        option("Host to try; a config.json is looked at alone.", default="embedded, tried alone"),
+        option("Host to check; a config.json is read alone.", default="embedded, no forecast"),
     ] = None,
-    organelles: Annotated[int, option("Organelles that live.", least=1)] = 16,
+    organelles: Annotated[int, option("Living organelles.", least=1)] = 16,
     rows: Annotated[int, option("Prompts for every organelle at a time.", least=1)] = 4,
     rank: Annotated[int, option("Rank of the adapters.", least=1)] = 8,
     prompt_tokens: Annotated[int, option("Length of prompts.", least=2)] = 128,
@@ -44,9 +44,9 @@ def doctor(
     threads: Annotated[int, option("CPU threads.", least=1)] = 1,
     device: Annotated[str, option("A torch device.")] = "cpu",
     dtype: Annotated[str, option("float32, bfloat16, float16 or int8.")] = "float32",
-    rollouts: Annotated[int, option("Rollouts to tell the time of.", least=1)] = 100_000,
+    rollouts: Annotated[int, option("Rollouts whose time is told.", least=1)] = 100_000,
     tflops: Annotated[
-        float | None, option("Achieved rate to tell times by, in 10¹² FLOP/s.")
+        float | None, option("Achieved rate in 10¹² FLOP/s, from which times are computed.")
     ] = None,
     price_per_hour: PriceOption = None,
     json_file: JsonOption = None,

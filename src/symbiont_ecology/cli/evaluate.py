@@ -66,15 +66,15 @@ def evaluate(
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 20,
     selection: Annotated[
-        Path | None, option("JSONL file of questions that judge the candidates anew.")
+        Path | None, option("JSONL file of other questions that judge the candidates again.")
     ] = None,
     max_samples: MaxSamplesOption = None,
     selection_max_samples: Annotated[
-        int | None, option("Use so many of them, drawn at random.", least=1)
+        int | None, option("Use so many questions of that file, drawn at random.", least=1)
     ] = None,
     routing: options.RoutingOption = "learned",
     routing_map: Annotated[
-        Path | None, option('JSON file {"family" or "family/depth": "candidate"}; else the host.')
+        Path | None, option('JSON file {"family" or "family/depth": "candidate"}; others: host.')
     ] = None,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
@@ -88,7 +88,8 @@ def evaluate(
     chat: ChatOption = False,
     dry_run: options.DryRunOption = False,
 ) -> None:
-    """Ask holdout questions. The run itself is not changed, its evaluations.jsonl gets a line."""
+    """Ask a run or an adapter holdout questions. The run itself is not changed; its
+    evaluations.jsonl gets new lines."""
     from symbiont_ecology.evaluation.spec import EvaluationSpec
 
     if (folder is None) == (adapter is None):

@@ -31,7 +31,8 @@ TrainedOnOption = Annotated[
     Path | None, option("With --adapter: refuse questions whose prompts are in that file.")
 ]
 AdapterStyleOption = Annotated[
-    str | None, option("With --adapter: a style, by name or {kind: …}.", default="as they stand")
+    str | None,
+    option("With --adapter: ask in a style, by name or {kind: …}.", default="as in the file"),
 ]
 ChatOption = Annotated[bool, option("With --adapter: use the host's chat template.", "--chat")]
 

@@ -18,15 +18,15 @@ PAGE_FILE = "evoscope.html"
 def evoscope(
     runs: Annotated[list[Path], argument("Folders of runs, or a phylogeny as a CSV file.", "RUN…")],
     out: Annotated[
-        Path | None, option("The page.", default="RUN/evoscope.html, or evoscope.html")
+        Path | None, option("The page to write.", default="RUN/evoscope.html, or evoscope.html")
     ] = None,
     show: Annotated[bool, option("Open it in the browser.", "--open")] = False,
     live: Annotated[
         bool, option("Serve the page on this machine, fed while the run goes on.", "--live")
     ] = False,
-    port: Annotated[int, option("Of --live; 0 is a free one.", least=0)] = 0,
+    port: Annotated[int, option("Port of --live; 0 is a free one.", least=0)] = 0,
     beside_host: Annotated[
-        bool, option("Ask the bare host the same questions; loads it.", "--beside-host")
+        bool, option("Also ask the bare host the same questions. This loads it.", "--beside-host")
     ] = False,
     figures: Annotated[
         Path | None, option("Write every view as PNG and SVG into a folder.", default="none")
@@ -35,7 +35,7 @@ def evoscope(
         Path | None, option("Write the living canvas as a film: a .gif or .mp4.", default="none")
     ] = None,
 ) -> None:
-    """See runs: one page with everything in it, for any browser, offline."""
+    """Make one page on which runs can be seen, in any browser and without a network."""
     if (live or beside_host or figures) and (files := _phylogenies(runs)):
         raise ConfigError(
             "evoscope: --live, --beside-host and --figures are for folders of runs, and "

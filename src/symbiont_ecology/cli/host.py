@@ -63,7 +63,7 @@ def list_hosts() -> None:
     folders = held()
     rows = table("host", "here", "MB", "about")
     rows.columns[-1].justify = "left"
-    rows.add_row("embedded", "yes", "3", "0.8 M parameters, comes with this package, Apache-2.0")
+    rows.add_row("embedded", "yes", "2", "1.0 M parameters, comes with this package, Apache-2.0")
     for name, model in PACKAGED.items():
         place = folders.pop(name, None)
         size = _megabytes(place) if place else model.megabytes

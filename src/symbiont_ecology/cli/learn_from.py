@@ -37,7 +37,9 @@ MOST_ASKED = 500
 
 
 def learn_from(
-    log: Annotated[Path, argument("JSONL or Parquet file with a row per reply.", "LOG")],
+    log: Annotated[
+        Path, argument("JSON, JSONL, CSV, TSV or Parquet file with a row per reply.", "LOG")
+    ],
     overrides: Overrides = None,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     out: Annotated[Path | None, resumable_folder("artifacts/learned-<n>")] = None,

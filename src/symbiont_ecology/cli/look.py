@@ -54,10 +54,13 @@ def look_command(
     ] = None,
     per_cell: Annotated[int, option("Most questions of every cell and style.", least=1)] = 8,
     samples: Annotated[int, option("Answers that are drawn to each question.", least=1)] = 4,
-    seconds: Annotated[int, option("No new batch of questions begins that takes longer.")] = 150,
+    seconds: Annotated[
+        int, option("Time limit: no batch of questions begins that would exceed it.")
+    ] = 150,
     json_file: JsonOption = None,
 ) -> None:
-    """Ask the bare host train questions, before a run starts: what is right in which style."""
+    """Ask the bare host train questions before a run starts, and show how much is right in each
+    style."""
     from symbiont_ecology.config import compose, load_config
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.first_look import LookPlan, look_at

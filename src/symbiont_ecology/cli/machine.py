@@ -25,14 +25,14 @@ def bench(
     rank: Annotated[int, option("Rank of the adapters.", least=1)] = 8,
     prompt_tokens: Annotated[int, option("Length of prompts, about.", least=1)] = 48,
     new_tokens: Annotated[int, option("Length of answers.", least=1)] = 16,
-    turns: Annotated[int, option("Times that everything is timed.", least=1)] = 5,
+    turns: Annotated[int, option("How often everything is timed.", least=1)] = 5,
     threads: Annotated[int, option("CPU threads.", least=1)] = 1,
     device: Annotated[str, option("A torch device.")] = "cpu",
     dtype: Annotated[str, option("float32, bfloat16, float16 or int8.")] = "float32",
     json_file: JsonOption = None,
 ) -> None:
-    """Time populations in one batch, one by one, and the bare host. Nothing is kept but the
-    figures."""
+    """Time populations in one batch and one by one, and the bare host. Only the figures are
+    kept."""
     import torch
 
     from symbiont_ecology.bounds import MOST_THREADS

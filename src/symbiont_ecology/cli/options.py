@@ -25,7 +25,7 @@ def argument(about: str, metavar: str | None = None, default: str = "") -> objec
 
 def resumable_folder(default: str) -> object:
     """Where a command works; there it goes on when it is typed again."""
-    return option("Folder; one that exists goes on.", default=default)
+    return option("Folder; if it exists, the command goes on there.", default=default)
 
 
 IN_DISTRIBUTION = ["in-distribution"]
@@ -34,13 +34,11 @@ IN_DISTRIBUTION = ["in-distribution"]
 ConfigName = Annotated[str, argument("A preset (symbiont list presets) or a YAML file.")]
 Overrides = Annotated[list[str] | None, argument("Changes, such as seed=1.", "KEY=VALUE")]
 RunFolder = Annotated[Path, argument("Folder of a run.", "DIR")]
-RoutingOption = Annotated[str, option("Who answers: symbiont list routings.")]
+RoutingOption = Annotated[str, option("Which adapter answers: symbiont list routings.")]
 ShiftOption = Annotated[
-    list[str], option("What is drawn: symbiont list shifts. Repeat it for several.")
+    list[str], option("Which questions are drawn: symbiont list shifts. Repeat it for several.")
 ]
-PerCellOption = Annotated[
-    int, option("Holdout questions per cell and shift that are drawn.", least=1)
-]
+PerCellOption = Annotated[int, option("Holdout questions to draw per cell and shift.", least=1)]
 HostOption = Annotated[
     str | None, option("Folder or name of the host.", default="the run's own, or embedded")
 ]
@@ -48,9 +46,11 @@ WorkersOption = Annotated[
     int | None, option("Runs at a time.", default="one per core, or per GPU", least=1)
 ]
 JsonOption = Annotated[
-    Path | None, option("Write everything there as JSON; - is stdout.", "--json")
+    Path | None, option("Write the results to this file as JSON; - is stdout.", "--json")
 ]
-DryRunOption = Annotated[bool, option("Check everything, say the plan, do nothing.", "--dry-run")]
+DryRunOption = Annotated[
+    bool, option("Check everything and print the plan, but do nothing.", "--dry-run")
+]
 PluginsOption = Annotated[
     list[Path] | None,
     option("Python file with parts of your own. Repeat it for several.", "--plugin"),

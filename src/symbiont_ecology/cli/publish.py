@@ -31,8 +31,10 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 def publish(
     folder: RunFolder,
-    repository: Annotated[str, argument("Of the hub.", metavar="OWNER/NAME")],
-    organelle: Annotated[str | None, option("Whose adapter.", default="the best one's")] = None,
+    repository: Annotated[str, argument("Repository on the hub.", metavar="OWNER/NAME")],
+    organelle: Annotated[
+        str | None, option("Whose adapter is published.", default="the best one's")
+    ] = None,
     holdout: Annotated[
         Path | None,
         option(
@@ -43,7 +45,9 @@ def publish(
     base_model: Annotated[
         str | None, option("What the hub calls the host.", default="as the run's config does")
     ] = None,
-    to: Annotated[Path | None, option("Where to.", default="DIR/publish/<organelle>")] = None,
+    to: Annotated[
+        Path | None, option("Folder to write to.", default="DIR/publish/<organelle>")
+    ] = None,
     push: Annotated[bool, option("Send it. Without this nothing leaves the machine.")] = False,
     public: Annotated[bool, option("With --push: a new repository is open to all.")] = False,
     host: HostOption = None,

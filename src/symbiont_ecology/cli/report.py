@@ -43,7 +43,7 @@ def diff(
     other: Annotated[Path, argument("Folder of another run.", "DIR")],
     json_file: JsonOption = None,
 ) -> None:
-    """Compare two runs: their configs, where their histories part, and what came of it."""
+    """Compare two runs: their configs, the first event that differs, and their results."""
     from rich.console import Console
 
     from symbiont_ecology.analysis.run_diff import RunDiff

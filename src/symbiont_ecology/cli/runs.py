@@ -39,7 +39,7 @@ class KnownRun:
 def runs(
     folder: Annotated[Path, argument("Where runs are.", "DIR")] = Path("artifacts"),
     keep: Annotated[
-        int | None, option("Delete all but so many, those that changed last.", least=0)
+        int | None, option("Delete all runs but so many, those that changed last.", least=0)
     ] = None,
     yes: Annotated[bool, option("Delete without asking.", "--yes", "-y")] = False,
     json: JsonOption = None,

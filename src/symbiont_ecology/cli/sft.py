@@ -44,10 +44,10 @@ def sft(
     budget: Annotated[
         str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
     ] = "train_flops",
-    amount: Annotated[float | None, option("That much, instead of what the run spent.")] = None,
-    scale: Annotated[float, option("Times as much as that.")] = 1.0,
+    amount: Annotated[float | None, option("Spend this, not what the run spent.")] = None,
+    scale: Annotated[float, option("Spend so many times as much.")] = 1.0,
     data: Annotated[
-        Path | None, option("JSONL or Parquet file to learn from, instead of the tasks.")
+        Path | None, option("JSONL, CSV or Parquet file to learn from, instead of the tasks.")
     ] = None,
     rates: Annotated[
         str | None,
@@ -64,7 +64,7 @@ def sft(
     workers: options.WorkersOption = None,
     dry_run: options.DryRunOption = False,
 ) -> None:
-    """Fine-tune one adapter on gold answers with a run's compute. With --out it goes on."""
+    """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
     from symbiont_ecology.engine.living import CONFIG_FILE
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.sft import SweepPlan, sft_protocol, sweep_jobs

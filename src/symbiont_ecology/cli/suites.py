@@ -59,7 +59,7 @@ def suite(
         option("A change for every arm, such as host.device=cpu.", "--set", metavar="KEY=VALUE"),
     ] = None,
     ci: Annotated[
-        bool, option("The protocol ci: the three controls in two minutes, with a table.", "--ci")
+        bool, option("The protocol ci: three arms in two minutes, with a table.", "--ci")
     ] = False,
     methods: Annotated[
         str | None,

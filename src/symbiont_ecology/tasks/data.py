@@ -250,7 +250,7 @@ class FileTasks:
     """
 
     name: str  # of the task: letters, digits, dots, dashes
-    path: str | None = None  # .jsonl, .json or .parquet file, from where the command is typed
+    path: str | None = None  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     dataset: str | None = None  # instead of a file: folder or hub name for the package datasets
     config: str | None = None  # configuration of the data set
     split: str | None = None  # the data set's own split, which ours are made from; None is train

@@ -66,7 +66,7 @@ class HarnessTasks:
 
     name: str  # of the task: letters, digits, dots, dashes
     path: str  # .yaml file, from where the command is typed
-    data: str | None = None  # .jsonl, .json or .parquet file; None is data_files of the task file
+    data: str | None = None  # JSON, JSONL, CSV, TSV or Parquet file; None: data_files of the task
     grade: Spec | None = None  # how a reply is judged; None is as metric_list says
     reply_tokens: PositiveInt | None = None  # longest reply; None is max_gen_toks, else as for file
 

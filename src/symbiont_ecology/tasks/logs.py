@@ -124,7 +124,8 @@ class LogTask(DataTask):
 @task_sources.register("log")
 @dataclass(frozen=True)
 class LogTasks:
-    """Rows of a JSONL or Parquet file, each with a habitat, a prompt, a reply and its verdict.
+    """Rows of a table, each with a habitat, a prompt, a reply and its verdict. It is a JSON, JSONL,
+    CSV, TSV or Parquet file.
 
     A verdict is true or false, 1 or 0, or a word such as yes, no, up or down. A row without one
     (null), or with an empty reply, is left out. A column ``family``, if there is one, says what a
@@ -133,7 +134,7 @@ class LogTasks:
     """
 
     name: str  # of the task: letters, digits, dots, dashes
-    path: str  # .jsonl or .parquet file, from where the command is typed
+    path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     columns: dict[str, str] = field(default_factory=dict)  # other names, such as {habitat: user}
     only: str | None = None  # the family whose rows are taken; None takes all
     grade: Spec = "exact"  # how a new reply is compared with accepted ones: symbiont list graders
