@@ -36,6 +36,18 @@ def test_phylogeny_writes_a_line_for_everyone_who_lived(
     assert len((tmp_path / "tree.csv").read_text().splitlines()) == born + 1
 
 
+def test_the_phylogeny_of_a_run_that_somebody_sent_runs_no_plugin(
+    symbiont: Symbiont, copied: Path, tmp_path: Path
+) -> None:
+    trace = tmp_path / "ran"
+    (tmp_path / "x.py").write_text(f"from pathlib import Path\nPath({str(trace)!r}).touch()\n")
+    config = copied / "config.yaml"
+    config.write_text(config.read_text().replace("plugins: []", f"plugins: [{tmp_path / 'x.py'}]"))
+    assert "x.py" in config.read_text()
+    assert symbiont("phylogeny", copied).code == 0
+    assert not trace.exists()
+
+
 def test_the_phylogeny_of_no_run_is_one_line(symbiont: Symbiont, tmp_path: Path) -> None:
     said = symbiont("phylogeny", tmp_path)
     assert said.code == 1

@@ -211,7 +211,7 @@ def phylogeny(
     from symbiont_ecology.files import is_writable
     from symbiont_ecology.history.phylogeny import taxa_of, write_phylogeny
 
-    read_config(folder)  # raises where there is no run
+    read_config(folder, runs_plugins=False)  # raises where there is no run
     taxa = taxa_of(read_events(folder / EVENTS_FILE))
     path = out or (folder if is_writable(folder) else Path()) / "phylogeny.csv"
     write_phylogeny(taxa, path, is_tree=tree)
