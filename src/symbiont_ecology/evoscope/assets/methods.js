@@ -8,7 +8,7 @@ function bandOption(run, rows, name) {
   const at = (of) => rows.map((one) => [one.generation, +of(one).toPrecision(6)]), showSymbol = rows.length < 2, colour = colourOf(0);
   const edge = { stack: "band", stackStrategy: "all", lineStyle: { opacity: 0 }, silent: true };
   return {
-    legend: { data: ["mean", "best", BAND_NAME] }, xAxis: generations(run), yAxis: { type: "value", name, scale: true },
+    legend: { data: ["mean", "best", { name: BAND_NAME, icon: "rect" }] }, xAxis: generations(run), yAxis: { type: "value", name, scale: true },
     tooltip: { trigger: "axis", formatter: ([{ dataIndex }]) => {
       const { generation, mean, low, high, best } = rows[dataIndex];
       return tip(`generation ${Math.round(generation)}`, `mean ${SCORE_FORM(mean)}, best ${SCORE_FORM(best)}`, `${BAND_NAME}: ${SCORE_FORM(low)} to ${SCORE_FORM(high)}`);
