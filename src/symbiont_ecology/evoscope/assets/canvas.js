@@ -50,7 +50,7 @@ class LivingCanvas {
       habitats.forEach((habitat, place) => {
         const angle = habitats.length > 1 ? (2 * Math.PI * place) / habitats.length - Math.PI / 2 : this.orbits.get(habitat);
         const reach = Math.min(body.radius + 9, 0.46 * SPACING);
-        dots.set(habitat, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id });
+        dots.set(habitat, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id, isAbove: Math.sin(angle) < -0.8 });
       });
     }
     const taken = { bodies, dots };
@@ -97,7 +97,7 @@ class LivingCanvas {
     }
     const trials = run.trials.filter((one) => one.began <= run.generation(frame) && (one.ended === null || one.ended >= run.generation(frame)));
     this.paintTrials(pen, trials, bodies, soft);
-    const ringed = new Set([...trials.flatMap((one) => one.parents), ...[...now.dots.values(), ...next.dots.values()].map((dot) => dot.server)]);
+    const ringed = new Set([...trials.flatMap((one) => one.parents), ...[...now.dots.values(), ...next.dots.values()].filter((dot) => dot.isAbove).map((dot) => dot.server)]);
     for (const [id, body] of bodies) {
       pen.globalAlpha = body.seen * this.strength(id);
       pen.beginPath();
