@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,11 +13,11 @@ from symbiont_ecology.service.pages import CHAT_PAGE
 from visits import chromium, in_a_browser, sync_api
 
 URL = "http://service.test/"
-CHUNKS = [
+CHUNKS: list[dict[str, Any]] = [
     {"id": "r1", "organelle": "o6", "choices": [{"delta": {"content": word}}]}
     for word in ("=", "55")
 ]
-ANSWERS = {
+ANSWERS: dict[str, dict[str, Any]] = {
     "": {"body": Path(CHAT_PAGE).read_text("utf-8"), "content_type": "text/html"},
     "healthz": {
         "json": {"status": "ok", "generation": 3, "verdicts": 1, "learning": "ok", "reason": ""}
