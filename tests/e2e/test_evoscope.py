@@ -127,6 +127,78 @@ def test_one_selection_shows_in_every_view_and_in_the_address(
 
 
 @in_a_browser
+def test_escape_in_the_list_of_keys_keeps_the_selection(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["users"]) as visit:
+        visit.page.fill("#search", "o3")
+        visit.page.click("#help")
+        visit.page.keyboard.press("Escape")
+        assert not visit.page.is_visible("#keys")
+        assert "organelle=o3" in visit.page.url
+
+
+@in_a_browser
+def test_plots_and_their_buttons_have_names_that_can_be_read_aloud(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["eventful"]) as visit:
+        for title in ("Who serves whom", "Muller plot", "Lineages", "Archive"):
+            assert visit.page.get_by_role("img", name=title, exact=True).is_visible()
+            assert visit.page.get_by_role("button", name=f"save {title} as SVG").is_visible()
+        visit.page.click("#play")
+        assert visit.page.get_by_role("button", name="pause").is_visible()
+
+
+@in_a_browser
+def test_the_canvas_is_as_high_as_before_when_its_neighbour_shrinks(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["users"]) as visit:
+        height = "document.getElementById('canvas-view').offsetHeight"
+        before = visit.page.evaluate(height)
+        visit.page.add_style_tag(content="#biography-view { min-height: 1500px }")
+        visit.page.wait_for_function("page.canvas.height > 1000")
+        visit.page.evaluate("document.querySelector('style:last-of-type').remove()")
+        visit.page.wait_for_function("page.canvas.height < 1000")
+        assert visit.page.evaluate(height) == before
+
+
+@in_a_browser
+def test_a_printed_page_is_light_and_whole_and_has_no_controls(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["eventful"]) as visit:
+        page = visit.page
+        page.emulate_media(media="print", color_scheme="dark")
+        page.set_viewport_size({"width": 720, "height": 1000})  # about A4
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+        page.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate("document.documentElement.dataset.theme") == "light"
+        for control in ("footer", "#search", "#theme", "#tree-view .tools"):
+            assert not page.is_visible(control)
+        assert page.evaluate(CUT) == []
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+CUT = """() => [...document.querySelectorAll(".scroll, .plot canvas")]
+  .filter(one => one.scrollHeight > one.clientHeight + 1
+    || one.getBoundingClientRect().right > one.closest(".card").getBoundingClientRect().right)
+  .map(one => one.closest(".card").id)"""
+
+
+@in_a_browser
+def test_a_run_that_has_just_begun_says_so(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["begun"]) as visit:
+        assert visit.text("#moment") == "no generation yet"
+        assert "nobody was asked anything yet" in visit.text("#biography-view dl")
+        assert "No generation is over yet." in visit.text("#ranks-view")
+
+
+@in_a_browser
 def test_what_a_model_wrote_shows_as_text_and_never_runs(
     browser: sync_api.Browser, pages: dict[str, str]
 ) -> None:

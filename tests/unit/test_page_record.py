@@ -28,6 +28,8 @@ from symbiont_ecology.evoscope.sampling import chosen_news, chosen_replies
 from symbiont_ecology.history.chronicle import News
 from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History, read_history
+from symbiont_ecology.plots.drawing import colours_of
+from symbiont_ecology.plots.palette import VIEW_COLOURS
 from symbiont_ecology.transcripts import Transcript
 from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
 from toy import ToyHost
@@ -107,6 +109,12 @@ def test_columns_of_a_record_have_one_length_and_sum_to_the_run(eventful: Path) 
     assert sum(record["books"]["revenue"]) == sum(book.revenue for book in history.books)
     assert record["acts"]["frame"] == sorted(record["acts"]["frame"])
     json.loads(embedded_json({"record": record}))
+
+
+def test_figures_have_the_colours_of_the_page(eventful: Path) -> None:
+    organelles = page_record([eventful])["runs"][0]["organelles"]
+    coloured = {one["id"]: VIEW_COLOURS[one["colour"]] for one in organelles if one["colour"] >= 0}
+    assert coloured == colours_of(read_history(eventful))
 
 
 def test_the_rows_with_most_answers_stay_where_one_step_has_too_many(

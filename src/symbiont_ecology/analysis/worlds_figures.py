@@ -58,8 +58,8 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
         above.plot(xs, 100 * ys, dash, color=colour, lw=width)
         height = max(100 * ys[-1], height + LABEL_GAP)
         above.annotate(
-            arm, (xs[-1], height), (6, 0), textcoords="offset points", color=colour, va="center",
-            fontsize=9,
+            arm, (1, height), (6, 0), xycoords=above.get_yaxis_transform(),
+            textcoords="offset points", color=colour, va="center", fontsize=9,
         )  # fmt: skip
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
     above.grid(alpha=0.3)

@@ -7,7 +7,6 @@ Columns that belong together have one length. ``frame`` numbers frames, ``who``,
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -119,11 +118,7 @@ def _organelles(
     history: History, lives: Sequence[Life], bodies: Mapping[OrganelleId, Body]
 ) -> list[PageRecord]:
     taxa, places = history.phylogeny.taxa, berths_of(history.phylogeny.taxa)
-    counts = Counter[OrganelleId]()
-    for act in history.acts:
-        counts[act.id] += act.asked
-    busiest = [name for name, _ in counts.most_common() if name in taxa]
-    colours = {name: number for number, name in enumerate(busiest[:COLOURED])}
+    colours = {name: number for number, name in enumerate(history.busiest()[:COLOURED])}
     examined, lesser = examined_rows(lives), lesser_lives(history)
     return [
         {

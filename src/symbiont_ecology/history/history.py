@@ -261,6 +261,14 @@ class History:
         """Whether everybody sits the same exam: nobody is chosen to answer, or serves anybody."""
         return any(isinstance(event, Scored) for event in self.selection)
 
+    def busiest(self) -> list[OrganelleId]:
+        """Everybody who ever lived, by rollouts in whole generations, the one with most first."""
+        asked = Counter[OrganelleId](dict.fromkeys(self.phylogeny.taxa, 0))
+        for act in self.acts:
+            if act.id in asked and act.generation < self.generation:  # the bare host is not
+                asked[act.id] += act.asked
+        return [name for name, _ in asked.most_common()]
+
     def rank(self, organelle_id: OrganelleId, generation: int) -> int:
         """The rank of an organelle after a generation; 0 where the log does not say it."""
         rank = 0

@@ -17,7 +17,6 @@ from symbiont_ecology.history.variants import lesser_lives
 from symbiont_ecology.plots.drawing import (
     MOST_COLUMNS,
     answer_sums,
-    busiest,
     colours_of,
     head,
     legend_below,
@@ -98,7 +97,7 @@ def muller(history: History, ax: Axes | Figure | None = None) -> Axes:
     counts = {name: rows[0] for name, rows in sums.items()}
     total = np.sum(list(counts.values()), axis=0)
     shares = {name: 100 * row / np.maximum(total, 1) for name, row in counts.items()}
-    shown = {name for name in busiest(history)[:MOST_AREAS] if name in shares}
+    shown = {name for name in history.busiest()[:MOST_AREAS] if name in shares}
     others = np.sum([row for name, row in shares.items() if name not in shown], axis=0)
     colours = colours_of(history)
     middles = (columns.edges[:-1] + columns.edges[1:]) / 2
@@ -146,7 +145,7 @@ def _kept(history: History) -> set[OrganelleId]:
     if len(great) <= MOST_LIVES:
         return great
     ids = set[OrganelleId]()
-    for name in (name for name in busiest(history) if name in great):
+    for name in (name for name in history.busiest() if name in great):
         line, taxon = list[OrganelleId](), taxa.get(name)
         while taxon is not None and taxon.id not in ids:
             line.append(taxon.id)

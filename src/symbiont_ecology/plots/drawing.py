@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -27,6 +27,8 @@ TITLE_PAD = 18
 LONGEST_LABEL = 24
 SMALL = 8
 """Points, of labels and legends."""
+CHANGES_MARKED = "; dotted: the world changes"
+"""What a view with such lines says of them."""
 
 
 def new_axes(ax: Axes | Figure | None, height: float = 3.4) -> Axes:
@@ -102,6 +104,12 @@ def time_axis(ax: Axes, history: History) -> None:
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
+def mark_changes(ax: Axes, changes: Sequence[int]) -> None:
+    """A dotted line at every generation in which the world changed."""
+    for change in changes:
+        ax.axvline(change, color="black", ls=":", lw=1)
+
+
 def row_axis(ax: Axes, names: Sequence[str]) -> None:
     """A row for every name, the first on top. Of very many rows some are named."""
     every = -(-len(names) // 60)
@@ -151,15 +159,6 @@ def legend_below(ax: Axes, handles: Sequence[Artist], columns: int = 4) -> None:
     )
 
 
-def busiest(history: History) -> list[OrganelleId]:
-    """Everybody who ever lived by rollouts, the one with most first."""
-    asked = Counter[OrganelleId](dict.fromkeys(history.phylogeny.taxa, 0))
-    for act in whole_acts(history):
-        if act.id in asked:  # the bare host is not
-            asked[act.id] += act.asked
-    return [name for name, _ in asked.most_common()]
-
-
 def colours_of(history: History) -> dict[OrganelleId, str]:
     """A colour for each of those that answered most; all others are grey."""
-    return dict(zip(busiest(history), VIEW_COLOURS, strict=False))
+    return dict(zip(history.busiest(), VIEW_COLOURS, strict=False))

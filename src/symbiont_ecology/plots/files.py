@@ -35,7 +35,7 @@ from symbiont_ecology.plots.variants import (
     staying_curve,
 )
 
-DOTS_PER_INCH = 120
+DOTS_PER_INCH = 200
 FIGURE_METADATA: Mapping[str, Mapping[str, None]] = {
     "png": {"Software": None},
     "svg": {"Date": None},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 VIEW_COLOURS = (
     "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
-    "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
+    "#332288", "#999933", "#882255", "#117733", "#aa4499", "#661100",
 )  # fmt: skip
 """Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind."""
 OTHERS_COLOUR = "#b4b9bd"

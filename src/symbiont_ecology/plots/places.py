@@ -14,12 +14,14 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import Act, Claim, History
 from symbiont_ecology.plots.drawing import (
+    CHANGES_MARKED,
     MOST_COLUMNS,
     SMALL,
     answer_sums,
     colours_of,
     head,
     label,
+    mark_changes,
     name_colours,
     new_axes,
     percentages,
@@ -39,6 +41,7 @@ HEAT_UNITS = {
     "asked": "answers per generation",
 }
 """What a heat map of cells can show, and in which unit."""
+HEAT_TITLES = {"right": "Right answers", "price": "Prices", "asked": "Answers"}
 ACROSS, MOST_HELD = 8, 200
 """Columns of the archive of users; places of an archive that are shown."""
 HEAT_COLUMNS = 60
@@ -72,13 +75,13 @@ def servers(history: History, ax: Axes | Figure | None = None, changes: Iterable
         colour = colours.get(bar.id, OTHERS_COLOUR)
         span = (bar.begin, bar.end - bar.begin)
         ax.broken_barh([span], (rows[bar.place] - 0.42, 0.84), color=colour)
-    for change in changes:
-        ax.axvline(change, color="black", ls=":", lw=1)
+    mark_changes(ax, moments := list(changes))
     row_axis(ax, names)
     time_axis(ax, history)
     name_colours(ax, [bar.id for bar in bars], colours, "others")
     unit = "a row for every user, a colour for the organelle that serves it"
-    head(ax, title, unit if has_users else "for every cell the organelle that answered most there")
+    unit = unit if has_users else "for every cell the organelle that answered most there"
+    head(ax, title, unit + (CHANGES_MARKED if moments else ""))
     return ax
 
 
@@ -115,7 +118,7 @@ def cells(
         raise ConfigError(f"rows: expected 'cell' or 'user', got {rows!r}")
     if measure not in HEAT_UNITS:
         raise ConfigError(f"measure: expected one of {', '.join(HEAT_UNITS)}, got {measure!r}")
-    title = "By user" if rows == "user" else "By cell"
+    title = f"{HEAT_TITLES[measure]} by {rows}"
     columns = Frames.of(history.generation, HEAT_COLUMNS)
     values = _heat(history, columns, rows, measure)
     if not values:

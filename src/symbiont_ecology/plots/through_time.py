@@ -16,11 +16,13 @@ from symbiont_ecology.history.flows import WORLD
 from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import History, Trial
 from symbiont_ecology.plots.drawing import (
+    CHANGES_MARKED,
     MOST_COLUMNS,
     answer_sums,
     head,
     label,
     legend_below,
+    mark_changes,
     new_axes,
     percentages,
     say,
@@ -64,12 +66,10 @@ def curves(history: History, ax: Axes | Figure | None = None, changes: Iterable[
     ax.set_ylim(0, 100)
     ax.set_ylabel("right answers, %")
     ax.grid(alpha=0.25)
-    for change in changes:
-        ax.axvline(change, color="#666666", ls=":", lw=1)
+    mark_changes(ax, moments := list(changes))
     time_axis(ax, history)
-    head(
-        ax, title, f"right answers of the {columns.width * (2 * REACH + 1)} generations around each"
-    )
+    unit = f"right answers of the {columns.width * (2 * REACH + 1)} generations around each"
+    head(ax, title, unit + (CHANGES_MARKED if moments else ""))
     if history.is_alone:
         return ax
     beside = ax.twinx()

@@ -50,7 +50,7 @@ class LivingCanvas {
       habitats.forEach((habitat, place) => {
         const angle = habitats.length > 1 ? (2 * Math.PI * place) / habitats.length - Math.PI / 2 : this.orbits.get(habitat);
         const reach = Math.min(body.radius + 9, 0.46 * SPACING);
-        dots.set(habitat, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id });
+        dots.set(habitat, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id, isAbove: Math.sin(angle) < -0.8 });
       });
     }
     const taken = { bodies, dots };
@@ -95,7 +95,9 @@ class LivingCanvas {
         seen: from && to ? 1 : from ? 1 - ease : ease,
       });
     }
-    this.paintTrials(pen, frame, bodies, soft);
+    const trials = run.trials.filter((one) => one.began <= run.generation(frame) && (one.ended === null || one.ended >= run.generation(frame)));
+    this.paintTrials(pen, trials, bodies, soft);
+    const ringed = new Set([...trials.flatMap((one) => one.parents), ...[...now.dots.values(), ...next.dots.values()].filter((dot) => dot.isAbove).map((dot) => dot.server)]);
     for (const [id, body] of bodies) {
       pen.globalAlpha = body.seen * this.strength(id);
       pen.beginPath();
@@ -106,14 +108,15 @@ class LivingCanvas {
       pen.lineWidth = isChosen ? 4 : 1;
       pen.strokeStyle = isChosen ? ink : "rgba(127,127,127,.6)";
       pen.stroke();
-      if (zoom > 0.32 || isChosen) this.label(pen, id, body, ink);
+      if (zoom > 0.32 || isChosen) this.label(pen, id, body, ink, ringed.has(id) ? 20 : 8);
       this.spots.push({ ...body, radius: Math.max(body.radius, 9), selection: { type: "organelle", id }, title: this.titleOf(id, frame) });
     }
     this.paintDots(pen, now, next, ease, ink);
     pen.globalAlpha = 1;
   }
 
-  label(pen, id, body, ink) {
+  // The name of a body: in it, or where it is small, so far above it.
+  label(pen, id, body, ink, above) {
     const isInside = body.radius > 15;
     pen.font = "600 11px system-ui, sans-serif";
     pen.textAlign = "center";
@@ -124,7 +127,7 @@ class LivingCanvas {
       pen.strokeStyle = "rgba(0,0,0,.55)";
       pen.strokeText(id, body.x, body.y);
     }
-    pen.fillText(id, body.x, isInside ? body.y : body.y - body.radius - 8);
+    pen.fillText(id, body.x, isInside ? body.y : body.y - body.radius - above);
   }
 
   paintDots(pen, now, next, ease, ink) {
@@ -146,10 +149,8 @@ class LivingCanvas {
     }
   }
 
-  paintTrials(pen, frame, bodies, soft) {
-    const now = this.run.generation(frame);
-    for (const trial of this.run.trials) {
-      if (trial.began > now || (trial.ended !== null && trial.ended < now)) continue;
+  paintTrials(pen, trials, bodies, soft) {
+    for (const trial of trials) {
       for (const parent of trial.parents) {
         const body = bodies.get(parent);
         if (!body) continue;

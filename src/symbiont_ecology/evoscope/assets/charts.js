@@ -10,7 +10,7 @@ class Chart {
   constructor(view, state, main) {
     this.view = view;
     this.state = state;
-    this.place = el("div", { class: "chart" }, el("div", { class: "plot" }));
+    this.place = el("div", { class: "chart", role: "img", "aria-label": view.title }, el("div", { class: "plot" }));
     this.cursor = el("div", { class: "cursor", hidden: true });
     this.place.append(this.cursor);
     this.empty = el("p", { class: "empty", hidden: true });
@@ -19,9 +19,7 @@ class Chart {
   }
 
   controls() {
-    const buttons = ["png", "svg"].map((form) =>
-      el("button", { type: "button", title: `save as ${form.toUpperCase()}`, onclick: () => this.save(form) }, form.toUpperCase()));
-    return [...(this.view.controls?.(() => this.draw(), this.state.run) ?? []), ...buttons];
+    return [...(this.view.controls?.(() => this.draw(), this.state.run) ?? []), ...saveButtons(this.view.title, (form) => this.save(form))];
   }
 
   draw() {
@@ -87,8 +85,12 @@ class Chart {
   }
 }
 
+function saveButtons(title, save) {
+  return ["PNG", "SVG"].map((form) => el("button", { type: "button", title: `save as ${form}`, "aria-label": `save ${title} as ${form}`, onclick: () => save(form.toLowerCase()) }, form));
+}
+
 function card(view, tools, ...content) {
-  return el("section", { class: `card ${view.width ?? ""}`, id: `${view.id}-view` },
+  return el("section", { class: `card ${view.width ?? ""}`, id: `${view.id}-view`, "aria-label": view.title },
     el("header", {}, el("h2", {}, view.title), el("span", { class: "unit" }, view.unit ?? ""),
       el("span", { class: "tools" }, tools)), ...content);
 }
@@ -112,7 +114,7 @@ function styled(option) {
 }
 
 function generations(run) {
-  return { type: "value", min: 0, max: Math.max(run.generations - 1, 1), name: "generation", splitLine: { show: false } };
+  return { type: "value", min: 0, max: Math.max(run.generations - 1, 1), name: "generation", minInterval: 1, splitLine: { show: false } };
 }
 
 // A tip made of lines of text, which are never read as HTML.

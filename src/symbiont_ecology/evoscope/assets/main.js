@@ -43,11 +43,11 @@ class Page {
     const main = byName("views");
     this.panels = new Panels(this, this.record.newsKinds);
     this.canvas = el("canvas", { role: "img", "aria-label": "organelles as bodies, users as dots around them" });
-    const save = ["png", "svg"].map((form) => el("button", { type: "button", onclick: () => this.saveCanvas(form) }, form.toUpperCase()));
-    main.append(card({ id: "canvas", title: "The living population", unit: "size: energy; ringed dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas), (this.legend = el("p", { class: "chips soft" }))));
+    const title = "The living population", save = saveButtons(title, (form) => this.saveCanvas(form));
+    main.append(card({ id: "canvas", title, unit: "size: energy; ringed dots: users; dashed: on trial" }, save, el("div", { class: "chart" }, this.canvas), (this.legend = el("p", { class: "chips soft" }))));
     this.living = new LivingCanvas(this.canvas, this);
     this.places = {};
-    const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0 }))));
+    const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": title }))));
     panel("biography", "What is selected", "a run, an organelle, a user or a cell");
     const views = this.run.isPhylogeny ? [treeView, curvesView] : [...methodViews, serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
     if (this.record.comparison) views.unshift(compareView);
@@ -85,13 +85,17 @@ class Page {
     addEventListener("hashchange", () => { if (location.hash !== this.address()) { this.fromAddress(); this.drawAll(); } });
     new ResizeObserver(() => this.paint()).observe(this.canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => this.setTheme(event.matches ? "dark" : "light"));
+    const root = document.documentElement; // paper is light
+    addEventListener("beforeprint", () => { this.screenTheme = root.dataset.theme; this.setTheme("light"); });
+    addEventListener("afterprint", () => this.setTheme(this.screenTheme));
   }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const isTyping = event.target.matches("input[type=search], select, textarea");
+    if (byName("keys").open) return;
     if (event.key === "Escape") { document.activeElement.blur(); return this.select(null); }
-    if (isTyping || byName("keys").open) return;
+    if (isTyping) return;
     const isButton = event.target.matches("button, summary"), step = event.shiftKey ? 10 : 1;
     const actions = {
       ArrowRight: () => this.setFrame(this.frame + step), ArrowLeft: () => this.setFrame(this.frame - step),
@@ -159,6 +163,7 @@ class Page {
     this.clock = performance.now();
     this.drawn = 0;
     byName("play").textContent = "⏸";
+    byName("play").setAttribute("aria-label", "pause");
     requestAnimationFrame((now) => this.step(now));
   }
 
@@ -166,6 +171,7 @@ class Page {
     if (!this.isPlaying) return;
     this.isPlaying = false;
     byName("play").textContent = "▶";
+    byName("play").setAttribute("aria-label", "play");
     this.setFrame(Math.round(this.moment));
   }
 
@@ -235,12 +241,14 @@ class Page {
     const { run } = this, names = this.colours === "family" ? run.families : this.colours === "founder" ? [...run.founders.keys()] : run.organelles.filter((one) => one.colour >= 0).map((one) => one.id);
     const title = { own: "those that answered most:", family: "specialties:", founder: "descendants of:" }[this.colours];
     const colour = (name) => (this.colours === "family" ? colourOf(run.families.indexOf(name)) : run.colour(name, this.colours));
-    this.legend.replaceChildren(title, ...names.map((name) => el("span", {}, el("span", { class: "dot", style: `background:${colour(name)}` }), plain(name))));
+    const entry = (name, paint) => el("span", {}, el("span", { class: "dot", style: `background:${paint}` }), plain(name));
+    const hasOthers = this.colours !== "family" && run.ids.length > names.length;
+    this.legend.replaceChildren(...(names.length ? [title, ...names.map((name) => entry(name, colour(name)))] : []), ...(hasOthers ? [entry("others", cssColour("--grey"))] : []));
   }
 
   tellMoment() {
     byName("slider").value = this.frame;
-    byName("moment").textContent = `generation ${this.run.generation(this.frame)}`;
+    byName("moment").textContent = this.run.last < 0 ? "no generation yet" : `generation ${this.run.generation(this.frame)}`;
   }
 
   // Marks above the slider: births and deaths, and where the world changed.
@@ -248,7 +256,7 @@ class Page {
     const canvas = byName("ticks"), { run } = this, width = canvas.clientWidth || 300;
     canvas.width = width;
     canvas.height = 12;
-    const pen = canvas.getContext("2d"), colours = { birth: PALETTE[2], merge: PALETTE[2], death: PALETTE[3], world: cssColour("--ink"), change: PALETTE[5] };
+    const pen = canvas.getContext("2d"), colours = { birth: colourOf(2), merge: colourOf(2), death: colourOf(3), world: cssColour("--ink"), change: colourOf(5) };
     for (const one of run.news) {
       if (!(one.kind in colours)) continue;
       pen.fillStyle = colours[one.kind];

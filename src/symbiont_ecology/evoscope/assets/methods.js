@@ -8,7 +8,7 @@ function bandOption(run, rows, name) {
   const at = (of) => rows.map((one) => [one.generation, +of(one).toPrecision(6)]), showSymbol = rows.length < 2, colour = colourOf(0);
   const edge = { stack: "band", stackStrategy: "all", lineStyle: { opacity: 0 }, silent: true };
   return {
-    legend: { data: ["mean", "best", BAND_NAME] }, xAxis: generations(run), yAxis: { type: "value", name, scale: true },
+    legend: { data: ["mean", "best", { name: BAND_NAME, icon: "rect" }] }, xAxis: generations(run), yAxis: { type: "value", name, scale: true },
     tooltip: { trigger: "axis", formatter: ([{ dataIndex }]) => {
       const { generation, mean, low, high, best } = rows[dataIndex];
       return tip(`generation ${Math.round(generation)}`, `mean ${SCORE_FORM(mean)}, best ${SCORE_FORM(best)}`, `${BAND_NAME}: ${SCORE_FORM(low)} to ${SCORE_FORM(high)}`);
@@ -74,7 +74,7 @@ const sigmaView = {
     const dots = run.organelles.filter((one) => one.traits.sigma).map((one) => ({ value: [one.born, one.traits.sigma], itemStyle: { color: run.scoreColour(one.score) }, pick: { type: "organelle", id: one.id }, text: `${one.id}: sigma ${short(one.traits.sigma)}, score ${scoreOf(one)}` }));
     const means = run.frames.ends.map((generation, frame) => [generation, run.alive(frame).map((one) => one.traits.sigma).filter(Boolean)]).filter(([, found]) => found.length);
     return {
-      legend: {}, xAxis: generations(run), yAxis: { type: "log", name: "sigma", axisLabel: { formatter: (value) => short(value) }, ...logRange(dots.map((one) => one.value[1])) },
+      legend: {}, xAxis: generations(run), yAxis: { type: "log", logBase: 2, name: "sigma", axisLabel: { formatter: (value) => short(value) }, ...logRange(dots.map((one) => one.value[1])) },
       series: [{ name: "newborns", type: "scatter", symbolSize: 6, data: dots, itemStyle: { color: cssColour("--grey") }, tooltip: { formatter: (one) => tip(one.data.text) } },
         lineSeries("mean of the living", means.map(([generation, found]) => [generation, +(found.reduce((sum, one) => sum + one, 0) / found.length).toPrecision(4)]), colourOf(3))],
       tooltip: { formatter: (one) => tip(`generation ${one.value[0]}: ${short(one.value[1])}`) },

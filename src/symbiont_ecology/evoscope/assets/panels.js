@@ -50,14 +50,14 @@ class Panels {
     return [
       el("h3", {}, "The run"),
       this.facts({
-        strategy: run.strategy, host: run.host, seed: run.seed, generations: run.planned === null ? `${run.generations}, in service` : `${run.generations} of ${run.planned}`,
         "bare host": `${percent(host)} of ${host.asked} questions right before anybody learned`,
-        right: `${percent(total(0))} of ${total(0)?.asked ?? 0} up to the slider; ${percent(total(late))} of the quarter before it`,
+        right: !total(0) ? "nobody was asked anything yet" : `${percent(total(0))} of ${total(0).asked} up to the slider; ${percent(total(late))} of the quarter before it`,
         alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,
         "best lately": ranked.length && !run.isAlone && !run.hasExams ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
         best: this.bestScore(run),
         "dominant founders": run.isAlone || run.hasExams ? null : this.dominant(run),
         compute: run.curves.flops.length ? `${run.curves.flops[frame].toExponential(2)} FLOPs for all, up to the slider` : null,
+        strategy: run.strategy, host: run.host, seed: run.seed, generations: run.planned === null ? `${run.generations}, in service` : `${run.generations} of ${run.planned}`,
       }),
       el("p", { class: "soft" }, "Select an organelle, a user or a cell in any view."),
       ...this.families(run), ...this.evaluations(run),

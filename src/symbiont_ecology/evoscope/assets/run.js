@@ -2,12 +2,12 @@
 
 const PALETTE = [
   "#0072b2", "#e69f00", "#009e73", "#d55e00", "#56b4e9", "#cc79a7",
-  "#332288", "#999933", "#882255", "#44aa99", "#aa4499", "#b8a04a",
+  "#332288", "#999933", "#882255", "#117733", "#aa4499", "#661100",
 ]; // Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind
 const PALETTE_DARK = [
-  "#4aa3dc", "#e69f00", "#1fb58a", "#f07d3a", "#56b4e9", "#d993bd",
-  "#8f86e0", "#b3b34d", "#cf6a9c", "#55c2b2", "#c46bc4", "#c9b45e",
-];
+  "#4f86f0", "#e6a117", "#1fc28f", "#f0662e", "#86d3f5", "#dfb3cd",
+  "#ab9ff2", "#b8c04f", "#d4608f", "#4f9a62", "#cf4fbf", "#b06c48",
+]; // lighter, in the same order
 const HOST = "host";
 
 class RunView {

@@ -5,7 +5,7 @@ const MOST_MARKS = 80; // births and deaths that a curve can show
 const SCALE = ["#00224e", "#35456c", "#666970", "#948e77", "#c8b866", "#fee838"]; // cividis (Nuñez et al. 2018)
 
 const curvesView = {
-  id: "curves", title: "Answers and population", unit: "right answers in %, smoothed; organelles alive",
+  id: "curves", title: "Answers and population", unit: "right answers in %, smoothed; organelles alive; dotted: the world changes",
   option(run) {
     if (run.last < 0) return "No generation is over yet.";
     const { asked, right, population, births, deaths } = run.curves, ends = run.frames.ends;
@@ -19,14 +19,14 @@ const curvesView = {
         const frame = run.frameOf(generation);
         return tip(`generation ${generation}`, `${asked[frame] ? Math.round((100 * right[frame]) / asked[frame]) : "–"} % of ${asked[frame]} answers right`, `${population[frame]} alive, ${births[frame]} born, ${deaths[frame]} died`);
       } },
-      yAxis: [{ type: "value", min: 0, max: 100, name: "right, %" }, { type: "value", min: 0, name: "organelles", splitLine: { show: false } }].slice(0, run.isAlone ? 1 : 2),
+      yAxis: [{ type: "value", min: 0, max: 100, name: "right, %" }, { type: "value", min: 0, name: "organelles", minInterval: 1, splitLine: { show: false } }].slice(0, run.isAlone ? 1 : 2),
       series: [
-        lineSeries("right, %", points((frame) => smoothShare(asked, right, frame)), PALETTE[0], {
-          markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { type: "dotted" }, data: marks } }),
-        lineSeries("alive", points((frame) => population[frame]), PALETTE[1], { yAxisIndex: 1, step: "end" }),
-        { name: "births", type: "scatter", yAxisIndex: 1, symbol: "triangle", symbolSize: 7, itemStyle: { color: PALETTE[2] },
+        lineSeries("right, %", points((frame) => smoothShare(asked, right, frame)), colourOf(0), {
+          markLine: { silent: true, symbol: "none", label: { show: false }, lineStyle: { type: "dotted", width: 1.5, color: cssColour("--ink") }, data: marks } }),
+        lineSeries("alive", points((frame) => population[frame]), colourOf(1), { yAxisIndex: 1, step: "end" }),
+        { name: "births", type: "scatter", yAxisIndex: 1, symbol: "triangle", symbolSize: 7, itemStyle: { color: colourOf(2) },
           data: points((frame) => population[frame]).filter((_, frame) => isQuiet && births[frame]) },
-        { name: "deaths", type: "scatter", yAxisIndex: 1, symbol: "diamond", symbolSize: 7, itemStyle: { color: PALETTE[3] },
+        { name: "deaths", type: "scatter", yAxisIndex: 1, symbol: "diamond", symbolSize: 7, itemStyle: { color: colourOf(3) },
           data: points((frame) => population[frame]).filter((_, frame) => isQuiet && deaths[frame]) },
       ].slice(0, run.isAlone ? 1 : 4),
     };
@@ -168,8 +168,8 @@ const archiveView = {
     return {
       grid: { left: isHabitat ? 46 : 120, right: 60, top: 10, bottom: 40 }, xAxis: { type: "category", data: columns, name: isHabitat ? "last digit of the user" : "depth", splitLine: { show: false } }, yAxis: rowAxis(rows, { splitLine: { show: false } }),
       visualMap: { min: 0, max: 1, inRange: { color: SCALE }, orient: "vertical", right: 0, top: "middle", itemHeight: 90, itemWidth: 8, calculable: false, text: ["1", "0"], textStyle: { color: cssColour("--soft") } },
-      series: [{ type: "heatmap", label: { show: held.length <= 60, formatter: (one) => one.data.pick.id, textBorderColor: "#000", textBorderWidth: 2, color: "#fff", fontSize: 10 },
-        data: held.map((claim) => ({ value: [columns.indexOf(parts(claim.cell)[1]), rows.indexOf(parts(claim.cell)[0]), +claim.score.toFixed(3)], pick: { type: "organelle", id: claim.id }, claim })) }],
+      series: [{ type: "heatmap", label: { show: held.length <= 60, formatter: (one) => one.data.pick.id, fontSize: 11 },
+        data: held.map((claim) => ({ value: [columns.indexOf(parts(claim.cell)[1]), rows.indexOf(parts(claim.cell)[0]), +claim.score.toFixed(3)], pick: { type: "organelle", id: claim.id }, claim, label: { color: claim.score > 0.5 ? "#000" : "#fff" } })) }],
       tooltip: { formatter: (one) => tip(`${one.data.claim.cell}: ${one.data.claim.id}`, `success rate ${one.data.claim.score.toFixed(2)}, taken in generation ${one.data.claim.generation}`) },
     };
   },
@@ -178,13 +178,14 @@ const archiveView = {
 const ranksView = {
   id: "ranks", suits: (run) => !run.isAlone, title: "Ranks and parameters", unit: "organelles by rank; sum of ranks",
   option(run) {
+    if (run.last < 0) return "No generation is over yet.";
     if (!run.organelles.some((one) => one.ranks.length)) return "This log does not say ranks: it was written by an older version.";
     const shown = stretches(run, COLUMNS).map(([, last]) => last), counts = shown.map((frame) => run.alive(frame).map((one) => run.rank(one, frame)));
     const ranks = [...new Set(counts.flat())].sort((a, b) => a - b), body = run.organelles.find((one) => one.body)?.body;
     const each = body ? body.parameters / body.rank : null, x = (place) => run.generation(shown[place]);
     return {
-      legend: {}, tooltip: { trigger: "axis" }, grid: { ...GRID, right: 54 }, xAxis: generations(run),
-      yAxis: [{ type: "value", name: "organelles" }, { type: "value", name: each ? "parameters, thousands" : "sum of ranks", splitLine: { show: false }, nameGap: 36 }],
+      legend: { data: [...ranks.map((rank) => ({ name: `rank ${rank}`, icon: "rect" })), each ? "parameters" : "sum of ranks"] }, tooltip: { trigger: "axis" }, grid: { ...GRID, right: 54 }, xAxis: generations(run),
+      yAxis: [{ type: "value", name: "organelles", minInterval: 1 }, { type: "value", name: each ? "parameters, thousands" : "sum of ranks", splitLine: { show: false }, nameGap: 36 }],
       series: [
         ...ranks.map((rank, number) => lineSeries(`rank ${rank}`, counts.map((all, place) => [x(place), all.filter((one) => one === rank).length]), colourOf(number), { stack: "ranks", areaStyle: { opacity: 0.7 }, step: "end", lineStyle: { width: 0 } })),
         lineSeries(each ? "parameters" : "sum of ranks", counts.map((all, place) => [x(place), +(all.reduce((sum, rank) => sum + rank, 0) * (each ? each / 1000 : 1)).toFixed(1)]), cssColour("--ink"), { yAxisIndex: 1, step: "end" }),
@@ -226,7 +227,7 @@ function sankey(run, state, sums) {
   }
   const flows = [["right answers", "revenue", true], ["from the world, to founders", "founded", true], ["from parents (moved)", "received", true],
     ["compute", "cost", false], ["rent of weights", "rent", false], ["tickets", "ticket", false], ["to children (moved)", "given", false], ["left by the dead", "estate", false], ["held", "held", false]];
-  const links = [], used = new Set();
+  const links = [], used = new Set(), isNarrow = innerWidth < 600;
   for (const [name, group] of groups)
     for (const [end, key, isSource] of flows) {
       const amount = group[key] / 1000;
@@ -236,12 +237,13 @@ function sankey(run, state, sums) {
     }
   const nodes = [...used].map((name) => {
     const isOrganelle = groups.has(name);
-    return { name, depth: isOrganelle ? 1 : flows.find(([end]) => end === name)[2] ? 0 : 2,
+    const isSource = flows.some(([end, , comesIn]) => end === name && comesIn);
+    return { name, ...(isNarrow && isSource && { label: { width: 70, overflow: "break", lineHeight: 12 } }), depth: isOrganelle ? 1 : isSource ? 0 : 2,
       itemStyle: { color: isOrganelle && name !== "others" ? run.colour(name, state.colours) : cssColour("--grey") },
       pick: isOrganelle && name !== "others" ? { type: "organelle", id: name } : null };
   });
   return {
-    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: innerWidth < 600 ? 110 : 170, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: innerWidth < 600 ? 9 : 11, formatter: (one) => `${one.name}  ${short(+one.value)}` }, lineStyle: { color: "gradient", opacity: 0.35 } }],
+    series: [{ type: "sankey", data: nodes, links, top: 10, bottom: 10, left: 10, right: isNarrow ? 110 : 170, nodeGap: 8, emphasis: { focus: "adjacency" }, label: { color: cssColour("--ink"), fontSize: isNarrow ? 9 : 11, formatter: (one) => `${one.name}  ${short(+one.value)}` }, lineStyle: { color: "gradient", opacity: 0.35 } }],
     tooltip: { formatter: (one) => tip(one.dataType === "edge" ? `${one.data.source} → ${one.data.target}: ${one.value} ATP` : `${one.name}: ${(+one.value).toFixed(1)} ATP`) },
   };
 }
