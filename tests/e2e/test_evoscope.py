@@ -16,6 +16,20 @@ from toy import ToyHost
 from visits import HAS_INK, chromium, has_ink, in_a_browser, opened, sync_api
 
 WIDTHS = (1280, 390)
+CUT = """() => [...document.querySelectorAll(".scroll, .plot canvas")]
+  .filter(one => one.scrollHeight > one.clientHeight + 1
+    || one.getBoundingClientRect().right > one.closest(".card").getBoundingClientRect().right)
+  .map(one => one.closest(".card").id)"""
+"""The cards in which something is cut."""
+
+
+def soon(fact: str) -> str:
+    """Whether that is so within six hundred frames; the page forbids to evaluate text by itself."""
+    return f"""new Promise(done => {{
+      let frames = 600;
+      const look = () => {fact} || !frames-- ? done({fact}) : requestAnimationFrame(look);
+      look();
+    }})"""
 
 
 @pytest.fixture(scope="module")
@@ -150,15 +164,6 @@ def test_plots_and_their_buttons_have_names_that_can_be_read_aloud(
         assert visit.page.get_by_role("button", name="pause").is_visible()
 
 
-def soon(fact: str) -> str:
-    """Whether that is so within six hundred frames; the page forbids to evaluate text by itself."""
-    return f"""new Promise(done => {{
-      let frames = 600;
-      const look = () => {fact} || !frames-- ? done({fact}) : requestAnimationFrame(look);
-      look();
-    }})"""
-
-
 @in_a_browser
 def test_the_canvas_is_as_high_as_before_when_its_neighbour_shrinks(
     browser: sync_api.Browser, pages: dict[str, str]
@@ -189,12 +194,6 @@ def test_a_printed_page_is_light_and_whole_and_has_no_controls(
         assert page.evaluate(CUT) == []
         page.evaluate("dispatchEvent(new Event('afterprint'))")
         assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-
-
-CUT = """() => [...document.querySelectorAll(".scroll, .plot canvas")]
-  .filter(one => one.scrollHeight > one.clientHeight + 1
-    || one.getBoundingClientRect().right > one.closest(".card").getBoundingClientRect().right)
-  .map(one => one.closest(".card").id)"""
 
 
 @in_a_browser
