@@ -80,6 +80,7 @@ class Scheduler:
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
         self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
         self._open = 0
+        self._rests_until = 0.0  # from reading prompts, by ``time.monotonic``
         self.tally = Tally()
 
     @property
@@ -119,10 +120,16 @@ class Scheduler:
             self._changed.notify()
 
     def step(self, snapshot: ServingSnapshot) -> bool:
-        """Lets newcomers in, and tells what was written; False if nothing was."""
-        self._take_in(snapshot)
+        """Lets newcomers in, and tells what was written; False if nothing was.
+
+        While rows are being written, prompts are read in half of the time at most: who comes in
+        this while is read together with others, and a long answer does not wait for every prompt.
+        """
+        may_read = not self._rows or time.monotonic() >= self._rests_until
+        if may_read:
+            self._take_in(snapshot)
         self._drop()
-        if self._pending:
+        if may_read and self._pending:
             self._let_in()
         messages = self._batch.step()
         for message in messages:
@@ -137,6 +144,7 @@ class Scheduler:
     def _let_in(self) -> None:
         """As many rows as fit. A job for which memory runs out is given up, and the others go
         on."""
+        began = time.monotonic()
         try:
             rows = self._batch.join([request for *_, request in self._pending])
         except HostError as error:
@@ -145,6 +153,8 @@ class Scheduler:
         for row in rows:
             job, choice, _ = self._pending.popleft()
             self._rows[row] = job, choice
+        now = time.monotonic()
+        self._rests_until = now + (now - began)
 
     def _take_in(self, snapshot: ServingSnapshot) -> None:
         """Says who answers the new jobs."""
