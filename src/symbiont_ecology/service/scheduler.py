@@ -80,7 +80,7 @@ class Scheduler:
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
         self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
         self._open = 0
-        self._rests_until = 0.0  # from reading prompts, by ``time.monotonic``
+        self._reads_from = 0.0  # by ``time.monotonic``; before it no prompts, while others write
         self.tally = Tally()
 
     @property
@@ -122,10 +122,11 @@ class Scheduler:
     def step(self, snapshot: ServingSnapshot) -> bool:
         """Lets newcomers in, and tells what was written; False if nothing was.
 
-        While rows are being written, prompts are read in half of the time at most: who comes in
-        this while is read together with others, and a long answer does not wait for every prompt.
+        While rows are being written, prompts are read in half of the time at most, so that a long
+        answer does not wait for every newcomer. Newcomers wait, at most as long as the last prompts
+        took, and are read together.
         """
-        may_read = not self._rows or time.monotonic() >= self._rests_until
+        may_read = not self._rows or time.monotonic() >= self._reads_from
         if may_read:
             self._take_in(snapshot)
         self._drop()
@@ -154,7 +155,7 @@ class Scheduler:
             job, choice, _ = self._pending.popleft()
             self._rows[row] = job, choice
         now = time.monotonic()
-        self._rests_until = now + (now - began)
+        self._reads_from = now + (now - began)
 
     def _take_in(self, snapshot: ServingSnapshot) -> None:
         """Says who answers the new jobs."""
