@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+import torch
 
 from in_service import TOWN, Serve, wait_until
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import HOST, Assignment
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError, HostError
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
-from symbiont_ecology.host.continuous import ContinuousBatch
+from symbiont_ecology.host.llama import LlamaDecoder
 from symbiont_ecology.service.living import check_served
 from symbiont_ecology.strategies import StrategyContext, strategies
 
@@ -116,11 +117,11 @@ def test_a_request_for_which_memory_runs_out_ends_alone(
 ) -> None:
     served = serve()
     with monkeypatch.context() as patched:
-        patched.setattr(ContinuousBatch, "join", no_room)
+        patched.setattr(LlamaDecoder, "start", no_memory)
         assert served.ask(user="bob").status_code == 503
     assert served.ask(user="bob").status_code == 200
     assert served.service.scheduler.open_jobs == 0
 
 
-def no_room(*arguments: object) -> None:
-    raise HostError("expected memory for 1 row: ask for fewer tokens")
+def no_memory(*arguments: object) -> None:
+    raise torch.OutOfMemoryError("out of memory")

@@ -1,8 +1,9 @@
 """Continuous batching: rows of many adapters that join and leave between tokens.
 
-A service cannot wait until a batch is full, nor let a short answer wait for a long one. So the
-prompts of newcomers are read while others are half-written, and all rows go on together (Orca, Yu
-et al. 2022). A row keeps the adapter with which it began, whatever is learned meanwhile.
+A service cannot wait until a batch is full, nor let a short answer wait for a long one. So rows
+join and leave between tokens (Orca, Yu et al. 2022), and a newcomer's prompt is read in the same
+pass in which the others have their next token (Sarathi-Serve, Agrawal et al. 2024,
+arXiv:2403.02310). A row keeps the adapter with which it began, whatever is learned meanwhile.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
-from symbiont_ecology.host.decoder import Decoder, Session
+from symbiont_ecology.host.decoder import Decoder, LostSessionError, NextTokens, Session
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.host.rows import find_slot
 from symbiont_ecology.host.sampling import inverse_cdf
@@ -58,14 +59,15 @@ class ContinuousBatch:
         self._decoder, self._codec, self._bank, self._budget = decoder, codec, bank, budget
         self._rows: list[_Row] = []  # as in the session: by slot
         self._session: Session | None = None
-        self._logits = torch.empty(0, decoder.shape.vocab, device=decoder.device)
+        self._newest = torch.empty(0, dtype=torch.int64)  # of each row, and not read yet
+        self._newcomers: list[_Row] = []  # whose prompts are not read yet
+        self._most: int | None = None  # as many of them as memory had room for, until a row leaves
         self._slots: list[AdapterWeights | None] = [None] * slots
         self._next_id = 0
-        self._is_full = False  # until a row leaves
         self._lost: list[LostRow] = []  # and not told yet
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self._rows) + len(self._newcomers)
 
     def check(self, request: StreamedRequest) -> None:
         """Whether a request can be answered at all.
@@ -79,43 +81,36 @@ class ContinuousBatch:
             self._bank.check(request.weights)
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
-        """Reads the prompts of the first of these requests, as many as there is room for now;
-        returns their rows' ids. The others have to ask again. If memory runs out beside rows that
-        are being written, nobody is read until one of these has left.
-
-        Raises:
-            HostError: no row is being written, and there is no memory for the first one alone.
-        """
-        newcomers = list[_Row]()
-        self._is_full &= bool(self._rows)
-        if self._is_full:
-            return []
+        """Takes in the first of these requests, as many as there is room for now; returns their
+        rows' ids. The others have to ask again. The next step reads their prompts, or a later one:
+        if memory runs out beside rows that are being written, newcomers wait for one of these to
+        leave."""
+        joined = list[RowId]()
         for request in requests:
-            slot = self._slot_for(request.weights, newcomers)
-            longest = max(len(request.prompt) + request.max_new_tokens, self._longest(newcomers))
-            count = len(self._rows) + len(newcomers) + 1
-            is_full = count > 1 and count > self._budget.rows(longest)
-            if slot is None or is_full:
+            slot = self._slot_for(request.weights)
+            longest = max(len(request.prompt) + request.max_new_tokens, self._longest())
+            count = len(self) + 1
+            if slot is None or (count > 1 and count > self._budget.rows(longest)):
                 break
-            newcomers.append(_Row(self._next_id, request, slot))
+            self._newcomers.append(_Row(self._next_id, request, slot))
+            joined.append(self._next_id)
             self._next_id += 1
-        with torch.inference_mode():
-            while newcomers and not self._has_read(newcomers):
-                newcomers = newcomers[: len(newcomers) // 2]
-        with self._all_or_none():
-            self._sort()
-        return [row.id for row in newcomers]
+        return joined
 
     def step(self) -> list[NewToken | LostRow]:
-        """One more token for every row. Rows that end leave. If memory runs out, all are lost."""
+        """One more token for every row. Rows that end leave. If memory runs out, all that are being
+        written are lost; so is a newcomer for which there is none at all."""
         messages = list[NewToken | LostRow]()
         with self._all_or_none():
-            messages += self._written()
+            logits = self._sorted(self._next_logits())
+            if self._rows:
+                messages += self._written(logits)
         losses, self._lost = self._lost, []
         return messages + losses
 
     def leave(self, rows: Sequence[RowId]) -> None:
         """Rows that nobody waits for any more leave."""
+        self._newcomers = [row for row in self._newcomers if row.id not in rows]
         with self._all_or_none():
             self._keep([row.id not in rows for row in self._rows])
 
@@ -136,11 +131,11 @@ class ContinuousBatch:
             self._lost += [LostRow(row.id, reason) for row in self._rows]
             self._empty()
 
-    def _slot_for(self, weights: AdapterWeights | None, newcomers: Sequence[_Row]) -> int | None:
+    def _slot_for(self, weights: AdapterWeights | None) -> int | None:
         """Where an adapter stands, or may stand; None if all slots are in use."""
         if weights is None:
             return HOST_SLOT
-        used = {row.slot for row in (*self._rows, *newcomers)}
+        used = {row.slot for row in (*self._rows, *self._newcomers)}
         slot = find_slot(weights, self._slots, used)
         if slot is None:
             return None
@@ -148,45 +143,83 @@ class ContinuousBatch:
         self._bank.place(slot, weights)
         return slot
 
-    def _longest(self, newcomers: Sequence[_Row] = ()) -> int:
+    def _longest(self) -> int:
         """Tokens that any row may have."""
-        return max((row.longest for row in (*self._rows, *newcomers)), default=0)
+        return max((row.longest for row in (*self._rows, *self._newcomers)), default=0)
 
-    def _has_read(self, newcomers: Sequence[_Row]) -> bool:
-        """Reads newcomers; False if memory ran out for so many."""
+    def _next_logits(self) -> Tensor:
+        """Lets all rows go on, and as many newcomers in as memory has room for; what each row's
+        next token is chosen from, ``(rows, vocab)``."""
+        while newcomers := self._newcomers[: self._most]:
+            try:
+                return self._read(newcomers)
+            except LostSessionError:
+                raise
+            except RuntimeError as error:
+                if not is_out_of_memory(error):
+                    raise
+            self._wait(newcomers)
+        if self._session is None:
+            return torch.empty(0)
+        return self._session.step(self._newest, *self._bank.for_step(self._row_slots))
+
+    def _wait(self, newcomers: Sequence[_Row]) -> None:
+        """There was no memory for so many: fewer of them are read. A single one waits for a row to
+        leave, or is lost if there is none."""
+        self._most = len(newcomers) // 2
+        if self._most or self._rows:
+            return
+        self._most = None
+        row = self._newcomers.pop(0)
+        reason = HostError(
+            f"expected memory for {row.longest} tokens of prompt and answer, got none: ask for "
+            "fewer, or later"
+        )
+        self._lost.append(LostRow(row.id, reason))
+
+    def _read(self, newcomers: Sequence[_Row]) -> Tensor:
+        """Reads the prompts of newcomers beside the rows that go on, and lets them in. Nothing has
+        changed if memory runs out."""
+        readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
+        prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
+        room, beside = max(row.request.max_new_tokens for row in readers), None
+        if self._session is not None:
+            beside = NextTokens(self._session, self._newest, self._row_slots)
+        logits, session = self._decoder.start(
+            prompts, slots, self._bank, room, self._budget, beside
+        )
+        if self._session is None:
+            self._session, self._rows = session, readers
+        elif self._has_joined(session, readers):
+            self._rows = [*self._rows, *readers]
+        else:
+            self._wait(newcomers)
+            return logits[: len(self._rows)]
+        self._newcomers = self._newcomers[len(newcomers) :]
+        return logits
+
+    def _has_joined(self, session: Session, readers: Sequence[_Row]) -> bool:
+        """Whether there was memory to go on with these rows, too."""
+        assert self._session is not None
         try:
-            self._read(sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes())))
+            self._session.join(session, self._places([*self._rows, *readers]))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            if len(newcomers) == 1 and not self._rows:
-                raise HostError(
-                    f"expected memory for {newcomers[0].longest} tokens of prompt and answer, got "
-                    "none: ask for fewer, or later"
-                ) from error
-            self._is_full = True
             return False
         return True
 
-    def _read(self, newcomers: list[_Row]) -> None:
-        """Reads the prompts of newcomers, which come by slot and prompt, and lets them in. Nothing
-        has changed if memory runs out."""
-        prompts = [row.request.prompt for row in newcomers]
-        slots = [row.slot for row in newcomers]
-        room = max(row.request.max_new_tokens for row in newcomers)
-        logits, session = self._decoder.start(prompts, slots, self._bank, room, self._budget)
-        if self._session is None:
-            self._rows, self._session, self._logits = newcomers, session, logits
-            return
-        rows, logits = [*self._rows, *newcomers], torch.cat([self._logits, logits])
-        self._session.join(session, self._places(rows))
-        self._rows, self._logits = rows, logits
-
-    def _sort(self) -> None:
-        """Rows stand by slot."""
+    def _sorted(self, logits: Tensor) -> Tensor:
+        """Rows, and their logits, stand by slot."""
         order = sorted(range(len(self._rows)), key=lambda place: self._rows[place].slot)
-        if order != list(range(len(order))):
-            self._arrange(order)
+        if order == list(range(len(order))):
+            return logits
+        self._arrange(order)
+        return logits[order]
+
+    @property
+    def _row_slots(self) -> list[int]:
+        return [row.slot for row in self._rows]
 
     def _places(self, rows: Sequence[_Row]) -> int:
         """Room that every row has in the cache: all of them write side by side with torch, behind
@@ -195,22 +228,20 @@ class ContinuousBatch:
         rest = max(row.request.max_new_tokens - len(row.ids) for row in rows)
         return length + rest
 
-    def _written(self) -> list[NewToken]:
-        """The next token of every row."""
-        if not self._rows:
-            return []
-        tokens, scores, alternatives = self._choose()
+    def _written(self, logits: Tensor) -> list[NewToken]:
+        """The next token of every row. Rows that end leave."""
+        tokens, scores, alternatives = self._choose(logits.float())
         for row, token in zip(self._rows, tokens.tolist(), strict=True):
             row.ids.append(token)
         texts = self._codec.decode([row.ids for row in self._rows])
         facts = zip(self._rows, texts, scores, alternatives, strict=True)
         new_tokens = [self._told(*new_token) for new_token in facts]
-        self._go_on(tokens, [not fact.end for fact in new_tokens])
+        self._newest = tokens
+        self._keep([not fact.end for fact in new_tokens])
         return new_tokens
 
-    def _choose(self) -> tuple[Tensor, list[float], list[dict[int, float]]]:
+    def _choose(self, logits: Tensor) -> tuple[Tensor, list[float], list[dict[int, float]]]:
         """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
-        logits = self._logits.float()
         scores, tokens = logits.log_softmax(-1), logits.argmax(-1)
         places = [place for place, row in enumerate(self._rows) if row.request.generator]
         if places:
@@ -251,20 +282,14 @@ class ContinuousBatch:
         row.shown = max(row.shown, ready)
         return NewToken(row.id, token, score, new_text, end, alternatives)
 
-    def _go_on(self, tokens: Tensor, stays: Sequence[bool]) -> None:
-        """Those who stay see their newest token."""
-        newest = tokens[torch.tensor(stays, device=tokens.device)]
-        self._keep(stays)
-        if self._session is not None:
-            adapters, shares = self._bank.for_step([row.slot for row in self._rows])
-            self._logits = self._session.step(newest, adapters, shares)
-
     def _keep(self, stays: Sequence[bool]) -> None:
         """Goes on with these rows only."""
         if all(stays):
             return
-        self._is_full = False
-        self._arrange([place for place, stay in enumerate(stays) if stay])
+        self._most = None
+        places = [place for place, stay in enumerate(stays) if stay]
+        self._newest = self._newest[places]
+        self._arrange(places)
 
     def _arrange(self, places: Sequence[int]) -> None:
         """Goes on with the rows at these places, in this order."""
@@ -272,13 +297,12 @@ class ContinuousBatch:
             self._empty()
             return
         self._session.keep(torch.tensor(places, device=self._decoder.device))
-        self._logits = self._logits[places]
         self._rows = [self._rows[place] for place in places]
 
     def _empty(self) -> None:
         """No row is being written."""
-        self._rows, self._session = [], None
-        self._logits = self._logits.new_empty(0, self._decoder.shape.vocab)
+        self._rows, self._session, self._most = [], None, None
+        self._newest = self._newest[:0]
 
 
 def _ready(text: str, stops: Sequence[str]) -> int:

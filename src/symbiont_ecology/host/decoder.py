@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, Self
 
 import numpy as np
@@ -50,6 +51,20 @@ class Session(Protocol):
         ...
 
 
+class LostSessionError(torch.OutOfMemoryError):
+    """Memory ran out as rows went on, and their session cannot be used any more."""
+
+
+@dataclass(frozen=True)
+class NextTokens:
+    """Rows of a session that are to go on: their newest ``tokens (rows,)``, and the slot of each,
+    ascending."""
+
+    session: Session
+    tokens: Tensor
+    slots: Sequence[int]
+
+
 class Decoder(Protocol):
     """A frozen causal language model whose linear modules take stacked adapters.
 
@@ -76,11 +91,18 @@ class Decoder(Protocol):
         bank: SlotBank,
         room: int,
         budget: MemoryBudget,
+        beside: NextTokens | None = None,
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
         ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt
         bytes. The budget says how many tokens go through the host at a time.
+
+        Rows ``beside`` them go on, as by ``Session.step``, in the same pass if the decoder can do
+        so. Their logits stand in front. If memory runs out, these rows have not gone on.
+
+        Raises:
+            LostSessionError: memory ran out for the rows beside, whose session is lost.
         """
         ...
 

@@ -10,6 +10,7 @@ the papers. What is not a large product is left to a ``backend``.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,12 +21,13 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from symbiont_ecology.host.backend.attention import AttentionSpec
+from symbiont_ecology.host.backend.attention import AttentionSpec, PackedAttention
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.budget import MemoryBudget
+from symbiont_ecology.host.decoder import NextTokens
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.packing import (
@@ -45,15 +47,15 @@ from symbiont_ecology.types import HOST_SLOT
 class _Forward:
     """What tokens meet on their way through the layers.
 
-    ``attend`` gives what they see in a layer; ``ends`` is the packing whose ends alone go on after
-    the last layer's attention, None when writing.
+    ``attend`` gives what they see in a layer. ``ends`` are the places that alone go on after the
+    last layer's attention, and how many are each owner's; None: all of them.
     """
 
     backend: TorchBackend
     adapters: Adapters
     shares: Shares
     attend: Callable[[int, Tensor], Tensor]
-    ends: Packing | None = None
+    ends: tuple[Tensor, Sequence[int]] | None = None
 
 
 class LlamaDecoder:
@@ -82,8 +84,10 @@ class LlamaDecoder:
         bank: SlotBank,
         room: int,
         budget: MemoryBudget,
+        beside: NextTokens | None = None,
     ) -> tuple[Tensor, LlamaSession]:
-        """Reads the prompts; what rows of one slot share is read once."""
+        """Reads the prompts; what rows of one slot share is read once. Rows beside them go on in
+        the pass over the first piece."""
         lengths, shape = np.array([len(prompt) for prompt in prompts]), self.shape
         end = int(lengths.max()) + room
         size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
@@ -97,12 +101,19 @@ class LlamaDecoder:
             part, sizes = texts[rows], preambles[rows]
             packing = pack_texts(part, slots[rows], self.device, least=least, preambles=sizes)
             kept = self._kept(packing, bank, budget.kept_bytes)
-            adapters = bank.gather(packing.owners)
-            x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
+            line = self._line(packing, cache.states[:, :, rows], kept)
+            if beside is None or last:
+                x = self._read(packing, bank.gather(packing.owners), line)
+            else:
+                written, x = self._read_beside(beside, packing, bank, line)
+                last.append(written)
             last.append(x[packing.predicts])
             counts.append(packing.read)
         tokens_read = np.concatenate(counts) + _first_of(preambles, prompts, slots)
-        return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
+        logits = self._logits(torch.cat(last))
+        if beside is not None:
+            _cache_of(beside).advance()  # now that memory has sufficed for all of it
+        return logits, LlamaSession(self, cache, tokens_read)
 
     def logits(
         self,
@@ -114,14 +125,14 @@ class LlamaDecoder:
     ) -> Tensor:
         """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
         predicted."""
-        states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
+        line, adapters = self._line(packing), adapters.dropping(dropout)
+        states = self._read(packing, adapters, line, learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """One more token per row; logits ``(rows, vocab)``."""
-        x, forward = self._embedded(tokens), _Forward(self._backend, adapters, shares, cache.attend)
-        for index in range(len(self._host.layers)):
-            x = self._layer(index, x, forward)
+        forward = _Forward(self._backend, adapters, shares, cache.attend)
+        x = self._through(self._embedded(tokens), forward)
         cache.advance()
         return self._logits(x)
 
@@ -142,26 +153,25 @@ class LlamaDecoder:
         shape, packing = self.shape, pack_texts([Text(ids)], [owner], self.device)
         size = shape.layers, 2, 1, shape.kv_heads, len(ids), shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
-        self._read(packing, bank.gather((owner,)), states)
+        self._read(packing, bank.gather((owner,)), self._line(packing, states))
         return states[:, :, 0].transpose(2, 3).contiguous()
 
+    def _line(
+        self, packing: Packing, states: Tensor | None = None, kept: Tensor | None = None
+    ) -> PackedAttention:
+        """The attention on a packed line (see ``PackedAttention``)."""
+        return self._current().packed_attention(packing, self.specs(packing.longest), states, kept)
+
     def _read(
-        self,
-        packing: Packing,
-        adapters: Adapters,
-        states: Tensor | None = None,
-        *,
-        kept: Tensor | None = None,
-        learns_from: int = 0,
+        self, packing: Packing, adapters: Adapters, line: PackedAttention, *, learns_from: int = 0
     ) -> Tensor:
         """Hidden states before the final norm, ``(ends, hidden)``.
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
-        specs, backend = self.specs(packing.longest), self._current()
-        line = backend.packed_attention(packing, specs, states, kept)
-        forward = _Forward(backend, adapters, packing.counts, line.attend, packing)
+        ends = packing.ends, packing.end_counts
+        forward = _Forward(self._current(), adapters, packing.counts, line.attend, ends)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
         with torch.no_grad():
             for index in range(learns_from):
@@ -175,6 +185,31 @@ class LlamaDecoder:
                 x = self._layer(index, x, forward)
         return x
 
+    def _read_beside(
+        self, rows: NextTokens, packing: Packing, bank: SlotBank, line: PackedAttention
+    ) -> tuple[Tensor, Tensor]:
+        """The same as ``_read``, and in front the states of rows that go on, in one pass: each of
+        them is one more token (Agrawal et al. 2024, arXiv:2403.02310)."""
+        count, cache, owners = len(rows.tokens), _cache_of(rows), Counter(rows.slots)
+
+        def attend(layer: int, heads: Tensor) -> Tensor:
+            written, read = cache.attend(layer, heads[:count]), line.attend(layer, heads[count:])
+            return torch.cat([written, read])
+
+        front = torch.arange(count, device=self.device)
+        ends = torch.cat([front, packing.ends + count]), (*owners.values(), *packing.end_counts)
+        adapters = bank.gather((*owners, *packing.owners))
+        shares = *owners.values(), *packing.counts
+        forward = _Forward(self._backend, adapters, shares, attend, ends)
+        x = self._through(self._embedded(torch.cat([rows.tokens, packing.ids])), forward)
+        return x[:count], x[count:]
+
+    def _through(self, x: Tensor, forward: _Forward) -> Tensor:
+        """All layers, where nothing is learned."""
+        for index in range(len(self._host.layers)):
+            x = self._layer(index, x, forward)
+        return x
+
     def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
         """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last
         one."""
@@ -183,7 +218,8 @@ class LlamaDecoder:
         heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
         attention = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
         if forward.ends is not None and index == len(self._host.layers) - 1:
-            x, shares = taken(x, forward.ends.ends), forward.ends.end_counts
+            places, shares = forward.ends
+            x = taken(x, places)
         x = layer.out.onto(x, attention, out, shares, backend.normalize)
         normed, activation = backend.normalize(x, layer.feed_norm), self._host.plan.activation
         gated = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
@@ -240,6 +276,11 @@ class LlamaSession:
         specs = self._decoder.specs(room)  # memory may run out here too
         self.cache.join(other.cache, room)
         self.cache.specs = specs
+
+
+def _cache_of(rows: NextTokens) -> Cache:
+    assert isinstance(rows.session, LlamaSession)
+    return rows.session.cache
 
 
 def _first_of(

@@ -25,7 +25,8 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
-from symbiont_ecology.host.budget import MemoryBudget
+from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
+from symbiont_ecology.host.decoder import LostSessionError, NextTokens
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 
@@ -82,9 +83,10 @@ class WrappedDecoder:
         bank: SlotBank,
         room: int,
         budget: MemoryBudget,
+        beside: NextTokens | None = None,
     ) -> tuple[Tensor, WrappedSession]:
         """Reads every prompt of every slot once, padded on the left, then gives each row its
-        copy."""
+        copy. Rows beside them go on in a pass of their own."""
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
         unique = dict(zip(keys, prompts, strict=True))
@@ -101,7 +103,9 @@ class WrappedDecoder:
         logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
         session.keep(rows)
-        return logits[rows], session
+        if beside is None:
+            return logits[rows], session
+        return torch.cat([_gone_on(beside, bank), logits[rows]]), session
 
     def logits(
         self,
@@ -244,6 +248,16 @@ class WrappedSession:
             layer.keys, layer.values = keys, values
             if hasattr(layer, "cumulative_length"):  # of a layer that sees a window
                 layer.cumulative_length = max(layer.cumulative_length, joiner.cumulative_length)
+
+
+def _gone_on(rows: NextTokens, bank: SlotBank) -> Tensor:
+    """The next logits of some rows."""
+    try:
+        return rows.session.step(rows.tokens, *bank.for_step(rows.slots))
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        raise LostSessionError(str(error)) from error  # some layers have the token, others not
 
 
 def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:

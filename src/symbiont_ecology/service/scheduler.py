@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError, HostError, RunError
+from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.host.engines import AnswerBatch
 from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.service.journal import GivenAnswer, Journal
@@ -80,6 +80,7 @@ class Scheduler:
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
         self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
         self._open = 0
+        self._writing = 0.0  # seconds that a step took in which no prompt was read
         self._reads_from = 0.0  # by ``time.monotonic``; before it no prompts, while others write
         self.tally = Tally()
 
@@ -123,16 +124,18 @@ class Scheduler:
         """Lets newcomers in, and tells what was written; False if nothing was.
 
         While rows are being written, prompts are read in half of the time at most, so that a long
-        answer does not wait for every newcomer. Newcomers wait, at most as long as the last prompts
-        took, and are read together.
+        answer does not wait for every newcomer. If reading took longer than that, newcomers wait
+        for the difference, and are read together.
         """
         may_read = not self._rows or time.monotonic() >= self._reads_from
         if may_read:
             self._take_in(snapshot)
         self._drop()
-        if may_read and self._pending:
-            self._let_in()
+        began, is_writing = time.monotonic(), bool(self._rows)
+        has_newcomers = may_read and self._let_in()
         messages = self._batch.step()
+        if is_writing:
+            self._pace(time.monotonic() - began, has_newcomers=has_newcomers)
         for message in messages:
             if message.row not in self._rows:  # another reply to the same job was lost
                 continue
@@ -142,20 +145,22 @@ class Scheduler:
                 self._tell(message)
         return bool(messages)
 
-    def _let_in(self) -> None:
-        """As many rows as fit. A job for which memory runs out is given up, and the others go
-        on."""
-        began = time.monotonic()
-        try:
-            rows = self._batch.join([request for *_, request in self._pending])
-        except HostError as error:
-            self._give_up([self._pending[0][0]], RunError(str(error)))
-            return
+    def _let_in(self) -> bool:
+        """As many rows as fit; False if there are none."""
+        rows = self._batch.join([request for *_, request in self._pending])
         for row in rows:
             job, choice, _ = self._pending.popleft()
             self._rows[row] = job, choice
-        now = time.monotonic()
-        self._reads_from = now + (now - began)
+        return bool(rows)
+
+    def _pace(self, seconds: float, *, has_newcomers: bool) -> None:
+        """When prompts may be read again, after a step of so many seconds beside rows that are
+        being written."""
+        if has_newcomers:
+            reading = seconds - self._writing
+            self._reads_from = time.monotonic() + max(reading - self._writing, 0.0)
+        else:
+            self._writing = seconds
 
     def _take_in(self, snapshot: ServingSnapshot) -> None:
         """Says who answers the new jobs."""

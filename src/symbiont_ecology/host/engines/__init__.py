@@ -67,11 +67,7 @@ class AnswerBatch(Protocol):
         """
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
-        """Begins the first of these, as many as there is room for; returns their rows' ids.
-
-        Raises:
-            HostError: there is no memory for the first one alone.
-        """
+        """Takes in the first of these, as many as there is room for; returns their rows' ids."""
 
     def step(self) -> Sequence[NewToken | LostRow]:
         """What was written since the last step. Rows that end leave, and so do those that are
