@@ -158,6 +158,16 @@ def within(
         budget = smaller
 
 
+def if_memory_lasts(work: Callable[[], Output]) -> Output | None:
+    """What the work gives; None if memory runs out."""
+    try:
+        return work()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
+
+
 def is_out_of_memory(error: RuntimeError) -> bool:
     """Whether torch says that there is no memory left; the CPU's allocator has no error of its
     own."""

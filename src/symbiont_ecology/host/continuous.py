@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
-from symbiont_ecology.host.decoder import Decoder, LostSessionError, NextTokens, Session
+from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts, is_out_of_memory
+from symbiont_ecology.host.decoder import Decoder, Newcomers, Session
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.host.rows import find_slot
 from symbiont_ecology.host.sampling import inverse_cdf
@@ -150,22 +151,39 @@ class ContinuousBatch:
     def _next_logits(self) -> Tensor:
         """Lets all rows go on, and as many newcomers in as memory has room for; what each row's
         next token is chosen from, ``(rows, vocab)``."""
-        while newcomers := self._newcomers[: self._most]:
-            try:
-                return self._read(newcomers)
-            except LostSessionError:
-                raise
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-            self._wait(newcomers)
+        newcomers = self._newcomers[: self._most]
+        if newcomers:
+            return self._let_in(newcomers)
         if self._session is None:
             return torch.empty(0)
         return self._session.step(self._newest, *self._bank.for_step(self._row_slots))
 
+    def _let_in(self, newcomers: Sequence[_Row]) -> Tensor:
+        """Reads the prompts of newcomers beside the rows that go on. If there is no memory for
+        them, they wait."""
+        readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
+        prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
+        rows, session, logits = [*self._rows, *readers], self._session, torch.empty(0)
+        room = self._places(rows)
+        if session is None:
+            longest = max(map(len, prompts))
+            start = partial(self._decoder.start, prompts, slots, self._bank, room - longest)
+            logits, session = if_memory_lasts(partial(start, self._budget)) or (logits, None)
+        else:
+            joiners = Newcomers(prompts, slots, room)
+            logits = session.let_in(
+                self._newest, self._row_slots, joiners, self._bank, self._budget
+            )
+        if len(logits) == len(rows):
+            self._rows, self._session = rows, session
+            self._newcomers = self._newcomers[len(newcomers) :]
+        else:
+            self._wait(newcomers)
+        return logits
+
     def _wait(self, newcomers: Sequence[_Row]) -> None:
-        """There was no memory for so many: fewer of them are read. A single one waits for a row to
-        leave, or is lost if there is none."""
+        """There was no memory for so many: fewer of them are read at a time. A single one waits for
+        a row to leave, or is lost if there is none."""
         self._most = len(newcomers) // 2
         if self._most or self._rows:
             return
@@ -176,38 +194,6 @@ class ContinuousBatch:
             "fewer, or later"
         )
         self._lost.append(LostRow(row.id, reason))
-
-    def _read(self, newcomers: Sequence[_Row]) -> Tensor:
-        """Reads the prompts of newcomers beside the rows that go on, and lets them in. Nothing has
-        changed if memory runs out."""
-        readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
-        prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
-        room, beside = max(row.request.max_new_tokens for row in readers), None
-        if self._session is not None:
-            beside = NextTokens(self._session, self._newest, self._row_slots)
-        logits, session = self._decoder.start(
-            prompts, slots, self._bank, room, self._budget, beside
-        )
-        if self._session is None:
-            self._session, self._rows = session, readers
-        elif self._has_joined(session, readers):
-            self._rows = [*self._rows, *readers]
-        else:
-            self._wait(newcomers)
-            return logits[: len(self._rows)]
-        self._newcomers = self._newcomers[len(newcomers) :]
-        return logits
-
-    def _has_joined(self, session: Session, readers: Sequence[_Row]) -> bool:
-        """Whether there was memory to go on with these rows, too."""
-        assert self._session is not None
-        try:
-            self._session.join(session, self._places([*self._rows, *readers]))
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            return False
-        return True
 
     def _sorted(self, logits: Tensor) -> Tensor:
         """Rows, and their logits, stand by slot."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,16 @@ from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 from symbiont_ecology.weights.adapter import AdapterLayout
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """Prompts (token ids) and slots of rows that join a session, sorted as ``Decoder.start`` wants
+    them; no row of the session will then have more than ``room`` tokens."""
+
+    prompts: Sequence[np.ndarray]
+    slots: Sequence[int]
+    room: int
 
 
 class Session(Protocol):
@@ -41,28 +51,24 @@ class Session(Protocol):
         """
         ...
 
+    def let_in(
+        self,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """The same for its own rows, which belong to these slots; newcomers then stand behind them,
+        and their first logits do, too. All in one pass, where that can be.
+
+        If there is no memory for newcomers, its own rows go on, and there are no more logits.
+        """
+        ...
+
     def keep(self, rows: Tensor) -> None:
         """Goes on with these rows only, in this order."""
         ...
-
-    def join(self, other: Self, room: int) -> None:
-        """Goes on with the rows of another session of this decoder behind its own; none of them
-        will have more than ``room`` tokens. If memory runs out, nothing has changed."""
-        ...
-
-
-class LostSessionError(torch.OutOfMemoryError):
-    """Memory ran out as rows went on, and their session cannot be used any more."""
-
-
-@dataclass(frozen=True)
-class NextTokens:
-    """Rows of a session that are to go on: their newest ``tokens (rows,)``, and the slot of each,
-    ascending."""
-
-    session: Session
-    tokens: Tensor
-    slots: Sequence[int]
 
 
 class Decoder(Protocol):
@@ -91,18 +97,11 @@ class Decoder(Protocol):
         bank: SlotBank,
         room: int,
         budget: MemoryBudget,
-        beside: NextTokens | None = None,
     ) -> tuple[Tensor, Session]:
         """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
 
         ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt
         bytes. The budget says how many tokens go through the host at a time.
-
-        Rows ``beside`` them go on, as by ``Session.step``, in the same pass if the decoder can do
-        so. Their logits stand in front. If memory runs out, these rows have not gone on.
-
-        Raises:
-            LostSessionError: memory ran out for the rows beside, whose session is lost.
         """
         ...
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,19 +22,20 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from symbiont_ecology.host.backend.attention import AttentionSpec, PackedAttention
+from symbiont_ecology.host.backend.attention import AttentionSpec
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.backend.compiled import backend_for
+from symbiont_ecology.host.backend.compiled import RaggedCache, backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
-from symbiont_ecology.host.budget import MemoryBudget
-from symbiont_ecology.host.decoder import NextTokens
+from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts
+from symbiont_ecology.host.decoder import Newcomers
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.packing import (
     Packing,
     Text,
     chunks,
+    do_share,
     least_shared,
     pack_texts,
     preambles_of,
@@ -71,7 +73,7 @@ class LlamaDecoder:
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
         self._views = tuple(dict.fromkeys(plan.views))
         self._preambles = Preambles()
-        self._tables: Tensor | None = None  # (views, 2, positions, head_dim)
+        self._specs: Sequence[AttentionSpec] = ()
 
     def weights(self) -> dict[str, Tensor]:
         """Every base weight by its Hugging Face name; fused ones as views."""
@@ -84,10 +86,8 @@ class LlamaDecoder:
         bank: SlotBank,
         room: int,
         budget: MemoryBudget,
-        beside: NextTokens | None = None,
     ) -> tuple[Tensor, LlamaSession]:
-        """Reads the prompts; what rows of one slot share is read once. Rows beside them go on in
-        the pass over the first piece."""
+        """Reads the prompts; what rows of one slot share is read once."""
         lengths, shape = np.array([len(prompt) for prompt in prompts]), self.shape
         end = int(lengths.max()) + room
         size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
@@ -101,19 +101,12 @@ class LlamaDecoder:
             part, sizes = texts[rows], preambles[rows]
             packing = pack_texts(part, slots[rows], self.device, least=least, preambles=sizes)
             kept = self._kept(packing, bank, budget.kept_bytes)
-            line = self._line(packing, cache.states[:, :, rows], kept)
-            if beside is None or last:
-                x = self._read(packing, bank.gather(packing.owners), line)
-            else:
-                written, x = self._read_beside(beside, packing, bank, line)
-                last.append(written)
+            adapters = bank.gather(packing.owners)
+            x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
             last.append(x[packing.predicts])
             counts.append(packing.read)
         tokens_read = np.concatenate(counts) + _first_of(preambles, prompts, slots)
-        logits = self._logits(torch.cat(last))
-        if beside is not None:
-            _cache_of(beside).advance()  # now that memory has sufficed for all of it
-        return logits, LlamaSession(self, cache, tokens_read)
+        return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
 
     def logits(
         self,
@@ -125,14 +118,56 @@ class LlamaDecoder:
     ) -> Tensor:
         """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
         predicted."""
-        line, adapters = self._line(packing), adapters.dropping(dropout)
-        states = self._read(packing, adapters, line, learns_from=learns_from)
+        states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """One more token per row; logits ``(rows, vocab)``."""
-        forward = _Forward(self._backend, adapters, shares, cache.attend)
-        x = self._through(self._embedded(tokens), forward)
+        return self._written(tokens, _Forward(self._backend, adapters, shares, cache.attend), cache)
+
+    def read_into(
+        self,
+        cache: RaggedCache,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+    ) -> Tensor:
+        """One more token per row, and in the same pass the prompts of newcomers, whose rows then
+        stand behind; logits of all rows ``(rows, vocab)``. Prompts that begin alike are not shared.
+
+        Piggybacked prefill (Sarathi-Serve, Agrawal et al. 2024, arXiv:2403.02310).
+        """
+        lengths, owners = list(map(len, newcomers.prompts)), Counter(slots)
+        cache.specs = self.specs(newcomers.room)
+        cache.lay(np.array(lengths), newcomers.room)
+        counts = Counter[int]()
+        for slot, length in zip(newcomers.slots, lengths, strict=True):
+            counts[slot] += length
+        ends = np.concatenate([np.arange(len(slots)), len(slots) - 1 + np.cumsum(lengths)])
+        last = torch.from_numpy(ends).to(self.device)
+        forward = _Forward(
+            self._backend,
+            bank.gather((*owners, *counts)),
+            (*owners.values(), *counts.values()),
+            partial(self._seen, cache, last),
+            (last, (*owners.values(), *Counter(newcomers.slots).values())),
+        )
+        ids = torch.from_numpy(np.concatenate(newcomers.prompts)).to(self.device)
+        logits = self._written(torch.cat([tokens, ids]), forward, cache)
+        cache.keep(last)
+        return logits
+
+    def _seen(self, cache: Cache, ends: Tensor, layer: int, heads: Tensor) -> Tensor:
+        """What tokens see in a layer of the cache; in the last one, what those at ``ends`` do."""
+        seen = cache.attend(layer, heads)
+        return taken(seen, ends) if layer == len(self._host.layers) - 1 else seen
+
+    def _written(self, tokens: Tensor, forward: _Forward, cache: Cache) -> Tensor:
+        """Logits after newest tokens, which are in the cache then."""
+        x = self._embedded(tokens)
+        for index in range(len(self._host.layers)):
+            x = self._layer(index, x, forward)
         cache.advance()
         return self._logits(x)
 
@@ -153,25 +188,27 @@ class LlamaDecoder:
         shape, packing = self.shape, pack_texts([Text(ids)], [owner], self.device)
         size = shape.layers, 2, 1, shape.kv_heads, len(ids), shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
-        self._read(packing, bank.gather((owner,)), self._line(packing, states))
+        self._read(packing, bank.gather((owner,)), states)
         return states[:, :, 0].transpose(2, 3).contiguous()
 
-    def _line(
-        self, packing: Packing, states: Tensor | None = None, kept: Tensor | None = None
-    ) -> PackedAttention:
-        """The attention on a packed line (see ``PackedAttention``)."""
-        return self._current().packed_attention(packing, self.specs(packing.longest), states, kept)
-
     def _read(
-        self, packing: Packing, adapters: Adapters, line: PackedAttention, *, learns_from: int = 0
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        states: Tensor | None = None,
+        *,
+        kept: Tensor | None = None,
+        learns_from: int = 0,
     ) -> Tensor:
         """Hidden states before the final norm, ``(ends, hidden)``.
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
+        specs, backend = self.specs(packing.longest), self._current()
+        line = backend.packed_attention(packing, specs, states, kept)
         ends = packing.ends, packing.end_counts
-        forward = _Forward(self._current(), adapters, packing.counts, line.attend, ends)
+        forward = _Forward(backend, adapters, packing.counts, line.attend, ends)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
         with torch.no_grad():
             for index in range(learns_from):
@@ -183,31 +220,6 @@ class LlamaDecoder:
                 x = checkpoint(self._layer, index, x, forward, use_reentrant=False)
             else:
                 x = self._layer(index, x, forward)
-        return x
-
-    def _read_beside(
-        self, rows: NextTokens, packing: Packing, bank: SlotBank, line: PackedAttention
-    ) -> tuple[Tensor, Tensor]:
-        """The same as ``_read``, and in front the states of rows that go on, in one pass: each of
-        them is one more token (Agrawal et al. 2024, arXiv:2403.02310)."""
-        count, cache, owners = len(rows.tokens), _cache_of(rows), Counter(rows.slots)
-
-        def attend(layer: int, heads: Tensor) -> Tensor:
-            written, read = cache.attend(layer, heads[:count]), line.attend(layer, heads[count:])
-            return torch.cat([written, read])
-
-        front = torch.arange(count, device=self.device)
-        ends = torch.cat([front, packing.ends + count]), (*owners.values(), *packing.end_counts)
-        adapters = bank.gather((*owners, *packing.owners))
-        shares = *owners.values(), *packing.counts
-        forward = _Forward(self._backend, adapters, shares, attend, ends)
-        x = self._through(self._embedded(torch.cat([rows.tokens, packing.ids])), forward)
-        return x[:count], x[count:]
-
-    def _through(self, x: Tensor, forward: _Forward) -> Tensor:
-        """All layers, where nothing is learned."""
-        for index in range(len(self._host.layers)):
-            x = self._layer(index, x, forward)
         return x
 
     def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
@@ -225,19 +237,22 @@ class LlamaDecoder:
         gated = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
         return layer.down.onto(x, gated, down, shares, backend.normalize)
 
-    def specs(self, end: int) -> list[AttentionSpec]:
+    def specs(self, end: int) -> Sequence[AttentionSpec]:
         """How each layer looks at up to ``end`` tokens."""
-        if self._tables is None or self._tables.shape[2] < end:
-            # Not inference tensors: the tables outlive the call, and a learning step reads them
-            # too.
+        if not self._specs or self._specs[0].table.shape[1] < end:
+            # Not inference tensors: they outlive the call, and a learning step reads them too.
             with torch.inference_mode(False):
-                places = torch.arange(max(256, end), dtype=torch.float32)
-                speeds = [view.rope.speeds(self.shape.head_dim) for view in self._views]
-                turns = torch.stack([torch.outer(places, speed) for speed in speeds])
-                cos, sin = turns.cos(), turns.sin()
-                tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
-                self._tables = tables.to(self.device, self.dtype)
-        table_of, kv_heads = dict(zip(self._views, self._tables, strict=True)), self.shape.kv_heads
+                self._specs = self._new_specs(max(256, 1 << (end - 1).bit_length()))
+        return self._specs
+
+    def _new_specs(self, positions: int) -> Sequence[AttentionSpec]:
+        places = torch.arange(positions, dtype=torch.float32)
+        speeds = [view.rope.speeds(self.shape.head_dim) for view in self._views]
+        turns = torch.stack([torch.outer(places, speed) for speed in speeds])
+        cos, sin = turns.cos(), turns.sin()
+        tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
+        tables = tables.to(self.device, self.dtype)
+        table_of, kv_heads = dict(zip(self._views, tables, strict=True)), self.shape.kv_heads
         return [
             AttentionSpec(
                 layer.head_norms, view.window, table_of[view], self._attention_scale, kv_heads
@@ -267,20 +282,49 @@ class LlamaSession:
         """Appends one token per row and returns the next logits."""
         return self._decoder.decode(tokens, self.cache, adapters, shares)
 
+    def let_in(
+        self,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """See ``decoder.Session``: in one pass if the cache takes prompts, and none can be
+        shared."""
+        ahead = copy(self.cache)  # rows stand where they stood if memory runs out
+        work = partial(self._let_into, ahead, tokens, slots, newcomers, bank, budget)
+        logits = if_memory_lasts(work)
+        if logits is None:
+            return self.step(tokens, *bank.for_step(slots))
+        self.cache = ahead
+        return logits
+
+    def _let_into(
+        self,
+        cache: Cache,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """Logits of all rows, which then stand in the cache."""
+        decoder, prompts = self._decoder, newcomers.prompts
+        is_long = sum(map(len, prompts)) > budget.forward_tokens
+        least = least_shared(decoder.shape)
+        is_apart = is_long or do_share(prompts, newcomers.slots, least)
+        if isinstance(cache, RaggedCache) and not is_apart:
+            return decoder.read_into(cache, tokens, slots, newcomers, bank)
+        first, other = decoder.start(prompts, newcomers.slots, bank, 0, budget)
+        logits = decoder.decode(tokens, cache, *bank.for_step(slots))
+        cache.join(other.cache, newcomers.room)
+        cache.specs = decoder.specs(newcomers.room)
+        return torch.cat([logits, first])
+
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         self.cache.keep(rows)
-
-    def join(self, other: LlamaSession, room: int) -> None:
-        """Goes on with the rows of another session behind its own."""
-        specs = self._decoder.specs(room)  # memory may run out here too
-        self.cache.join(other.cache, room)
-        self.cache.specs = specs
-
-
-def _cache_of(rows: NextTokens) -> Cache:
-    assert isinstance(rows.session, LlamaSession)
-    return rows.session.cache
 
 
 def _first_of(

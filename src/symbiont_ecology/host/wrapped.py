@@ -13,6 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,8 +26,8 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
-from symbiont_ecology.host.budget import MemoryBudget, is_out_of_memory
-from symbiont_ecology.host.decoder import LostSessionError, NextTokens
+from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts
+from symbiont_ecology.host.decoder import Newcomers
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing
 
@@ -83,10 +84,9 @@ class WrappedDecoder:
         bank: SlotBank,
         room: int,
         budget: MemoryBudget,
-        beside: NextTokens | None = None,
     ) -> tuple[Tensor, WrappedSession]:
         """Reads every prompt of every slot once, padded on the left, then gives each row its
-        copy. Rows beside them go on in a pass of their own."""
+        copy."""
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
         unique = dict(zip(keys, prompts, strict=True))
@@ -103,9 +103,7 @@ class WrappedDecoder:
         logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
         session.keep(rows)
-        if beside is None:
-            return logits[rows], session
-        return torch.cat([_gone_on(beside, bank), logits[rows]]), session
+        return logits[rows], session
 
     def logits(
         self,
@@ -224,13 +222,33 @@ class WrappedSession:
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
         return self.read(tokens[:, None], _Hooked(adapters, shares))
 
+    def let_in(
+        self,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """See ``decoder.Session``: here newcomers have a pass of their own."""
+        logits = self.step(tokens, *bank.for_step(slots))
+        first = if_memory_lasts(partial(self._joined, newcomers, bank, budget))
+        return logits if first is None else torch.cat([logits, first])
+
     def keep(self, rows: Tensor) -> None:
         """Goes on with fewer rows."""
         self._mask = self._mask[rows]
         assert self._cache is not None
         self._cache.batch_select_indices(rows)
 
-    def join(self, other: WrappedSession, room: int) -> None:
+    def _joined(self, newcomers: Newcomers, bank: SlotBank, budget: MemoryBudget) -> Tensor:
+        """First logits of newcomers, which stand behind its own rows now; if memory runs out,
+        nothing has changed."""
+        logits, other = self._decoder.start(newcomers.prompts, newcomers.slots, bank, 0, budget)
+        self._join(other)
+        return logits
+
+    def _join(self, other: WrappedSession) -> None:
         """Goes on with the rows of another session behind its own: the newest tokens of all stand
         in one column."""
         assert self._cache is not None
@@ -248,16 +266,6 @@ class WrappedSession:
             layer.keys, layer.values = keys, values
             if hasattr(layer, "cumulative_length"):  # of a layer that sees a window
                 layer.cumulative_length = max(layer.cumulative_length, joiner.cumulative_length)
-
-
-def _gone_on(rows: NextTokens, bank: SlotBank) -> Tensor:
-    """The next logits of some rows."""
-    try:
-        return rows.session.step(rows.tokens, *bank.for_step(rows.slots))
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-        raise LostSessionError(str(error)) from error  # some layers have the token, others not
 
 
 def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:

@@ -58,16 +58,29 @@ class RaggedCache(Cache):
         indices = rows.numpy()
         self._lengths, self._entries = self._lengths[indices], self._entries[indices]
 
+    def lay(self, lengths: np.ndarray, room: int) -> None:
+        """Behind its rows, each token of prompts with these ``lengths`` becomes a row: those of one
+        prompt share an entry, and a token sees what stands in front of it. ``keep`` the last of
+        each prompt once all layers have seen them. No row will have more than ``room`` tokens."""
+        entries = self._free_entries(len(lengths), room)
+        first = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        self._entries = np.concatenate([self._entries, np.repeat(entries, lengths)])
+        self._lengths = np.concatenate([self._lengths, np.arange(lengths.sum()) - first])
+
     def join(self, other: Self, room: int) -> None:
         """As ``Cache``: new rows take entries that are free."""
-        self._make_room(len(self._entries) + len(other._entries), room)
-        is_free = np.ones(self.states.shape[2], dtype=bool)
-        is_free[self._entries] = False
-        entries, longest = np.flatnonzero(is_free)[: len(other._entries)], other._lengths.max()
+        entries, longest = self._free_entries(len(other._entries), room), other._lengths.max()
         source = other.states[:, :, other._entries, :, :longest]
         self.states[:, :, entries, :, :longest] = source
         self._entries = np.concatenate([self._entries, entries])
         self._lengths = np.concatenate([self._lengths, other._lengths])
+
+    def _free_entries(self, count: int, room: int) -> np.ndarray:
+        """Entries for so many more rows."""
+        self._make_room(len(self._entries) + count, room)
+        is_free = np.ones(self.states.shape[2], dtype=bool)
+        is_free[self._entries] = False
+        return np.flatnonzero(is_free)[:count]
 
     def _make_room(self, rows: int, room: int) -> None:
         """Another cache, if this one has no place for so many rows of so many tokens.

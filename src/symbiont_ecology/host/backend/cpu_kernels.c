@@ -384,7 +384,8 @@ int turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t
     return FINE;
 }
 
-/* The newest token of each row: its key and value go into the cache, then its queries look at what is there.
+/* The newest token of each row: its key and value go into the cache, then its queries look at what is there. Rows
+ * in a line that share an entry are tokens of one prompt, in their order: one thread takes them one by one.
  *
  * qkv (rows, heads + 2 · kv_heads, dim) as the host's products left them; norms are NULL or `norm_count`,
  * (heads + kv_heads, dim); cosines and sines (places, dim), the first half of the sines negated. The caches are
@@ -402,42 +403,45 @@ int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const flo
     int failures = 0;
     const int64_t groups = heads / kv_heads;
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < rows; i++) {
-        const int64_t end = lengths[i] + 1, first = window && end > window ? end - window : 0, count = end - first;
-        const int64_t stride = (count + 7) / 8 * 8;
-        const float *turns = cosines + lengths[i] * dim, *signs = sines + lengths[i] * dim;
-        float *scores = malloc(sizeof(float) * groups * (stride + dim)), *queries = scores + groups * stride;
-        if (!scores) {
-            #pragma omp atomic
-            failures++;
-            continue;
-        }
-        for (int64_t h = 0; h < kv_heads; h++) {
-            const float *row = qkv + i * qkv_stride;
-            float *key = keys + ((entries[i] * kv_heads + h) * room) * dim;
-            float *value = values + ((entries[i] * kv_heads + h) * room) * dim;
-            const int64_t place = heads + h, next = h + 1 < kv_heads ? i : i + 1;
-            if (next < rows) {
-                const int64_t there = (entries[next] * kv_heads + (h + 1) % kv_heads) * room * dim;
-                fetch(keys + there, sizeof(float) * lengths[next] * dim);
-                fetch(values + there, sizeof(float) * lengths[next] * dim);
+    for (int64_t begin = 0; begin < rows; begin++) {
+        if (begin && entries[begin] == entries[begin - 1]) continue;
+        for (int64_t i = begin; i < rows && entries[i] == entries[begin]; i++) {
+            const int64_t end = lengths[i] + 1, first = window && end > window ? end - window : 0, count = end - first;
+            const int64_t stride = (count + 7) / 8 * 8;
+            const float *turns = cosines + lengths[i] * dim, *signs = sines + lengths[i] * dim;
+            float *scores = malloc(sizeof(float) * groups * (stride + dim)), *queries = scores + groups * stride;
+            if (!scores) {
+                #pragma omp atomic
+                failures++;
+                continue;
             }
-            turn(row + place * dim, norms ? norms + place * dim : NULL, eps, turns, signs, dim, key + lengths[i] * dim);
-            memcpy(value + lengths[i] * dim, row + (place + kv_heads) * dim, sizeof(float) * dim);
-            for (int64_t g = 0; g < groups; g++) {
-                const int64_t head = h * groups + g;
-                turn(row + head * dim, norms ? norms + head * dim : NULL, eps, turns, signs, dim, queries + g * dim);
+            for (int64_t h = 0; h < kv_heads; h++) {
+                const float *row = qkv + i * qkv_stride;
+                float *key = keys + ((entries[i] * kv_heads + h) * room) * dim;
+                float *value = values + ((entries[i] * kv_heads + h) * room) * dim;
+                const int64_t place = heads + h, next = h + 1 < kv_heads ? i : i + 1;
+                if (next < rows) {
+                    const int64_t there = (entries[next] * kv_heads + (h + 1) % kv_heads) * room * dim;
+                    fetch(keys + there, sizeof(float) * lengths[next] * dim);
+                    fetch(values + there, sizeof(float) * lengths[next] * dim);
+                }
+                turn(row + place * dim, norms ? norms + place * dim : NULL, eps, turns, signs, dim, key + lengths[i] * dim);
+                memcpy(value + lengths[i] * dim, row + (place + kv_heads) * dim, sizeof(float) * dim);
+                for (int64_t g = 0; g < groups; g++) {
+                    const int64_t head = h * groups + g;
+                    turn(row + head * dim, norms ? norms + head * dim : NULL, eps, turns, signs, dim, queries + g * dim);
+                }
+                dots(queries, dim, groups, key + first * dim, dim, count, dim, scale, scores, stride);
+                float *seen = out + (i * heads + h * groups) * dim;
+                memset(seen, 0, sizeof(float) * groups * dim);
+                float shares[groups];
+                for (int64_t g = 0; g < groups; g++) shares[g] = 1 / weigh(scores + g * stride, count);
+                mixes(scores, stride, groups, value + first * dim, dim, count, seen, dim, dim);
+                for (int64_t g = 0; g < groups; g++)
+                    for (int64_t k = 0; k < dim; k++) seen[g * dim + k] *= shares[g];
             }
-            dots(queries, dim, groups, key + first * dim, dim, count, dim, scale, scores, stride);
-            float *seen = out + (i * heads + h * groups) * dim;
-            memset(seen, 0, sizeof(float) * groups * dim);
-            float shares[groups];
-            for (int64_t g = 0; g < groups; g++) shares[g] = 1 / weigh(scores + g * stride, count);
-            mixes(scores, stride, groups, value + first * dim, dim, count, seen, dim, dim);
-            for (int64_t g = 0; g < groups; g++)
-                for (int64_t k = 0; k < dim; k++) seen[g * dim + k] *= shares[g];
+            free(scores);
         }
-        free(scores);
     }
     return failures ? NO_MEMORY : FINE;
 }

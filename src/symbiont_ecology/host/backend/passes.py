@@ -169,7 +169,7 @@ def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
     _run(
         "turn_all",
         *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(spec.norm)),
-        *(*_turns(spec, size), positions.data_ptr(), out.data_ptr()),
+        *(*_turns(spec.table, size), positions.data_ptr(), out.data_ptr()),
     )
     return out
 
@@ -198,7 +198,14 @@ def attend(
     _run(
         "attend",
         *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(spec.norm)),
-        *(*_turns(spec, size), *_pair(cache), capacity, room, _numbers(entries), _numbers(lengths)),
+        *(
+            *_turns(spec.table, size),
+            *_pair(cache),
+            capacity,
+            room,
+            _numbers(entries),
+            _numbers(lengths),
+        ),
         *(spec.window or 0, spec.scale, out.data_ptr()),
     )
     return out
@@ -279,6 +286,7 @@ def _run(name: str, *arguments: float | None) -> None:
         raise IndexError(f"expected sizes that fit together for {name}, got {sizes}")
 
 
+@lru_cache(maxsize=1024)
 def _norm(norm: RMSNorm | None) -> tuple[int | None, int, float]:
     """Address and number of the weights, and what is added to the mean square."""
     if norm is None:
@@ -287,12 +295,13 @@ def _norm(norm: RMSNorm | None) -> tuple[int | None, int, float]:
     return norm.weight.data_ptr(), norm.weight.numel(), norm.eps
 
 
-def _turns(spec: AttentionSpec, size: int) -> tuple[int, int, int]:
+@lru_cache(maxsize=16)
+def _turns(table: Tensor, size: int) -> tuple[int, int, int]:
     """The addresses of cosines and sines, and of how many positions they are."""
-    _check(spec.table)
-    if spec.table.shape[2] != size:
-        raise IndexError(f"expected a rotary table of heads of size {size}, got {spec.table.shape}")
-    return *_pair(spec.table), spec.table.shape[1]
+    _check(table)
+    if table.shape[2] != size:
+        raise IndexError(f"expected a rotary table of heads of size {size}, got {table.shape}")
+    return *_pair(table), table.shape[1]
 
 
 def _pair(pair: Tensor) -> tuple[int, int]:
@@ -310,17 +319,16 @@ def _numbers(numbers: np.ndarray) -> int:
 def _check(*tensors: Tensor) -> None:
     """The library reads float32 whose rows (heads, places) are contiguous, whatever it is given."""
     for tensor in tensors:
-        if tensor.dtype != torch.float32 or tensor.device.type != "cpu":
+        if tensor.dtype is not torch.float32 or not tensor.is_cpu:
             raise TypeError(
                 f"expected float32 on a CPU, got {tensor.dtype} on {tensor.device}: "
                 "no autocast here"
             )
-        if tensor.stride(-1) != 1 or (tensor.dim() == 3 and tensor.stride(1) != tensor.shape[2]):
-            raise ValueError(f"expected contiguous rows, got strides {tensor.stride()}")
-        if tensor.dim() == 5 and not tensor[0].is_contiguous():
-            raise ValueError(
-                f"expected a contiguous layer of the cache, got strides {tensor.stride()}"
-            )
+        strides = tensor.stride()
+        if strides[-1] != 1 or (len(strides) == 3 and strides[1] != tensor.shape[2]):
+            raise ValueError(f"expected contiguous rows, got strides {strides}")
+        if len(strides) == 5 and not tensor[0].is_contiguous():
+            raise ValueError(f"expected a contiguous layer of the cache, got strides {strides}")
 
 
 @lru_cache(maxsize=64)
