@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -264,6 +265,8 @@ def test_what_can_never_be_answered_is_refused(
         batch.check(StreamedRequest(prompt, None, kernel.shape.max_positions))
     with pytest.raises(HostError, match=">= 1"):
         batch.check(StreamedRequest(prompt, None, 0))
+    with pytest.raises(HostError, match="at least one token"):
+        batch.check(StreamedRequest(prompt[:0], None, 4))
     with pytest.raises(AdapterError, match="rank"):
         batch.check(StreamedRequest(prompt, random_weights(kernel.layout, 0, 9), 4))
 
@@ -366,6 +369,60 @@ def told_once(batch: ContinuousBatch, written: dict[int, Written]) -> None:
     """One step, into what has been written."""
     for news in told(batch):
         written[news.row].add(news)
+
+
+@pytest.fixture
+def in_one_pass(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many newcomers were read in the others' pass, each time."""
+    read, counts = LlamaDecoder.read_into, list[int]()
+
+    def counted(decoder: LlamaDecoder, *arguments: Any) -> torch.Tensor:
+        counts.append(len(arguments[3].prompts))
+        return read(decoder, *arguments)
+
+    monkeypatch.setattr(LlamaDecoder, "read_into", counted)
+    return counts
+
+
+def test_newcomers_are_read_in_the_pass_of_the_others_unless_they_share(
+    qwen3: HostKernel, three: list[AdapterWeights], in_one_pass: list[int]
+) -> None:
+    asked = requests(qwen3, three, Decoding())
+    in_company(qwen3.continuous(3), asked[:4], (0, 1, 1, 2))
+    assert in_one_pass == [2, 1]
+    in_company(qwen3.continuous(3), [asked[0], asked[4], asked[4]], (0, 1, 1))
+    assert in_one_pass == [2, 1]
+
+
+def test_rows_stand_where_they_stood_if_memory_runs_out_in_the_midst_of_a_pass(
+    qwen3: HostKernel,
+    three: list[AdapterWeights],
+    in_one_pass: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = alone(qwen3, three, Decoding())
+    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    attend = RaggedCache.attend
+
+    def scarce(cache: RaggedCache, layer: int, heads: torch.Tensor) -> torch.Tensor:
+        """Memory for the newest tokens alone, in the second layer."""
+        if layer and len(heads) > 2:
+            raise torch.OutOfMemoryError("out of memory")
+        return attend(cache, layer, heads)
+
+    written = {row: Written() for row in batch.join([asked[0], asked[2]])}
+    told_once(batch, written)
+    waiting = batch.join(asked[1:2])
+    with monkeypatch.context() as patched:
+        patched.setattr(RaggedCache, "attend", scarce)
+        told_once(batch, written)
+        told_once(batch, written)
+    assert in_one_pass == [1]
+    written |= {row: Written() for row in waiting}
+    while len(batch):
+        told_once(batch, written)
+    texts = [expected[place].text for place in (0, 2, 1)]
+    assert [row.text for row in written.values()] == texts
 
 
 def test_a_row_that_fits_nowhere_is_lost_where_nothing_is_being_written(

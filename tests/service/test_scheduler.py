@@ -28,6 +28,8 @@ class SlowBatch:
     """Rows that never end, and a clock that only their work moves."""
 
     now: float = 0.0
+    hiccup: float = 0.0
+    """Seconds that the next token takes beside its own."""
     joined: list[int] = field(default_factory=list)
     """How many came in, each time that prompts were read."""
     numbers: count[int] = field(default_factory=count)
@@ -51,7 +53,8 @@ class SlowBatch:
         return rows
 
     def step(self) -> list[NewToken]:
-        self.now += WRITING * bool(self.rows) + READING * bool(self.unread)
+        self.now += WRITING * bool(self.rows) + READING * bool(self.unread) + self.hiccup
+        self.hiccup = 0.0
         self.rows, self.unread = [*self.rows, *self.unread], []
         return [NewToken(row, 0, -1.0, "a") for row in self.rows]
 
@@ -123,3 +126,14 @@ def test_prompts_take_half_of_the_time_at_most_while_others_write(
     reading, writing = READING * len(batch.joined), WRITING * steps
     assert writing - READING <= reading <= writing + READING
     assert set(batch.joined[3:]) == {READING / WRITING}  # once it is known how long a token takes
+
+
+def test_one_slow_token_is_forgotten(scheduler: Scheduler, batch: SlowBatch) -> None:
+    """As long as it is not, prompts are read at every token."""
+    scheduler.submit(job("first"))
+    for number in range(200):
+        if number == 20:
+            batch.hiccup = 50 * READING
+        scheduler.step(SNAPSHOT)
+        scheduler.submit(job(f"newcomer {number}"))
+    assert set(batch.joined[-10:]) == {READING / WRITING}

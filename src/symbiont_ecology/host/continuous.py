@@ -1,9 +1,10 @@
 """Continuous batching: rows of many adapters that join and leave between tokens.
 
 A service cannot wait until a batch is full, nor let a short answer wait for a long one. So rows
-join and leave between tokens (Orca, Yu et al. 2022), and a newcomer's prompt is read in the same
-pass in which the others have their next token (Sarathi-Serve, Agrawal et al. 2024,
-arXiv:2403.02310). A row keeps the adapter with which it began, whatever is learned meanwhile.
+join and leave between tokens (Orca, Yu et al. 2022). Where the decoder can do so, a newcomer's
+prompt is read in the same pass in which the others have their next token (Sarathi-Serve, Agrawal et
+al. 2024, arXiv:2403.02310). A row keeps the adapter with which it began, whatever is learned
+meanwhile.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ class Newcomers:
 class Session(Protocol):
     """A batch of half-written rows with its key-value cache.
 
-    ``tokens_read (rows,)`` are the tokens of each prompt that no row before it had read.
+    ``tokens_read (rows,)`` are the tokens of each prompt that no row before it had read; of the
+    rows with which it began.
     """
 
     tokens_read: np.ndarray

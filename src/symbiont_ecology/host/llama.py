@@ -44,6 +44,10 @@ from symbiont_ecology.host.packing import (
 from symbiont_ecology.host.preambles import Preambles
 from symbiont_ecology.types import HOST_SLOT
 
+LONGEST_BESIDE = 512
+"""Tokens of newcomers' prompts that are read in the others' pass: the cache's attention takes one
+token at a time, and from some 600 on that costs more on SmolLM2 than a pass of their own."""
+
 
 @dataclass(frozen=True)
 class _Forward:
@@ -290,12 +294,13 @@ class LlamaSession:
         bank: SlotBank,
         budget: MemoryBudget,
     ) -> Tensor:
-        """See ``decoder.Session``: in one pass if the cache takes prompts, and none can be
-        shared."""
+        """See ``decoder.Session``: in one pass if the cache takes prompts, they are short, and none
+        can be shared."""
         ahead = copy(self.cache)  # rows stand where they stood if memory runs out
         work = partial(self._let_into, ahead, tokens, slots, newcomers, bank, budget)
         logits = if_memory_lasts(work)
         if logits is None:
+            del ahead, work  # and the memory that they took
             return self.step(tokens, *bank.for_step(slots))
         self.cache = ahead
         return logits
@@ -311,7 +316,7 @@ class LlamaSession:
     ) -> Tensor:
         """Logits of all rows, which then stand in the cache."""
         decoder, prompts = self._decoder, newcomers.prompts
-        is_long = sum(map(len, prompts)) > budget.forward_tokens
+        is_long = sum(map(len, prompts)) > min(budget.forward_tokens, LONGEST_BESIDE)
         least = least_shared(decoder.shape)
         is_apart = is_long or do_share(prompts, newcomers.slots, least)
         if isinstance(cache, RaggedCache) and not is_apart:

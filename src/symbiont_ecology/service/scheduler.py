@@ -22,6 +22,8 @@ class LateError(EcologyError):
     """An answer was not done in time."""
 
 
+FADING = 0.9
+"""What is left of a measured time with each step in which it is only used."""
 Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
 """Token ids of prompts."""
 
@@ -123,9 +125,9 @@ class Scheduler:
     def step(self, snapshot: ServingSnapshot) -> bool:
         """Lets newcomers in, and tells what was written; False if nothing was.
 
-        While rows are being written, prompts are read in half of the time at most, so that a long
-        answer does not wait for every newcomer. If reading took longer than that, newcomers wait
-        for the difference, and are read together.
+        While rows are being written, prompts are read in about half of the time at most, so that a
+        long answer does not wait for every newcomer. If reading took longer than that, newcomers
+        wait for the difference, and are read together.
         """
         may_read = not self._rows or time.monotonic() >= self._reads_from
         if may_read:
@@ -159,6 +161,7 @@ class Scheduler:
         if has_newcomers:
             reading = seconds - self._writing
             self._reads_from = time.monotonic() + max(reading - self._writing, 0.0)
+            self._writing *= FADING  # so that it is measured anew, sooner or later
         else:
             self._writing = seconds
 

@@ -56,7 +56,7 @@ class AnswerBatch(Protocol):
     """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
 
     def __len__(self) -> int:
-        """Rows that are being written."""
+        """Rows that are being written, or wait here for their prompts to be read."""
 
     def check(self, request: StreamedRequest) -> None:
         """Whether a request can be answered at all.
