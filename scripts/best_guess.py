@@ -1,14 +1,17 @@
-"""What somebody could reach who has the adapters of ``told``, and has to guess who wants what.
+"""What guessing costs: what somebody could reach who has good adapters, and is not told who wants
+what.
 
     python scripts/best_guess.py docs/paper_packs/smollm2-habitats styles
 
-Who is not told what a user wants has yes and no alone, and begins with a guess. The guesser knows
-more than an ecology does: how many kinds there are, and how often the right adapter and a wrong one
-are accepted. It asks the adapter that is most likely to be right (Bayes). The right one is accepted
-as often as the answers of ``told`` were in the same generation, a wrong one as often as the
-ecology's adapters were by users of another kind than their own.
+Who is not told what a user wants has yes and no alone, and begins with a guess. The guesser has one
+adapter for each kind from the beginning, and knows how many kinds there are. It asks the adapter
+that is most likely to be right (Bayes). The right one is accepted as often as in that generation
+the answers of ``told`` were, or those of the ecology's adapters to users of their own kind if these
+are better; a wrong one as often as the ecology's adapters were by other users. The guesser knows
+these rates.
 
-This is for packs whose world has one family, and kinds that want different things of it.
+This is for packs whose world has one family, and kinds that want different things of it. It is no
+bound: better adapters than those of both arms would have more.
 """
 
 from __future__ import annotations
@@ -40,13 +43,6 @@ def streams(pack: Path, world: str, arm: str) -> dict[int, Stream]:
     }
 
 
-def rates_of(runs: Sequence[Stream]) -> np.ndarray:
-    """The share of accepted answers of each generation, ``(generations,)``."""
-    generations = np.concatenate([run.asked.generations for run in runs])
-    accepted = np.concatenate([run.accepted for run in runs])
-    return np.bincount(generations, accepted) / np.bincount(generations)
-
-
 def kinds_of(run: Stream) -> np.ndarray:
     """What the user of each question wants, ``(questions,)``."""
     return np.asarray(run.kinds[run.asked.habitats, run.asked.generations])
@@ -66,18 +62,25 @@ STRETCHES: Mapping[str, Callable[[Stream], np.ndarray]] = {
 }
 
 
-def wrong_rate(runs: Sequence[Stream]) -> float:
-    """How often an adapter was accepted by users of another kind than most who accepted it."""
-    accepted = list[float]()
-    for run in runs:
-        kinds, places = kinds_of(run), (run.asked.habitats, run.asked.generations)
-        servers = run.servers[places]
-        for server in np.unique(servers):
-            own = servers == server
-            pleased = np.bincount(kinds[own], run.accepted[own])
-            if pleased.any():
-                accepted += run.accepted[own & (kinds != pleased.argmax())].tolist()
-    return float(np.mean(accepted))
+def are_right(run: Stream) -> np.ndarray:
+    """Whether each question's adapter is one that mostly pleases users of that kind,
+    ``(questions,)``."""
+    kinds, servers = kinds_of(run), run.servers[run.asked.habitats, run.asked.generations]
+    is_right = np.zeros(len(kinds), bool)
+    for server in np.unique(servers):
+        own = servers == server
+        pleased = np.bincount(kinds[own], run.accepted[own])
+        is_right |= own & pleased.any() & (kinds == pleased.argmax())
+    return is_right
+
+
+def rates_of(runs: Sequence[Stream], chosen: Callable[[Stream], np.ndarray]) -> np.ndarray:
+    """The share of accepted answers to chosen questions of each generation, ``(generations,)``."""
+    generations = np.concatenate([run.asked.generations[chosen(run)] for run in runs])
+    accepted = np.concatenate([run.accepted[chosen(run)] for run in runs])
+    size = max(run.asked.length for run in runs)
+    counts = np.bincount(generations, minlength=size)
+    return np.bincount(generations, accepted, size) / np.maximum(counts, 1)
 
 
 def guessed(run: Stream, rates: np.ndarray, wrong: float) -> np.ndarray:
@@ -107,8 +110,10 @@ def main() -> None:
     parser.add_argument("world")
     options = parser.parse_args()
     told, ecology = (streams(options.pack, options.world, arm) for arm in ("told", "ecology"))
-    rates, wrong = rates_of(list(told.values())), wrong_rate(list(ecology.values()))
-    rates = rates.clip(wrong + 0.01, 0.99)
+    taught, found = list(told.values()), list(ecology.values())
+    right = np.maximum(rates_of(taught, STRETCHES["all"]), rates_of(found, are_right))
+    wrong = np.concatenate([run.accepted[~are_right(run)] for run in found]).mean()
+    rates = right.clip(wrong + 0.01, 0.99)
     answers = {
         "told": {seed: run.accepted for seed, run in told.items()},
         "best guess": {seed: guessed(run, rates, wrong) for seed, run in told.items()},
