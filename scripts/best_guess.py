@@ -20,15 +20,34 @@ import argparse
 import gzip
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from symbiont_ecology.analysis.streams import NEWCOMER, Stream
+from symbiont_ecology.analysis.streams import Stream, acceptance, late, newcomers
 from symbiont_ecology.experiments.outcomes import StreamOutcome, parse_outcomes
 from symbiont_ecology.statistics import paired_interval
 
 TRIALS = 200
+STRETCHES: Mapping[str, Callable[[Stream], float | None]] = {
+    "all": acceptance,
+    "last quarter": late,
+    "newcomers": newcomers,
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Guess(Stream):
+    """What a guesser has of a run's questions: the share of each one's answers that is accepted."""
+
+    shares: np.ndarray
+
+    @cached_property
+    def accepted(self) -> np.ndarray:
+        """As ``Stream``."""
+        return self.shares
 
 
 def streams(pack: Path, world: str, arm: str) -> dict[int, Stream]:
@@ -48,20 +67,6 @@ def kinds_of(run: Stream) -> np.ndarray:
     return np.asarray(run.kinds[run.asked.habitats, run.asked.generations])
 
 
-def are_new(run: Stream) -> np.ndarray:
-    """Which questions are the first of users who came late, ``(questions,)``."""
-    asked = run.asked
-    is_late = asked.world.arrivals[asked.habitats] > asked.length / 3
-    return np.asarray(is_late & (asked.numbers <= NEWCOMER))
-
-
-STRETCHES: Mapping[str, Callable[[Stream], np.ndarray]] = {
-    "all": lambda run: run.asked.generations >= 0,
-    "last quarter": lambda run: run.asked.generations >= 0.75 * run.asked.length,
-    "newcomers": are_new,
-}
-
-
 def are_right(run: Stream) -> np.ndarray:
     """Whether each question's adapter is one that mostly pleases users of that kind,
     ``(questions,)``."""
@@ -74,10 +79,12 @@ def are_right(run: Stream) -> np.ndarray:
     return is_right
 
 
-def rates_of(runs: Sequence[Stream], chosen: Callable[[Stream], np.ndarray]) -> np.ndarray:
-    """The share of accepted answers to chosen questions of each generation, ``(generations,)``."""
-    generations = np.concatenate([run.asked.generations[chosen(run)] for run in runs])
-    accepted = np.concatenate([run.accepted[chosen(run)] for run in runs])
+def rates_of(runs: Sequence[Stream], chosen: Sequence[np.ndarray]) -> np.ndarray:
+    """The share of accepted answers to each run's chosen questions, by generation,
+    ``(generations,)``."""
+    pairs = list(zip(runs, chosen, strict=True))
+    generations = np.concatenate([run.asked.generations[places] for run, places in pairs])
+    accepted = np.concatenate([run.accepted[places] for run, places in pairs])
     size = max(run.asked.length for run in runs)
     counts = np.bincount(generations, minlength=size)
     return np.bincount(generations, accepted, size) / np.maximum(counts, 1)
@@ -111,21 +118,22 @@ def main() -> None:
     options = parser.parse_args()
     told, ecology = (streams(options.pack, options.world, arm) for arm in ("told", "ecology"))
     taught, found = list(told.values()), list(ecology.values())
-    right = np.maximum(rates_of(taught, STRETCHES["all"]), rates_of(found, are_right))
-    wrong = np.concatenate([run.accepted[~are_right(run)] for run in found]).mean()
-    rates = right.clip(wrong + 0.01, 0.99)
-    answers = {
-        "told": {seed: run.accepted for seed, run in told.items()},
-        "best guess": {seed: guessed(run, rates, wrong) for seed, run in told.items()},
-        "ecology": {seed: ecology[seed].accepted for seed in told},
+    own = [are_right(run) for run in found]
+    everything = [np.ones(len(run.accepted), bool) for run in taught]
+    right = np.maximum(rates_of(taught, everything), rates_of(found, own))
+    wrong = np.concatenate([run.accepted[~is_own] for run, is_own in zip(found, own, strict=True)])
+    rates = right.clip(wrong.mean() + 0.01, 0.99)
+    runs: Mapping[str, Sequence[Stream]] = {
+        "told": taught,
+        "best guess": [
+            Guess(run.outcome, run.asked, guessed(run, rates, wrong.mean())) for run in taught
+        ],
+        "ecology": [ecology[seed] for seed in told],
     }
     print(f"{'accepted, %':12}" + "".join(f"{about:>14}" for about in STRETCHES))
     shares = {
-        name: {
-            about: [float(by_seed[seed][chosen(run)].mean()) for seed, run in told.items()]
-            for about, chosen in STRETCHES.items()
-        }
-        for name, by_seed in answers.items()
+        name: {about: [measure(run) or 0.0 for run in arm] for about, measure in STRETCHES.items()}
+        for name, arm in runs.items()
     }
     for name, by_stretch in shares.items():
         means = (100 * np.mean(values) for values in by_stretch.values())
@@ -134,7 +142,7 @@ def main() -> None:
         gap = paired_interval(shares["ecology"][about], shares["best guess"][about])
         interval = f"[{100 * gap.low:.1f}, {100 * gap.high:.1f}]"
         print(f"ecology − best guess, {about}: {100 * gap.estimate:+.1f} points {interval}")
-    print(f"a wrong adapter is accepted by {100 * wrong:.0f} %")
+    print(f"a wrong adapter is accepted by {100 * wrong.mean():.0f} %")
 
 
 if __name__ == "__main__":

@@ -60,8 +60,8 @@ class Session(Protocol):
         bank: SlotBank,
         budget: MemoryBudget,
     ) -> Tensor:
-        """The same for its own rows, which belong to these slots; newcomers then stand behind them,
-        and their first logits do, too. All in one pass, where that can be.
+        """As ``step`` for its own rows, which belong to these slots; newcomers then stand behind
+        them, and their first logits do, too. All in one pass, where that can be.
 
         If there is no memory for newcomers, its own rows go on, and there are no more logits.
         """
