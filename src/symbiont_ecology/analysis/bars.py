@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from symbiont_ecology.analysis.figures import save
 from symbiont_ecology.evaluation.measure import Evaluation
+from symbiont_ecology.plots.palette import MAIN_COLOUR, VIEW_COLOURS
 
-BAR_COLOURS = ("#c9c9c9", "#8c8c8c", "#1b6ca8", "#17805c")
+BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
 """Of systems, the main one last."""
 
 
@@ -33,5 +35,4 @@ def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
     axis.grid(axis="y", alpha=0.3)
     axis.set_axisbelow(True)
     figure.legend(fontsize=9, loc="outside upper center", ncols=len(systems), frameon=False)
-    # Without date and version, so that equal numbers give equal files.
-    figure.savefig(path, dpi=110, metadata={"Software": None})
+    save(figure, path)

@@ -14,21 +14,7 @@ from matplotlib.figure import Figure
 from symbiont_ecology.analysis.results import BARE_HOST, SIDES, Results
 from symbiont_ecology.analysis.summary import Summary
 from symbiont_ecology.experiments.protocol import Protocol
-
-MAIN, SECOND = "#17805c", "#8fbf3f"
-"""The two arms that a protocol compares with all others."""
-COLOURS = (
-    "#8c8c8c",
-    "#1b6ca8",
-    "#5aa9d6",
-    "#9ecae1",
-    "#3b3f8f",
-    "#b5502b",
-    "#e0a030",
-    "#7a4fa3",
-    "#d46a9c",
-)
-"""One per other arm with runs of its own, in the order of the protocol."""
+from symbiont_ecology.plots.palette import ARM_COLOURS, MAIN_COLOUR, SECOND_COLOUR
 
 COMPARED = ("in-distribution", "wording", "retention", "flip, area")
 """The views in which differences are drawn."""
@@ -50,10 +36,14 @@ def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
     for name, draw in painters.items():
         figure = draw(results, summary)
         if figure is not None:
-            # Without date and version, so that equal numbers give equal files.
-            figure.savefig(folder / name, dpi=110, metadata={"Software": None})
+            save(figure, folder / name)
             names.append(name)
     return names
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Writes a figure without date and version, so that equal numbers give equal files."""
+    figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
 @dataclass(frozen=True)
@@ -67,12 +57,13 @@ class Pen:
         """Dash, colour and width: dashed where only the routing is another, the colour of the runs
         that it answers with, wide for the arm in question. Of more arms than colours, the further
         ones have dots and dashes."""
-        leads, arms = {self.protocol.main: MAIN, self.protocol.second: SECOND}, self.protocol.arms
+        arms = self.protocol.arms
+        leads = {self.protocol.main: MAIN_COLOUR, self.protocol.second: SECOND_COLOUR}
         rest = [name for name, side in arms.items() if not side.of and name not in leads]
         runs = self.protocol.runs_of(arm)
         place = 0 if runs in leads else rest.index(runs)
-        colour = leads.get(runs) or COLOURS[place % len(COLOURS)]
-        dash = "--" if runs != arm else ("-", "-.", ":")[place // len(COLOURS) % 3]
+        colour = leads.get(runs) or ARM_COLOURS[place % len(ARM_COLOURS)]
+        dash = "--" if runs != arm else ("-", "-.", ":")[place // len(ARM_COLOURS) % 3]
         return dash, colour, 2.6 if arm == self.protocol.main else 1.3
 
     def curve(
@@ -137,8 +128,15 @@ def _differences(results: Results, summary: Summary) -> Figure | None:
             if (test := tests.get(arm)) is None:
                 continue
             low, middle, high = 100 * test.low, 100 * test.estimate, 100 * test.high
-            axis.plot([low, high], [place, place], color=MAIN, lw=1.3)
-            axis.plot(middle, place, "o", ms=6, mec=MAIN, mfc=MAIN if test.is_claimed else "white")
+            axis.plot([low, high], [place, place], color=MAIN_COLOUR, lw=1.3)
+            axis.plot(
+                middle,
+                place,
+                "o",
+                ms=6,
+                mec=MAIN_COLOUR,
+                mfc=MAIN_COLOUR if test.is_claimed else "white",
+            )
         axis.set(title=view, xlabel="points")
         axis.grid(alpha=0.3)
     axes[0].set_yticks(range(len(arms)), [f"{results.protocol.main} − {arm}" for arm in arms])

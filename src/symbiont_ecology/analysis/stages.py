@@ -11,10 +11,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from symbiont_ecology.analysis.comparison import adjusted, mean, paired
+from symbiont_ecology.analysis.figures import save
 from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import AdjustedDifference, Difference
 from symbiont_ecology.experiments.outcomes import RunOutcome
 from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.plots.palette import VIEW_COLOURS
 from symbiont_ecology.statistics import Interval, paired_interval
 from symbiont_ecology.types import cell_family
 
@@ -42,7 +44,6 @@ class StageMeasures:
 
 
 STAGES_FIGURE = "stages.png"
-FAMILY_COLOURS = ("#17805c", "#e0a030", "#1b6ca8", "#b5502b", "#7a4fa3", "#8fbf3f", "#d46a9c")
 COMPARED_MEASURES = ("at_last", "lost")
 """What the main arm is compared by."""
 
@@ -113,7 +114,7 @@ def draw_stages(stages: StageSummary, protocol: Protocol, folder: Path) -> str:
         axis.set_visible(place < len(stages.courses))
     for axis, (arm, course) in zip(axes.flat, stages.courses.items(), strict=False):
         for number, (family, shares) in enumerate(course.items()):
-            colour = FAMILY_COLOURS[number % len(FAMILY_COLOURS)]
+            colour = VIEW_COLOURS[number % len(VIEW_COLOURS)]
             xs, heights = np.arange(1, len(shares) + 1), 100 * np.array(shares)
             axis.plot(xs[: number + 1], heights[: number + 1], ":", color=colour, lw=1)
             axis.plot(xs[number:], heights[number:], "o-", color=colour, ms=3, label=family)
@@ -126,8 +127,7 @@ def draw_stages(stages: StageSummary, protocol: Protocol, folder: Path) -> str:
         axis.set_xlabel("families that came")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=6)
-    # Without date and version, so that equal numbers give equal files.
-    figure.savefig(folder / STAGES_FIGURE, dpi=110, metadata={"Software": None})
+    save(figure, folder / STAGES_FIGURE)
     return STAGES_FIGURE
 
 

@@ -7,23 +7,22 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
+from scipy import optimize, stats
 
-from symbiont_ecology.analysis.figures import COLOURS, MAIN
+from symbiont_ecology.analysis.figures import save
 from symbiont_ecology.analysis.streams import Stream
 from symbiont_ecology.analysis.worlds import WorldResults
+from symbiont_ecology.plots.palette import ARM_COLOURS, MAIN_COLOUR, OTHERS_COLOUR, VIEW_COLOURS
 
-CURVE_POINTS, DEMO_POINTS = 40, 26
-"""Points of a curve: of several seeds, of one."""
+MOST_POINTS, LEAST_ANSWERS = 40, 400
+"""Points of a curve at most, and answers of all seeds to a point at least."""
+DEMO_POINTS = 26
 LABEL_GAP = 6.5
 """Least distance of two labels, in points of a percentage."""
-PALETTE = (
-    "#17805c", "#e0a030", "#1b6ca8", "#b5502b", "#7a4fa3", "#8fbf3f",
-    "#d46a9c", "#5aa9d6", "#8b6b3d", "#3b3f8f", "#c9c04a", "#4aa89a",
-)  # fmt: skip
-"""One colour for each of the busiest organelles; all others are grey."""
-_NOBODY, _OTHERS = (1.0, 1.0, 1.0), (0.75, 0.75, 0.75)
+_NOBODY = "#ffffff"
 TICKS = (1, 2, 3, 4, 6, 8, 12, 24, 50, 100, 200, 500, 1000)
 
 
@@ -51,18 +50,14 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     below."""
     figure = Figure(figsize=(9.6, 6.4), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(1, 1.1), sharex=True)
-    rest, height = [arm for arm in runs if arm != main], -100.0
-    for arm, run in sorted(runs.items(), key=lambda entry: _curve(entry[1], DEMO_POINTS)[1][-1]):
+    rest = [arm for arm in runs if arm != main]
+    for arm, run in runs.items():
         dash, colour, width = _pen(arm, main, rest)
         xs, ys = _curve(run, DEMO_POINTS)
-        above.plot(xs, 100 * ys, dash, color=colour, lw=width)
-        height = max(100 * ys[-1], height + LABEL_GAP)
-        above.annotate(
-            arm, (1, height), (6, 0), xycoords=above.get_yaxis_transform(),
-            textcoords="offset points", color=colour, va="center", fontsize=9,
-        )  # fmt: skip
+        above.plot(xs, 100 * ys, dash, color=colour, lw=width, label=arm)
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
     above.grid(alpha=0.3)
+    _name_ends(above)
     draw_servers(runs[main], below)
     below.set_ylabel("users, by what they want at the end")
     _mark_life(runs[main], below)
@@ -82,20 +77,16 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     save(figure, path)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Writes a figure without date and version, so that equal numbers give equal files."""
-    figure.savefig(path, dpi=110, metadata={"Software": None})
-
-
 def draw_servers(run: Stream, axis: Axes) -> None:
     """Who serves whom through time: a row per habitat, by kind, and a colour per organelle."""
     servers, kinds = run.servers, run.kinds[:, -1]
     order = np.lexsort((run.asked.world.arrivals, kinds))
     organelles = [organelle for organelle in np.unique(servers) if organelle >= 0]
     busiest = sorted(organelles, key=lambda organelle: -int((servers == organelle).sum()))
-    colours = np.full((*servers.shape, 3), _NOBODY)
+    colours = np.full((*servers.shape, 3), to_rgb(_NOBODY))
     for place, organelle in enumerate(busiest):
-        colours[servers == organelle] = _rgb(PALETTE[place]) if place < len(PALETTE) else _OTHERS
+        code = VIEW_COLOURS[place] if place < len(VIEW_COLOURS) else OTHERS_COLOUR
+        colours[servers == organelle] = to_rgb(code)
     axis.imshow(colours[order], aspect="auto", interpolation="nearest")
     for edge in np.flatnonzero(np.diff(kinds[order])) + 0.5:
         axis.axhline(edge, color="black", lw=0.8)
@@ -104,13 +95,20 @@ def draw_servers(run: Stream, axis: Axes) -> None:
 
 
 def _curves(runs: Mapping[str, Sequence[Stream]], main: str, rest: Sequence[str]) -> Figure:
-    """Acceptance through time, means over seeds, and the number of adapters."""
+    """Acceptance through time, means over seeds, with the interval of the main arm, and the number
+    of adapters."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
     for arm, streams in runs.items():
         dash, colour, width = _pen(arm, main, rest)
-        xs, shares = zip(*(_curve(run) for run in streams), strict=True)
-        left.plot(xs[0], 100 * np.mean(shares, axis=0), dash, color=colour, lw=width, label=arm)
+        answers = sum(len(run.accepted) for run in streams)
+        points = min(MOST_POINTS, max(answers // LEAST_ANSWERS, 2))
+        xs, shares = zip(*(_curve(run, points) for run in streams), strict=True)
+        mean = 100 * np.mean(shares, axis=0)
+        left.plot(xs[0], mean, dash, color=colour, lw=width, label=arm)
+        if arm == main and len(streams) > 1:
+            half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(100 * np.array(shares))
+            left.fill_between(xs[0], mean - half, mean + half, color=colour, alpha=0.15, lw=0)
         living = np.mean([run.outcome.population for run in streams], axis=0)
         right.plot(living, dash, color=colour, lw=width)
     left.set(xlabel="generation", ylabel="accepted, %", ylim=(0, 100))
@@ -121,8 +119,24 @@ def _curves(runs: Mapping[str, Sequence[Stream]], main: str, rest: Sequence[str]
     right.yaxis.set_minor_formatter(NullFormatter())
     for axis in (left, right):
         axis.grid(alpha=0.3)
-    figure.legend(*left.get_legend_handles_labels(), fontsize=8, loc="outside right upper")
+    _name_ends(left)
     return figure
+
+
+def _name_ends(axis: Axes) -> None:
+    """Writes the name of each line beside its end, in its colour."""
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in axis.lines]
+    order = np.argsort(ends)
+    steps = LABEL_GAP * np.arange(len(order))
+    # As near to their ends as their distance allows.
+    heights = optimize.isotonic_regression(np.array(ends)[order] - steps).x + steps
+    for place, height in zip(order, heights, strict=True):
+        line = axis.lines[place]
+        dash = "" if line.get_linestyle() == "-" else f" ({line.get_linestyle()})"
+        axis.annotate(
+            f"{line.get_label()}{dash}", (1, height), (6, 0), xycoords=axis.get_yaxis_transform(),
+            textcoords="offset points", color=line.get_color(), va="center", fontsize=8,
+        )  # fmt: skip
 
 
 def _servers(run: Stream) -> Figure:
@@ -133,7 +147,7 @@ def _servers(run: Stream) -> Figure:
     draw_servers(run, axis)
     axis.set_title(
         f"who answers whom, seed {run.outcome.seed}: a row per user, by what they want at the end; "
-        f"a colour for each of the {len(PALETTE)} busiest organelles",
+        f"a colour for each of the {len(VIEW_COLOURS)} busiest organelles",
         fontsize=9,
     )
     return figure
@@ -142,12 +156,12 @@ def _servers(run: Stream) -> Figure:
 def _pen(arm: str, main: str, rest: Sequence[str]) -> tuple[str, str, float]:
     """Dash, colour and width of an arm's line."""
     if arm == main:
-        return "-", MAIN, 2.6
-    place = rest.index(arm)
-    return "-" if place < len(COLOURS) else "--", COLOURS[place % len(COLOURS)], 1.3
+        return "-", MAIN_COLOUR, 2.6
+    rounds, place = divmod(rest.index(arm), len(ARM_COLOURS))
+    return ("-", "--", ":")[rounds % 3], ARM_COLOURS[place], 1.3
 
 
-def _curve(run: Stream, points: int = CURVE_POINTS) -> tuple[np.ndarray, np.ndarray]:
+def _curve(run: Stream, points: int) -> tuple[np.ndarray, np.ndarray]:
     """The middle of each part of a run, in generations, and the share that was accepted in it."""
     edges = np.linspace(0, run.asked.length, min(points, run.asked.length) + 1)
     counts, _ = np.histogram(run.asked.generations, edges)
@@ -164,8 +178,3 @@ def _mark_life(run: Stream, axis: Axes) -> None:
             generations, ys, marker, color="black", ms=4, mew=1, clip_on=False,
             transform=axis.get_xaxis_transform(),
         )  # fmt: skip
-
-
-def _rgb(code: str) -> tuple[float, float, float]:
-    red, green, blue = (int(code[place : place + 2], 16) / 255 for place in (1, 3, 5))
-    return red, green, blue
