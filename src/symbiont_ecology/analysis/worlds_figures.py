@@ -99,7 +99,7 @@ def _curves(runs: Mapping[str, Sequence[Stream]], main: str, rest: Sequence[str]
     of adapters."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    for arm, streams in runs.items():
+    for arm, streams in sorted(runs.items(), key=lambda entry: entry[0] == main):  # it is on top
         dash, colour, width = _pen(arm, main, rest)
         answers = sum(len(run.accepted) for run in streams)
         points = min(MOST_POINTS, max(answers // LEAST_ANSWERS, 2))
@@ -128,8 +128,9 @@ def _name_ends(axis: Axes) -> None:
     ends = [float(np.asarray(line.get_ydata())[-1]) for line in axis.lines]
     order = np.argsort(ends)
     steps = LABEL_GAP * np.arange(len(order))
-    # As near to their ends as their distance allows.
-    heights = optimize.isotonic_regression(np.array(ends)[order] - steps).x + steps
+    # As near to their ends as their distance allows, and from 0 to 100.
+    lowest = optimize.isotonic_regression(np.array(ends)[order] - steps).x
+    heights = lowest.clip(0, 100 - steps[-1]) + steps
     for place, height in zip(order, heights, strict=True):
         line = axis.lines[place]
         dash = "" if line.get_linestyle() == "-" else f" ({line.get_linestyle()})"
