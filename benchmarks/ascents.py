@@ -66,7 +66,7 @@ def live(folder: Path, preset: str, seed: int) -> None:
     """The run to its end, and the CPU seconds that it took."""
     if folder.exists() and Run.open(folder).is_complete:
         return
-    symbiont = [sys.executable, "-m", "symbiont_ecology.cli"]
+    symbiont = [sys.executable, "-m", "symbiont_ecology"]
     new = ["run", preset, f"seed={seed}", "--out", folder, "--quiet"]
     words = ["resume", folder] if folder.exists() else new
     earlier = cpu_seconds(folder) if folder.exists() else 0.0

@@ -61,7 +61,7 @@ def _measured(folder: Path, seed: int) -> Mapping[str, float]:
     arms = {"per_habitat": live, "ecology": ecology}
     for name, words in {"learned": (), "without_families": ("--family", "none")}.items():
         out = folder / f"{name}-{seed}"
-        command = [sys.executable, "-m", "symbiont_ecology.cli", "learn-from", str(log), *words]
+        command = [sys.executable, "-m", "symbiont_ecology", "learn-from", str(log), *words]
         quiet = ["--out", str(out), "--quiet"]
         subprocess.run([*command, *quiet], check=True, stdout=subprocess.DEVNULL)
         arms[name] = Run.open(out)

@@ -35,7 +35,7 @@ def run_demos(seeds: int, folder: Path) -> dict[str, Any]:
     for seed in range(seeds):
         out = folder / f"seed-{seed}"
         if not (out / SUMMARY_FILE).exists():
-            command = [sys.executable, "-m", "symbiont_ecology.cli", "demo", "--seed", str(seed)]
+            command = [sys.executable, "-m", "symbiont_ecology", "demo", "--seed", str(seed)]
             subprocess.run([*command, "--out", str(out), "--quiet"], check=True)
         summaries.append(json.loads((out / SUMMARY_FILE).read_text()))
     shutil.copy(folder / "seed-0" / PICTURE_FILE, FIGURES / PICTURE_FILE)

@@ -16,7 +16,7 @@ OUT=${OUT:-artifacts/paper_qwen3}
 PYTHON=${PYTHON:-${PY:-${VENV_BIN:-$here/../.venv/bin}/python}}
 [ -x "$(command -v "$PYTHON")" ] || { echo "error: found no $PYTHON: make setup, or set PYTHON" >&2; exit 2; }
 
-symbiont() { "$PYTHON" -m symbiont_ecology.cli "$@"; }
+symbiont() { "$PYTHON" -m symbiont_ecology "$@"; }
 
 live() { # ARM [KEY=VALUE]…
   local arm=$1 folder=$OUT/$1 words=$OUT/$1.words

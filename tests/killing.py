@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
+COMMAND = [sys.executable, "-m", "symbiont_ecology"]
 
 
 def kill_when(ready: Callable[[], bool], *words: object) -> None:

@@ -25,7 +25,7 @@ class ServerProcess:
     ) -> None:
         words = ["serve", str(folder), "--port", "0", "--per-minute", "1e9", *options]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "symbiont_ecology.cli", *words],
+            [sys.executable, "-m", "symbiont_ecology", *words],
             stderr=subprocess.PIPE,
             text=True,
             env=os.environ | {"OMP_NUM_THREADS": "1"},

@@ -6,6 +6,9 @@ and leaves with ``exit_code``.
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C ended."""
+
 
 class EcologyError(Exception):
     """Base class: catch this to catch everything that the library raises on purpose."""

@@ -50,6 +50,7 @@ ORDER = (
     ("bridges",),
     ("suite",),
     ("cli",),
+    ("__main__",),
 )
 """A package may import itself and those on lines above it; those on the first line may use each
 other."""

@@ -13,7 +13,7 @@ import pytest
 from said import Symbiont
 from symbiont_ecology.analysis.ablation import AblationResults, render_ablation
 
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli", "ablate"]
+COMMAND = [sys.executable, "-m", "symbiont_ecology", "ablate"]
 TINY = """
 name: tiny
 question: does the machinery hold?

@@ -23,7 +23,7 @@ from symbiont_ecology.experiments.learning_rates import swept_runs
 from toy import ToyHost
 
 ROOT = Path(__file__).parents[2]
-COMMAND = [sys.executable, "-m", "symbiont_ecology.cli"]
+COMMAND = [sys.executable, "-m", "symbiont_ecology"]
 SMALL = [
     "tasks.families=[math.add,string.sort,logic.bool]",
     "tasks.depths=[short]",

@@ -31,7 +31,7 @@ def test_every_example_runs(path: Path, folder: Path) -> None:
     if path.stem == "reasoning_gym":
         pytest.importorskip("reasoning_gym")
     words = ["run", path.name, "--out", f"runs/{path.stem}", "-q"]
-    command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
+    command = [sys.executable, "-m", "symbiont_ecology", *words]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert not done.stderr.strip(), done.stderr
@@ -62,7 +62,7 @@ def typed(folder: Path, *words: str) -> str:
 
 def test_a_run_is_evaluated_in_the_harness_by_a_program_and_by_its_command(folder: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs the extra lm-eval")
-    command = ("-m", "symbiont_ecology.cli")
+    command = ("-m", "symbiont_ecology")
     typed(folder, *command, "run", "lm_eval.yaml", "--out", "runs/elements", "-q")
     said = typed(folder, "evaluate_in_harness.py", "runs/elements")
     measured = dict(re.findall(r"^(\w+): (0\.\d{3}) ±", said, re.MULTILINE))

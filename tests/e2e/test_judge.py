@@ -13,10 +13,10 @@ from judges import likes_short, live_with_judge
 from killing import COMMAND
 from said import Said, Symbiont
 from symbiont_ecology import Run, load_config
-from symbiont_ecology.cli.run import INTERRUPTED
 from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.engine.judgements import JUDGEMENTS_FILE, QUEUE_FILE, Judgements, WaitingReply
 from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.errors import INTERRUPTED
 from terminals import PseudoTerminal
 
 HOSTILE = (

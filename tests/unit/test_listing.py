@@ -27,6 +27,16 @@ sys.argv = ["symbiont"]
 from symbiont_ecology.cli import main
 main()
 """
+INTERRUPTED = """
+import sys
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == "symbiont_ecology.cli.serve":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupting())
+from symbiont_ecology.__main__ import launch
+launch()
+"""
 FIRST_LINE = """
 import sys
 from symbiont_ecology.cli import app
@@ -89,9 +99,14 @@ def run_code(code: str, **environment: str) -> str:
 
 def test_the_version_is_told() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "symbiont_ecology.cli", "--version"], capture_output=True, text=True
+        [sys.executable, "-m", "symbiont_ecology", "--version"], capture_output=True, text=True
     )
     assert (done.returncode, done.stdout) == (0, f"symbiont {__version__}\n")
+
+
+def test_ctrl_c_while_python_imports_ends_quietly() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

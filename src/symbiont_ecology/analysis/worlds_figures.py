@@ -17,7 +17,7 @@ from symbiont_ecology.analysis.streams import Stream
 from symbiont_ecology.analysis.worlds import WorldResults
 from symbiont_ecology.plots.palette import ARM_COLOURS, MAIN_COLOUR, OTHERS_COLOUR, VIEW_COLOURS
 
-MOST_POINTS, LEAST_ANSWERS = 40, 400
+CURVE_POINTS, LEAST_ANSWERS = 40, 400
 """Points of a curve at most, and answers of all seeds to a point at least."""
 DEMO_POINTS = 26
 LABEL_GAP = 6.5
@@ -102,7 +102,7 @@ def _curves(runs: Mapping[str, Sequence[Stream]], main: str, rest: Sequence[str]
     for arm, streams in sorted(runs.items(), key=lambda entry: entry[0] == main):  # it is on top
         dash, colour, width = _pen(arm, main, rest)
         answers = sum(len(run.accepted) for run in streams)
-        points = min(MOST_POINTS, max(answers // LEAST_ANSWERS, 2))
+        points = min(CURVE_POINTS, max(answers // LEAST_ANSWERS, 2))
         xs, shares = zip(*(_curve(run, points) for run in streams), strict=True)
         mean = 100 * np.mean(shares, axis=0)
         left.plot(xs[0], mean, dash, color=colour, lw=width, label=arm)

@@ -40,7 +40,7 @@ from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.options import at_home, unfolded
 from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
-from symbiont_ecology.cli.run import INTERRUPTED, resume_command, run
+from symbiont_ecology.cli.run import resume_command, run
 from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
@@ -48,6 +48,7 @@ from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.cli.verify import verify
 from symbiont_ecology.errors import (
+    INTERRUPTED,
     ConfigError,
     EcologyError,
     EcologyWarning,

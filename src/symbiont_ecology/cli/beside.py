@@ -84,7 +84,7 @@ def _start(folder: Path, name: str, run: RunBeside) -> subprocess.Popen[bytes]:
     log = _log_of(folder, name)
     console.prepare(log)
     with log.open("w", encoding="utf-8") as file:
-        command = [sys.executable, "-m", "symbiont_ecology.cli", *words]
+        command = [sys.executable, "-m", "symbiont_ecology", *words]
         # A session of its own: Ctrl-C reaches it through us, so that it hears of it once.
         if sys.platform == "win32":
             flags = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.BELOW_NORMAL_PRIORITY_CLASS

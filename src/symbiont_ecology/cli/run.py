@@ -22,7 +22,7 @@ from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import INTERRUPTED, ConfigError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.analysis.narrator import RunView
     from symbiont_ecology.config import RunConfig
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C."""
 BUDGET_ENDS = {
     "train_flops": "until {:.3g} useful FLOPs are spent",
     "train_tokens": "until training took {:.3g} tokens",

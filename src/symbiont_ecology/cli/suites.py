@@ -28,8 +28,7 @@ from symbiont_ecology.cli.console import (
     write_json,
 )
 from symbiont_ecology.cli.options import argument, option
-from symbiont_ecology.cli.run import INTERRUPTED
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import INTERRUPTED, ConfigError
 
 if TYPE_CHECKING:
     from symbiont_ecology.engine.executors import Executor
