@@ -1,11 +1,16 @@
-"""The pictures of docs/evoscope.md and README: every view of two runs, and a film of one; and
+r"""The pictures of docs/evoscope.md and README: every view of two runs, and a film of one; and
 views of two runs without an economy.
 
     python scripts/evoscope_pictures.py USERS TRIALS STEPS TRAININGS
 
-``USERS`` is the folder of a demo, ``TRIALS`` that of a run with births, trials and merges,
-``STEPS`` that of evolution strategies, ``TRAININGS`` that of an evolution of hyper-parameters. It
-needs Chromium and the extra ``dev``.
+``USERS`` is the folder of the ecology of ``symbiont demo``, ``TRIALS`` that of a run with births,
+trials and merges, ``STEPS`` that of ``symbiont run es-conciseness``, ``TRAININGS`` that of
+``symbiont run loralab``. ``TRIALS`` was made so:
+
+    symbiont run experiments/life "strategy.mechanisms.merging={at: 10000, every: 10}" \
+        strategy.mechanisms.thrift=true run.generations=150
+
+It needs Chromium and the extra ``dev``.
 """
 
 from __future__ import annotations
@@ -49,7 +54,7 @@ def main() -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox"]
         )
         for record, views, moment in (
-            (users, OF_USERS, "g=100&organelle=o3"),
+            (users, OF_USERS, "g=100&organelle=o2"),
             (trials, OF_TRIALS, ""),
             (page_record([arguments.steps]), OF_STEPS, ""),
             (page_record([arguments.trainings]), OF_TRAININGS, ""),
