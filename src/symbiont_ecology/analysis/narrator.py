@@ -30,7 +30,7 @@ class RunView:
         pass
 
     def tell(self, news: str) -> None:
-        """Says what is done before the first generation."""
+        """Says what is done before the first generation, and what takes long within one."""
 
     def hint(self, text: str) -> None:
         """Shows what whoever watches can do, or has done; any thread may call it."""
@@ -71,7 +71,7 @@ class Narrator(RunView):
         self._print()
 
     def tell(self, news: str) -> None:
-        """Says what is done before the first generation."""
+        """As ``RunView``."""
         self._news.print(news, highlight=False, markup=False, soft_wrap=True)
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:

@@ -109,7 +109,8 @@ class Runtime:
     climate: Climate = field(default_factory=Climate)
     """Catastrophes and seasons."""
     tell: Callable[[str], None] = lambda message: None
-    """Hears what is done before the first generation; for showing, never for deciding."""
+    """Hears what is done before the first generation, and what takes long within one; for showing,
+    never for deciding."""
     stops: tuple[str, ...] = ()
     """Texts that end an answer, beside the host's end token."""
     passed: Callable[[str], None] = lambda phase: None

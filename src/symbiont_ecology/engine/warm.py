@@ -6,7 +6,6 @@ examples are a function of the run's seed, so all arms of a comparison have the 
 world with habitats they are answered as the tasks themselves want it, whoever asks.
 """
 
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from symbiont_ecology.ecology.habitats import RememberedAnswer, written_sketch
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.news import with_news
 from symbiont_ecology.engine.remember import sketched
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
@@ -25,7 +25,6 @@ from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
 PASSES, BATCH = 8, 8
 """Passes over the examples, and examples of a step. On SmolLM2 16 passes were no better than 8."""
-SECONDS_BETWEEN_NEWS = 5.0
 
 
 def warm_examples(tasks: TaskMixture, per_cell: int, draw: Draw) -> tuple[Item, ...]:
@@ -62,9 +61,8 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     weights = {0: AdapterWeights.random(host.layout, turn.rank, 1.0, generator)}
     states, losses = {0: OptimizerState()}, list[float]()
     batches = list(_batches(items, turn.draw))
-    start = last_news = time.monotonic()
     turn.tell(f"warm start on {len(items)} examples …")
-    for number, batch in enumerate(batches, start=1):
+    for batch in with_news(batches, "warm start", turn.tell):
         pairs = [lessons[item.id] for item in batch]
         rates = {0: strategy.warm_rate}
         learning_batch = LearningBatch(tuple(lesson for lesson, _ in pairs), rates)
@@ -74,11 +72,8 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
         if 0 in statistics.sick:
             raise ConfigError(
                 f"strategy.warm_rate: {strategy.warm_rate:g} made the weights not finite in step "
-                f"{number} of the warm start: take a smaller one"
+                f"{len(losses)} of the warm start: take a smaller one"
             )
-        if (now := time.monotonic()) - last_news >= SECONDS_BETWEEN_NEWS:
-            last_news, left = now, (now - start) / number * (len(batches) - number)
-            turn.tell(f"warm start, step {number} of {len(batches)}, about {left:.0f} s left")
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
     if strategy.needs_sketches and host.shape.is_wide:  # where it was measured (docs/log.md)
