@@ -70,6 +70,18 @@ def test_the_screen_tells_of_births_deaths_and_cells(tmp_path: Path) -> None:
     assert all(f" {organelle_id} " in text for organelle_id in state.population)
 
 
+def test_news_within_a_generation_stand_in_the_title(tmp_path: Path) -> None:
+    config, console = toy_config(generations=2), screen()
+    with Dashboard(RunLength(config.run), console, "toy", clock=Clock()) as dashboard:
+        dashboard.tell("loading the host …")
+        start(config, tmp_path / "run", host=ToyHost(), watch=dashboard)
+        dashboard.tell("first food of o9, step 2 of 8, about 30 s left")
+        last = said(console)
+    assert "loading the host …" in last
+    assert " toy: first food of o9, step 2 of 8, about 30 s left " in last
+    assert last.count(" generation 1 ") == 2  # the screen stays as it was
+
+
 def test_who_is_born_after_an_extinction_is_told(tmp_path: Path) -> None:
     config, console = toy_config(generations=1), screen()
     states = list[tuple[EcologyState, GenerationEnded]]()

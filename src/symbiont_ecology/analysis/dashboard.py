@@ -59,7 +59,7 @@ class Dashboard(RunView):
     ) -> None:
         self._console, self._replies, self._accepted = console, replies, accepted
         self._live = Live(console=console, auto_refresh=False, vertical_overflow="crop")
-        self._panel = Panel("", title=Text(title))
+        self._title, self._panel = title, Panel("", title=Text(title))
         self._pace, self._clock = Pace(plan, clock), clock
         self._right, self._alive, self._energy = Trend(), Trend(), Trend()
         self._known: Mapping[str, Organelle] | None = None
@@ -78,8 +78,12 @@ class Dashboard(RunView):
         self._live.stop()
 
     def tell(self, news: str) -> None:
-        """Says what is done before the first generation."""
-        self._show(Text(news))
+        """As ``RunView``: on the empty screen, later in its title."""
+        if self._drawn is None:
+            self._show(Text(news))
+        else:
+            self._panel.title = Text(f"{self._title}: {news}")
+            self._live.update(self._panel, refresh=True)
 
     def hint(self, text: str) -> None:
         """Shows what whoever watches can do, or has done, below the screen."""
@@ -108,6 +112,7 @@ class Dashboard(RunView):
     def _draw(self) -> None:
         """Draws the newest generation, unless that is done."""
         if self._waiting is not None:
+            self._panel.title = Text(self._title)
             self._show(self._screen(*self._waiting))
             self._waiting, self._drawn = None, self._clock()
 
