@@ -102,7 +102,7 @@ mutants: setup ## change what must never be wrong in small ways and see whether 
 OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resume.py tests/engine/test_resume_disk.py
 test-oldest: setup ## the same with the oldest dependencies that are allowed, in build/oldest; some 7 GB, an hour
 	$(BIN)/python -m pip install -q --disable-pip-version-check uv
-	$(BIN)/uv venv -q --clear --python $(BIN)/python build/oldest
+	$(BIN)/uv venv -q --seed --clear --python $(BIN)/python build/oldest
 	$(BIN)/uv pip install -q --compile-bytecode --python build/oldest/bin/python --resolution lowest-direct -e '.[dev,data,serve,tuning,rewards,film]'
 	OMP_NUM_THREADS=1 build/oldest/bin/python -m pytest $(OLDEST_TESTS)
 
