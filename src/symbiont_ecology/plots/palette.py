@@ -13,8 +13,5 @@ HEAT = "cividis"
 """The colour map of heat maps (Nuñez et al. 2018)."""
 MAIN_COLOUR, SECOND_COLOUR = "#17805c", "#8fbf3f"
 """Of the arm that is compared with all others, and of one more that is."""
-ARM_COLOURS = (
-    "#8c8c8c", "#0072b2", "#e69f00", "#d55e00", "#56b4e9", "#cc79a7", "#332288", "#882255",
-    "#999933",
-)  # fmt: skip
-"""Of the other arms, one after another."""
+ARM_COLOURS = ("#8c8c8c", *VIEW_COLOURS[:2], *VIEW_COLOURS[3:9])
+"""Of the other arms, one after another: grey, and what is not green."""
