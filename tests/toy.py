@@ -190,6 +190,14 @@ class ToyHost:
             sketches.append(sketcher.sketch(gradient))
         return np.array(sketches)
 
+    def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """Which reply it is, and what the prompt is about: ``(rows, OPTIONS + FEATURES)``."""
+        rows = np.zeros((len(prompts), OPTIONS + FEATURES))
+        for row, prompt, completion in zip(rows, prompts, completions, strict=True):
+            row[self._option(prompt, tuple(completion))] = 1.0
+            row[OPTIONS:] = _scene(prompt, self.seed)[2]
+        return rows
+
     def learn(
         self,
         batch: LearningBatch,

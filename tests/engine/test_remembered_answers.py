@@ -10,7 +10,13 @@ import pytest
 from pydantic import RootModel
 
 from symbiont_ecology.ecology import Genome, Organelle
-from symbiont_ecology.ecology.diets import LIKENESS_OF_WIDE_HOSTS, Diet, diet_of, kinds_among
+from symbiont_ecology.ecology.diets import (
+    LIKENESS_OF_EXAMPLES,
+    Diet,
+    Likeness,
+    diet_of,
+    kinds_among,
+)
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.strategies.mechanisms.foraging import Partition
@@ -74,12 +80,34 @@ def test_a_habitat_with_some_refusals_forgets_nothing() -> None:
     assert len(habitat.answers) == MOST_ANSWERS
 
 
-def test_a_sketch_survives_being_written() -> None:
-    vector = np.random.default_rng(0).standard_normal(256)
+@pytest.mark.parametrize("dimensions", [8, 256, 2048])
+def test_a_sketch_survives_being_written(dimensions: int) -> None:
+    vector = np.random.default_rng(0).standard_normal(dimensions)
     vector /= np.linalg.norm(vector)
-    answer = RememberedAnswer("f", "d", "p", (1,), is_accepted=True).sketched(vector)
+    answer = RememberedAnswer("f", "d", "p", (1,), is_accepted=True)
+    assert answer.vector is None
+    answer = answer.sketched(vector)
     assert answer.vector is not None
     assert float(vector @ answer.vector) == pytest.approx(1, abs=0.01)
+
+
+def test_where_there_are_coordinates_they_count() -> None:
+    answer = answered("talk", accepted=True).sketched(np.eye(256)[0]).located(np.eye(8)[2])
+    assert answer.vector == pytest.approx(np.eye(8)[2], abs=0.02)
+    assert answer.located(-np.eye(8)[7]).vector == pytest.approx(-np.eye(8)[7], abs=0.02)
+
+
+def test_many_answers_of_one_adapter_say_little_more_than_some() -> None:
+    """With most = 4, n answers count as 4 n ÷ (4 + n), in every family apart."""
+    diet = Diet(np.array([[6.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), np.array([12.0, 4.0, 0.0]))
+    less = diet.at_most(4.0)
+    assert less.counts == pytest.approx([3.0, 2.0, 0.0])
+    assert less.sums == pytest.approx(np.array([[1.5, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+    whole = Likeness(18.0, 0.9, 4.0)
+    capped = replace(whole, most=4.0)
+    other = Diet(np.array([[0.0, 5.0], [0.0, 3.0], [0.0, 0.0]]), np.array([6.0, 6.0, 0.0]))
+    assert capped.agreement(diet, other) == pytest.approx(whole.agreement(less, other.at_most(4.0)))
+    assert whole.agreement(diet, other) < capped.agreement(diet, other) < 0
 
 
 def test_an_organelle_remembers_the_newest_of_each_family() -> None:
@@ -186,7 +214,7 @@ def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:
 def test_kinds_are_found_among_examples(kinds: int) -> None:
     examples = examples_of(kinds, 8)
     diets = [diet_of([example], ["talk"]) for example in examples]
-    groups = kinds_among(diets, LIKENESS_OF_WIDE_HOSTS)
+    groups = kinds_among(diets, LIKENESS_OF_EXAMPLES)
     assert sorted(place for group in groups for place in group) == list(range(len(examples)))
     of = [{examples[place].prompt for place in group} for group in groups if len(group) > 1]
     assert all(len(found) == 1 for found in of)
@@ -195,5 +223,5 @@ def test_kinds_are_found_among_examples(kinds: int) -> None:
 
 
 def test_of_nothing_there_are_no_kinds() -> None:
-    assert kinds_among([], LIKENESS_OF_WIDE_HOSTS) == []
-    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], LIKENESS_OF_WIDE_HOSTS) == [[0]]
+    assert kinds_among([], LIKENESS_OF_EXAMPLES) == []
+    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], LIKENESS_OF_EXAMPLES) == [[0]]

@@ -13,7 +13,8 @@ import pytest
 from hosts import SMOLLM2, smollm2
 from logs import ECOLOGY, RICH
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
-from symbiont_ecology.ecology.habitats import SCALE, read_sketch
+from symbiont_ecology.ecology.basis import Basis
+from symbiont_ecology.ecology.habitats import read_vector
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.economics.flops import WIDE_HIDDEN
 from symbiont_ecology.engine.build import check, mixture
@@ -29,7 +30,6 @@ from toy import Crash, ToyHost, ToyShape, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 FAMILIES = ("math.add", "string.sort")
-MOST = 127 / SCALE  # of a number of a sketch
 REPLAYING = {"kind": "expert_iteration", "skip": 0.0, "replay": 1.0}
 WARM = {"warm": 3, "warm_rate": 0.1}
 
@@ -231,39 +231,53 @@ def test_a_real_model_that_knows_nothing_answers_after_a_warm_start(tmp_path: Pa
     assert first_accuracy(tmp_path / "run") >= 0.15  # sampled, after sixteen steps
 
 
-def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path) -> None:
-    """The toy's answers of one family have a lot in common; what is left says who wants what."""
-    strategy = {**ECOLOGY, "warm": 6, "warm_rate": 0.1}
-    plan = toy_config(3, 8, FAMILIES, RICH, strategy=strategy, learning_rule=REPLAYING)
+def in_a_world(plan: RunConfig) -> RunConfig:
+    """Six habitats of two kinds."""
     habitats = HabitatsConfig(count=6, kinds=2, questions=6)
-    tasks_of = plan.tasks.model_copy(update={"habitats": habitats})
-    plan = plan.model_copy(update={"tasks": tasks_of})
-    assert not start(plan, tmp_path / "narrow", host=ToyHost()).state.common
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_on_a_wide_host_answers_lie_where_examples_differ_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    """Embeddings lie there if replies are open, and sketches if not."""
+    for family in FAMILIES:
+        monkeypatch.setattr(type(tasks.build(family)), "is_open", is_open)
+    strategy = {**ECOLOGY, "warm": 6, "warm_rate": 0.1}
+    plan = in_a_world(toy_config(3, 8, FAMILIES, RICH, strategy=strategy, learning_rule=REPLAYING))
+    narrow = start(plan, tmp_path / "narrow", host=ToyHost()).state
+    assert not narrow.bases
+    assert not narrow.examples
     host = ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
+    read = host.embed if is_open else host.sketch
     state = start(plan, tmp_path / "run", host=host).state
-    assert set(state.common) == set(FAMILIES)
-    items = warm_examples(mixture(plan), 6, Draw(plan.seed, -1))
-    sketches = host.sketch(
-        [item.prompt for item in items], host.encode_answers([item.answer for item in items])
-    )
-    for family, common in state.common.items():
-        own = sketches[[item.family == family for item in items]]
-        np.testing.assert_allclose(
-            read_sketch(common), own.mean(0).clip(-MOST, MOST), atol=1 / SCALE
-        )
-    for one in [one for habitat in state.habitats.values() for one in habitat.answers]:
-        (whole,) = host.sketch([one.prompt], [one.token_ids])
-        assert one.vector is not None
-        left = whole - read_sketch(state.common[one.family])
-        np.testing.assert_allclose(one.vector, left.clip(-MOST, MOST), atol=1 / SCALE)
+    assert set(state.bases) == set(FAMILIES)
+    for family, text in state.bases.items():
+        own = [example for example in state.examples if example.family == family]
+        assert len(own) == 6
+        texts = [answer.prompt for answer in own], [answer.token_ids for answer in own]
+        vectors, sketches, basis = read(*texts), host.sketch(*texts), Basis.read(text)
+        np.testing.assert_allclose(basis.mean, vectors.mean(0), atol=1e-6)
+        for example, vector, sketch in zip(own, vectors, sketches, strict=True):
+            assert example.vector == pytest.approx(basis.coordinates(vector), abs=0.01)
+            left = sketch - sketches.mean(0)
+            assert read_vector(example.sketch) == pytest.approx(left, abs=0.1)
+    answers = [answer for habitat in state.habitats.values() for answer in habitat.answers]
+    assert answers
+    for answer in answers:
+        (vector,) = read([answer.prompt], [answer.token_ids])
+        expected = Basis.read(state.bases[answer.family]).coordinates(vector)
+        assert answer.vector == pytest.approx(expected, abs=0.01)
+        assert not answer.sketch
 
 
 def styled_config(tmp_path: Path, **strategy: Any) -> RunConfig:
     """Users of two styles, on the toy; founders have learned six examples of one family."""
     ecology = {**ECOLOGY, "warm": 12, "warm_rate": 0.1, **strategy}
-    plan = toy_config(3, 4, FAMILIES[:1], RICH, strategy=ecology, learning_rule=REPLAYING)
-    habitats = HabitatsConfig(count=6, kinds=2, questions=6)
-    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+    return in_a_world(
+        toy_config(3, 4, FAMILIES[:1], RICH, strategy=ecology, learning_rule=REPLAYING)
+    )
 
 
 def test_founders_remember_the_kinds_of_examples(tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_a_language_model_answers_the_same_by_one_worker_and_by_three(
         prompts, ids = [row.prompt for row in rows], [answers[n].token_ids for n in range(150)]
         scores = host.score(prompts, ids, [row.slot for row in rows])
         sketches = host.sketch(prompts[:70], ids[:70])
-        found.append((answers, scores, sketches))
+        found.append((answers, scores, sketches, host.embed(prompts[:70], ids[:70])))
         for n in range(150):
             assert np.allclose(scores[n], answers[n].log_probabilities, atol=1e-3)
     one, three = found
@@ -138,6 +138,7 @@ def test_a_language_model_answers_the_same_by_one_worker_and_by_three(
         assert np.array_equal(getattr(one[0], name), getattr(three[0], name)), name
     assert all(map(np.array_equal, one[1], three[1]))
     assert np.array_equal(one[2], three[2])
+    assert np.array_equal(one[3], three[3])
 
 
 def test_a_language_model_learns_the_same_by_one_worker_and_by_three(

@@ -10,6 +10,7 @@ not given (Dirichlet process, Ferguson 1973; Neal 2000).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -44,6 +45,11 @@ class Diet:
     def __sub__(self, other: Diet) -> Diet:
         return Diet(self.sums - other.sums, self.counts - other.counts)
 
+    def at_most(self, most: float) -> Diet:
+        """The same, said by fewer answers: n count as n · most ÷ (n + most)."""
+        shares = most / (self.counts + most)
+        return Diet(self.sums * shares[:, None], self.counts * shares)
+
     @cached_property
     def is_empty(self) -> bool:
         """Whether nothing is known of it."""
@@ -62,12 +68,15 @@ class Likeness:
 
     ``sharpness`` is 1 ÷ the variance of a sketch around the mean of its kind; ``doubt`` is that
     variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
-    directions that matter (docs/log.md has the measurement).
+    directions that matter (docs/log.md has the measurement). Answers that one adapter wrote
+    resemble each other beyond their kind, so a diet counts as ``most`` independent answers at most
+    (design effect, Kish 1965).
     """
 
     sharpness: float
     doubt: float
     price: float
+    most: float = math.inf
 
     def agreement(self, diet: Diet, other: Diet) -> float:
         """Log-odds that two diets are of one kind, in nats, without the prior.
@@ -81,6 +90,8 @@ class Likeness:
         """``agreement`` of each of these diets with another one, ``(diets,)``."""
         if not diets:
             return np.zeros(0)
+        if math.isfinite(self.most):
+            diets, other = [diet.at_most(self.most) for diet in diets], other.at_most(self.most)
         sums = np.stack(np.broadcast_arrays(*(diet.sums + other.sums for diet in diets)))
         counts = np.stack([diet.counts for diet in diets])
         mass = np.stack([diet.mass for diet in diets])
@@ -103,14 +114,16 @@ class Likeness:
 
 LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0)
 """Of answers of the shipped families (docs/log.md)."""
-LIKENESS_OF_WIDE_HOSTS = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
-"""Of answers that have much in common, which is taken away first: open questions on a real model
-(docs/log.md)."""
+LIKENESS_OF_EXAMPLES = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
+"""Of the sketches of a warm start's examples, less what these have in common: open questions on a
+real model (docs/log.md)."""
+LIKENESS_IN_BASIS = Likeness(sharpness=18.0, doubt=0.9, price=4.0, most=4.0)
+"""Of coordinates: open questions on a real model (docs/log.md)."""
 
 
 def likeness_in(state: EcologyState) -> Likeness:
     """How alike answers of one kind are there."""
-    return LIKENESS_OF_WIDE_HOSTS if state.common else LIKENESS
+    return LIKENESS_IN_BASIS if state.bases else LIKENESS
 
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:

@@ -37,7 +37,8 @@ class RememberedAnswer:
     ``reply`` is the answer as text; empty in a world without habitats. ``confidence`` is the
     probability that ``organelle_id`` gave to it, or where replies are open how often it pleased its
     other habitats. ``sketch`` stands for the answer's gradient at the bare host
-    (``host.sketches``): signed bytes in base64, or empty if there is none. ``token_ids`` hold the
+    (``host.sketches``), and ``coordinates`` say where the answer lies in the basis of its family
+    (``ecology.basis``), if there is one: signed bytes in base64, or empty. ``token_ids`` hold the
     end of answer.
     """
 
@@ -50,6 +51,7 @@ class RememberedAnswer:
     confidence: float = 1.0
     sketch: str = ""
     reply: str = ""
+    coordinates: str = ""
 
     @property
     def item(self) -> Item:
@@ -58,28 +60,35 @@ class RememberedAnswer:
 
     @cached_property
     def vector(self) -> np.ndarray | None:
-        """The sketch as numbers, ``(dimensions,)``; None if there is none."""
-        return read_sketch(self.sketch) if self.sketch else None
+        """Its coordinates, or else its sketch, as numbers ``(dimensions,)``; None if it has
+        neither."""
+        text = self.coordinates or self.sketch
+        return read_vector(text) if text else None
 
     def sketched(self, sketch: np.ndarray) -> RememberedAnswer:
-        """The same answer with the sketch of its gradient, ``(dimensions,)``: a unit vector, less
-        what answers of its family have in common if that is known."""
-        return replace(self, sketch=written_sketch(sketch))
+        """The same answer with the sketch of its gradient, ``(dimensions,)``."""
+        return replace(self, sketch=written_vector(sketch))
+
+    def located(self, coordinates: np.ndarray) -> RememberedAnswer:
+        """The same answer with its coordinates, ``(directions,)``."""
+        return replace(self, coordinates=written_vector(coordinates))
 
 
-def written_sketch(sketch: np.ndarray) -> str:
-    """A sketch ``(dimensions,)`` as signed bytes in base64."""
-    numbers = np.clip(np.rint(SCALE * sketch), -127, 127).astype(np.int8)
+def written_vector(vector: np.ndarray) -> str:
+    """A vector of a length of 1 at most, ``(dimensions,)``, as signed bytes in base64."""
+    numbers = np.clip(np.rint(vector * _scale(len(vector))), -127, 127).astype(np.int8)
     return base64.b64encode(numbers.tobytes()).decode()
 
 
-def read_sketch(text: str) -> np.ndarray:
-    """The numbers of a written sketch, ``(dimensions,)``."""
-    return np.frombuffer(base64.b64decode(text), np.int8).astype(np.float64) / SCALE
+def read_vector(text: str) -> np.ndarray:
+    """The numbers of a written vector, ``(dimensions,)``."""
+    numbers = np.frombuffer(base64.b64decode(text), np.int8).astype(np.float64)
+    return numbers / _scale(len(numbers))
 
 
-SCALE = 400.0
-"""What a unit is in a sketch of bytes. Of 256 numbers of a unit vector hardly one is above 0.3."""
+def _scale(dimensions: int) -> float:
+    """What a unit is in bytes. Hardly a number of a unit vector is above 5 ÷ √dimensions."""
+    return 25.0 * math.sqrt(max(dimensions, 1))
 
 
 @dataclass(frozen=True)

@@ -77,17 +77,17 @@ class EcologyState:
     """Who is on probation."""
     warm: BlobRef | None = None
     """What founders without parents begin with, if there was a warm start."""
-    common: dict[str, str] = field(default_factory=dict)
-    """What answers of a family have in common, whatever is wanted: the mean sketch of the warm
-    start's examples, by family; on wide hosts alone."""
+    bases: dict[str, str] = field(default_factory=dict)
+    """The basis of each family as ``ecology.basis`` writes it, by the warm start's examples; on
+    wide hosts alone."""
     notes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Numbers that a strategy keeps from one generation to the next, by name."""
     examples: tuple[RememberedAnswer, ...] = ()
-    """The warm start's examples with their sketches; where there is ``common``."""
+    """The warm start's examples with sketches and coordinates; where there are ``bases``."""
     faults: dict[str, int] = field(default_factory=dict)
     """How often parts have failed, one call after the other, which do nothing else."""
     scored: int = 0
-    """Answers of habitats that were sketched, or scored under somebody."""
+    """Answers of habitats that were sketched or embedded, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""

@@ -87,6 +87,11 @@ class HostShape:
         """The first layer whose gradients a sketch is made of: the middle one of a wide host."""
         return self.layers // 2 if self.is_wide else 0
 
+    @property
+    def embedding_layers(self) -> tuple[int, int]:
+        """Behind how many layers the hidden states of an embedding are taken."""
+        return 3 * self.layers // 5, 4 * self.layers // 5
+
     @classmethod
     def from_config(
         cls, config: Mapping[str, object], *, linear_parameters: int, parameters: int
@@ -174,6 +179,11 @@ class HostShape:
         backward = self._backward_flops(lora_parameters, prompt_tokens, completion_tokens)
         backward = backward * (self.layers - self.sketched_from) // self.layers
         return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
+
+    def embedding_flops(self, tokens: int) -> int:
+        """The embedding of a text of so many tokens: one pass through the layers up to the last
+        that counts."""
+        return self.forward_flops(0, tokens) * self.embedding_layers[-1] // self.layers
 
     def _backward_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int

@@ -2,12 +2,13 @@
 habitats, cells remember what was right.
 
 Learning replays what was accepted, so that nothing is forgotten and little is asked twice.
-Their sketches say which habitats want the same (``host.sketches``).
+Their sketches (``host.sketches``) or embeddings (``host.embeddings``) say which habitats want the
+same.
 """
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,8 @@ from symbiont_ecology.ecology import (
     Rollout,
     practice_of,
 )
-from symbiont_ecology.ecology.habitats import read_sketch, shared_among
+from symbiont_ecology.ecology.basis import Basis
+from symbiont_ecology.ecology.habitats import shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
@@ -181,28 +183,59 @@ def _score(names: Iterable[str], turn: Turn) -> None:
 
 
 def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
-    """The answers with their sketches, which cost a pass forward and one backward."""
+    """The answers with what says who wants what: coordinates if there is a basis, or sketches."""
     answers = [_remembered(rollout, turn) for rollout in rollouts]
-    sketches = sketched(
-        [answer.prompt for answer in answers], [answer.token_ids for answer in answers], turn
-    )
     turn.state.scored += len(answers)
-    common = {name: read_sketch(text) for name, text in turn.state.common.items()}
+    if not turn.state.bases:
+        return [
+            answer.sketched(v) for answer, v in zip(answers, sketched(answers, turn), strict=True)
+        ]
+    bases = {family: Basis.read(text) for family, text in turn.state.bases.items()}
     return [
-        answer.sketched(sketch - common.get(answer.family, 0.0))
-        for answer, sketch in zip(answers, sketches, strict=True)
+        answer.located(bases[answer.family].coordinates(vector))
+        for answer, vector in zip(answers, in_vectors(answers, turn), strict=True)
     ]
 
 
-def sketched(
-    prompts: Sequence[str], completions: Sequence[Sequence[int]], turn: Turn
-) -> np.ndarray:
-    """The sketches of answers ``(answers, dimensions)``, charged to the budget."""
-    state, host = turn.state, turn.host
-    parameters = host.layout.size(turn.rank)
-    for prompt, completion in zip(host.encode(prompts), completions, strict=True):
-        read, written = len(prompt), len(completion)
-        flops = host.shape.sketching_flops(parameters, read, written)
-        state.spent += Cost.computed(flops, read, written)
-    state.spent += Cost(calls=1)
-    return host.sketch(prompts, completions)
+def in_vectors(answers: Sequence[RememberedAnswer], turn: Turn) -> list[np.ndarray]:
+    """Answers as vectors that a basis takes: embeddings where replies are open, sketches where they
+    are not, ``(dimensions,)`` each."""
+    vectors = dict[int, np.ndarray]()
+    for is_open, read in ((True, embedded), (False, sketched)):
+        places = [
+            place
+            for place, answer in enumerate(answers)
+            if turn.tasks.families[answer.family].is_open == is_open
+        ]
+        if places:
+            group = read([answers[place] for place in places], turn)
+            vectors |= dict(zip(places, group, strict=True))
+    return [vectors[place] for place in range(len(answers))]
+
+
+def sketched(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
+    """What each answer would teach the bare host, ``(answers, dimensions)``, charged to the budget:
+    a pass forward and one backward."""
+    parameters, shape = turn.host.layout.size(turn.rank), turn.host.shape
+    _charge(answers, turn, lambda read, said: shape.sketching_flops(parameters, read, said))
+    return turn.host.sketch([a.prompt for a in answers], [a.token_ids for a in answers])
+
+
+def embedded(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
+    """What the bare host makes of each answer, ``(answers, dimensions)``, charged to the budget: a
+    pass forward."""
+    shape = turn.host.shape
+    _charge(answers, turn, lambda read, said: shape.embedding_flops(read + said))
+    return turn.host.embed([a.prompt for a in answers], [a.token_ids for a in answers])
+
+
+def _charge(
+    answers: Sequence[RememberedAnswer], turn: Turn, flops: Callable[[int, int], int]
+) -> None:
+    """One call that reads these answers; ``flops`` are those of a prompt and an answer of so many
+    tokens."""
+    prompts = turn.host.encode([answer.prompt for answer in answers])
+    for prompt, answer in zip(prompts, answers, strict=True):
+        read, said = len(prompt), len(answer.token_ids)
+        turn.state.spent += Cost.computed(flops(read, said), read, said)
+    turn.state.spent += Cost(calls=1)

@@ -66,6 +66,9 @@ class Host(Protocol):
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
 
+    def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What the bare host makes of each answer that it has read: ``(rows, dimensions)``."""
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot."""
 

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from symbiont_ecology.ecology.habitats import RememberedAnswer, written_sketch
+from symbiont_ecology.ecology.basis import Basis
+from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.news import with_news
-from symbiont_ecology.engine.remember import sketched
+from symbiont_ecology.engine.remember import in_vectors, sketched
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import WarmStarted
@@ -77,7 +78,7 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
     if strategy.needs_sketches and host.shape.is_wide:  # where it was measured (docs/log.md)
-        state.common, state.examples = _sketched_examples(items, lessons, turn)
+        state.bases, state.examples = _read_examples(items, lessons, turn)
     last_pass = losses[-len(losses) // PASSES :]
     return [
         WarmStarted(
@@ -92,11 +93,12 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     ]
 
 
-def _sketched_examples(
+def _read_examples(
     items: Sequence[Item], lessons: Mapping[str, tuple[Lesson, Cost]], turn: Turn
 ) -> tuple[dict[str, str], tuple[RememberedAnswer, ...]]:
-    """The mean sketch of each family's examples: what its answers have in common, so what says
-    nothing of who wants what. And the examples, as if they had been accepted, with what is left."""
+    """The basis of each family. And the examples, as if they had been accepted: with their
+    coordinates, and with their sketches less what those of the family have in common, which says
+    nothing of who wants what."""
     answers = [
         RememberedAnswer(
             item.family,
@@ -108,15 +110,19 @@ def _sketched_examples(
         )
         for item in items
     ]
-    sketches = sketched([a.prompt for a in answers], [a.token_ids for a in answers], turn)
-    by_family: dict[str, list[np.ndarray]] = defaultdict(list)
-    for answer, sketch in zip(answers, sketches, strict=True):
-        by_family[answer.family].append(sketch)
-    common = {family: np.mean(group, axis=0) for family, group in by_family.items()}
-    return {family: written_sketch(mean) for family, mean in common.items()}, tuple(
-        answer.sketched(sketch - common[answer.family])
-        for answer, sketch in zip(answers, sketches, strict=True)
+    sketches, vectors = sketched(answers, turn), in_vectors(answers, turn)
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, answer in enumerate(answers):
+        places[answer.family].append(place)
+    bases = {f: Basis.of(np.stack([vectors[n] for n in own])) for f, own in places.items()}
+    means = {f: sketches[own].mean(0) for f, own in places.items()}
+    examples = (
+        answer.sketched(sketch - means[answer.family]).located(
+            bases[answer.family].coordinates(vector)
+        )
+        for answer, sketch, vector in zip(answers, sketches, vectors, strict=True)
     )
+    return {family: basis.written() for family, basis in bases.items()}, tuple(examples)
 
 
 def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Cost]]:

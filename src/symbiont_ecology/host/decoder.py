@@ -121,6 +121,11 @@ class Decoder(Protocol):
         """
         ...
 
+    def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
+        """Hidden states of the bare host at the last token of each text, behind so many layers:
+        ``(texts, layers, hidden)``."""
+        ...
+
 
 def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> AdapterLayout:
     """The adapted modules: all linear ones, or those whose name ends with one of the targets.

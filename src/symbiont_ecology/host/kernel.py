@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from symbiont_ecology.bounds import MOST_SLOTS
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
@@ -29,6 +28,7 @@ from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
+from symbiont_ecology.host.embeddings import embeddings
 from symbiont_ecology.host.learning import (
     Example,
     Reading,
@@ -48,9 +48,9 @@ from symbiont_ecology.host.loading import (
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.reading import CodecReader, Texts
-from symbiont_ecology.host.rows import check_lengths, draws_of, slot_of_each
+from symbiont_ecology.host.rows import Replies, check_lengths, check_sizes, draws_of, slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
-from symbiont_ecology.host.tracing import Tracer
+from symbiont_ecology.host.tracing import Tracer, check_traced
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completions,
@@ -135,12 +135,7 @@ class HostKernel:
         Raises:
             HostError: the host cannot be found or read.
         """
-        if slots < 1 or rank < 1:
-            raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
-        if slots > MOST_SLOTS:
-            raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
-        if not memory_mb > 0:
-            raise HostError(f"expected memory_mb > 0, got {memory_mb}")
+        check_sizes(slots, rank, memory_mb)
         keep_freed_memory()  # before the first large allocation
         place, precision = find_device(device), find_dtype(dtype)
         folder = find_folder(name_or_path)
@@ -323,10 +318,7 @@ class HostKernel:
         ]
         tracer = None
         if std > 0:
-            if min((len(ids) for ids in prompts), default=2) < 2:
-                raise HostError(
-                    "expected prompts of two tokens or more to trace, got one of a single token"
-                )
+            check_traced(prompts)
             sites = self._decoder.sites
             tracer = Tracer(sites, self.layout, self.rank, limits=limits, draws=draws, std=std)
         batch = DecodingBatch(rows, prompts, uniforms, decoding, tracer)
@@ -335,7 +327,7 @@ class HostKernel:
         )
 
     def share_time(self, between: Callable[[], None]) -> None:
-        """Calls this between pieces of learning, scoring and sketching. It may use what
+        """Calls this between pieces of learning, scoring, sketching and embedding. It may use what
         ``continuous`` and ``beside`` made, and no verb of the kernel."""
         self._budget = replace(self._budget, between=between)
 
@@ -400,11 +392,20 @@ class HostKernel:
 
         Their cosine says whether two answers teach the same (``host.sketches``). Slots stay out.
         """
-        prompt_ids = self.encode(prompts)
-        check_lengths(self.shape, map(len, prompt_ids), map(len, completions))
-        answers = list(zip(prompt_ids, completions, strict=True))
         sketcher = sketcher_of(self.layout, self.rank, self.shape)
+        answers = self._answers(prompts, completions)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
+
+    def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What the bare host makes of each answer that it has read, as ``(rows, dimensions)``
+        (``host.embeddings``). Slots stay out."""
+        answers = self._answers(prompts, completions)
+        return self._within_memory(partial(embeddings, self._decoder, answers))
+
+    def _answers(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> Replies:
+        ids = self.encode(prompts)
+        check_lengths(self.shape, map(len, ids), map(len, completions))
+        return list(zip(ids, completions, strict=True))
 
     def learn(
         self,

@@ -24,6 +24,7 @@ from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.dropout import Dropout
 from symbiont_ecology.host.packing import Packing, Text, chunks, least_shared, pack_texts
+from symbiont_ecology.host.rows import Replies
 from symbiont_ecology.host.sketches import Sketcher
 from symbiont_ecology.types import LearningBatch, LearningStatistics
 from symbiont_ecology.weights.adam import BETA_FIRST, BETA_SECOND, EPSILON
@@ -174,12 +175,9 @@ def learning_step(
 
 
 def sketches(
-    decoder: Decoder,
-    sketcher: Sketcher,
-    answers: Sequence[tuple[np.ndarray, Sequence[int]]],
-    budget: MemoryBudget,
+    decoder: Decoder, sketcher: Sketcher, answers: Replies, budget: MemoryBudget
 ) -> np.ndarray:
-    """Of the gradient of each answer's loss, ``(answers, dimensions)``; prompts are token ids."""
+    """Of the gradient of each answer's loss, ``(answers, dimensions)``."""
     adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
     arrangement = arrangement_of(decoder.sites, adapter.layout, adapter.rank)
     factors, rows = arrangement.laid(adapter), list[np.ndarray]()

@@ -25,7 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from symbiont_ecology.host.backend.attention import AttentionSpec
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.compiled import RaggedCache, backend_for
-from symbiont_ecology.host.backend.lowrank import Adapters, Shares
+from symbiont_ecology.host.backend.lowrank import Adapters, Shares, bare
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts
 from symbiont_ecology.host.decoder import Newcomers
@@ -125,6 +125,18 @@ class LlamaDecoder:
         states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
+    def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
+        """See ``decoder.Decoder``: layers above the last of these are not computed."""
+        forward = self._forward_over(packing, bare(len(self.sites)))
+        x, states = self._embedded(packing.ids), dict[int, Tensor]()
+        last = packing.last_tokens
+        for index in range(max(layers) + 1):
+            if index in layers:
+                states[index] = taken(x, last)
+            if index < max(layers):
+                x = self._layer(index, x, forward)
+        return torch.stack([states[layer] for layer in layers], dim=1)
+
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """One more token per row; logits ``(rows, vocab)``."""
         return self._written(tokens, _Forward(self._backend, adapters, shares, cache.attend), cache)
@@ -209,10 +221,7 @@ class LlamaDecoder:
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
-        specs, backend = self.specs(packing.longest), self._current()
-        line = backend.packed_attention(packing, specs, states, kept)
-        ends = packing.ends, packing.end_counts
-        forward = _Forward(backend, adapters, packing.counts, line.attend, ends)
+        forward = self._forward_over(packing, adapters, states, kept)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
         with torch.no_grad():
             for index in range(learns_from):
@@ -225,6 +234,18 @@ class LlamaDecoder:
             else:
                 x = self._layer(index, x, forward)
         return x
+
+    def _forward_over(
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        states: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> _Forward:
+        specs, backend = self.specs(packing.longest), self._current()
+        line = backend.packed_attention(packing, specs, states, kept)
+        ends = packing.ends, packing.end_counts
+        return _Forward(backend, adapters, packing.counts, line.attend, ends)
 
     def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
         """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last

@@ -114,6 +114,12 @@ class Packing:
         return int((self.prompt_lengths + self.answer_lengths).max())
 
     @property
+    def last_tokens(self) -> Tensor:
+        """Where each row's last token stands behind what is ``kept``, ``(rows,)``."""
+        last = torch.from_numpy(np.cumsum(self.answer_lengths + 1) - 1)
+        return self.ends[self.predicts[last.to(self.predicts.device)]]
+
+    @property
     def preambles(self) -> list[tuple[np.ndarray, int]]:
         """Token ids and owner of what stands in the first ``kept`` places, in that order."""
         first = dict[int, int]()  # the row that tells what a segment holds

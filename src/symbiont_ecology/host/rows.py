@@ -7,9 +7,13 @@ from numbers import Integral
 
 import numpy as np
 
+from symbiont_ecology.bounds import MOST_SLOTS
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.weights import AdapterWeights
+
+Replies = Sequence[tuple[np.ndarray, Sequence[int]]]
+"""Prompts and what was answered to each, as token ids."""
 
 
 def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[int]:
@@ -25,6 +29,20 @@ def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[
     if len(slots) != len(prompts):
         raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
     return [int(slot) for slot in slots]
+
+
+def check_sizes(slots: int, rank: int, memory_mb: float) -> None:
+    """Whether a kernel may have so many slots of that rank, and so much memory.
+
+    Raises:
+        HostError: it may not.
+    """
+    if slots < 1 or rank < 1:
+        raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
+    if slots > MOST_SLOTS:
+        raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
+    if not memory_mb > 0:
+        raise HostError(f"expected memory_mb > 0, got {memory_mb}")
 
 
 def check_lengths(shape: HostShape, prompts: Iterable[int], answers: Iterable[int]) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.lowrank import Shares, Site
 from symbiont_ecology.host.backend.slot_tiles import Tiling
 from symbiont_ecology.weights.adapter import AdapterLayout
@@ -71,3 +72,15 @@ class Tracer:
                 low = self._starts[site] + member * self._rank
                 modules[name] = (self._read[site], self._noise[..., low : low + self._rank])
         return Traces(self._layout, self._std, modules)
+
+
+def check_traced(prompts: Sequence[np.ndarray]) -> None:
+    """Whether what is written after these prompts can be traced.
+
+    Raises:
+        HostError: one has a single token.
+    """
+    if min(map(len, prompts), default=2) < 2:
+        raise HostError(
+            "expected prompts of two tokens or more to trace, got one of a single token"
+        )

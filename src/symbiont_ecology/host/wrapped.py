@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site
+from symbiont_ecology.host.backend.lowrank import Adapters, Shares, Site, bare
 from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts
 from symbiont_ecology.host.decoder import Newcomers
 from symbiont_ecology.host.dropout import Dropout
@@ -130,6 +130,15 @@ class WrappedDecoder:
         return logits[
             torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)
         ]
+
+    def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
+        """See ``decoder.Decoder``: the model computes all layers."""
+        order, ids, hooked = self._padded(packing, bare(len(self.sites)))
+        hidden = self._read(ids, hooked, output_hidden_states=True).hidden_states
+        last = torch.tensor([len(packing.texts[row].ids) - 1 for row in order], device=ids.device)
+        rows = torch.arange(len(order), device=ids.device)
+        states = torch.stack([hidden[layer][rows, last] for layer in layers], dim=1)
+        return states[torch.from_numpy(np.argsort(order)).to(ids.device)]
 
     def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
         """One forward of the model with these adapters in its hooks; arguments that it lacks are

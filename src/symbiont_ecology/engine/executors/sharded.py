@@ -12,6 +12,7 @@ import numpy as np
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.engine.executors import PromptReader
 from symbiont_ecology.engine.executors.shards import (
+    EmbedTask,
     LearnedSlots,
     LearnTask,
     RolloutTask,
@@ -133,11 +134,24 @@ class ShardedHost:
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
+        return self._vectors(SketchTask, prompts, completions)
 
-        def task(shard: Shard) -> SketchTask:
+    def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What the bare host makes of each answer that it has read: ``(rows, dimensions)``."""
+        return self._vectors(EmbedTask, prompts, completions)
+
+    def _vectors(
+        self,
+        kind: type[SketchTask] | type[EmbedTask],
+        prompts: Sequence[str],
+        completions: Sequence[Sequence[int]],
+    ) -> np.ndarray:
+        """What the bare host says of each answer."""
+
+        def task(shard: Shard) -> SketchTask | EmbedTask:
             """The rows of a shard."""
             rows = shard.rows
-            return SketchTask([prompts[row] for row in rows], [completions[row] for row in rows])
+            return kind([prompts[row] for row in rows], [completions[row] for row in rows])
 
         shards, parts = self._done([HOST_SLOT] * len(prompts), task, {})
         return np.array(in_order(shards, list(map(list, parts))))

@@ -124,6 +124,18 @@ class SketchTask:
 
 
 @dataclass(frozen=True)
+class EmbedTask:
+    """``Host.embed`` of some rows."""
+
+    prompts: Sequence[str]
+    completions: Sequence[Sequence[int]]
+
+    def work(self, host: Host, adapters: Sequence[AdapterWeights]) -> np.ndarray:
+        """Embeddings, ``(rows, dimensions)``."""
+        return host.embed(self.prompts, self.completions)
+
+
+@dataclass(frozen=True)
 class LearnTask:
     """``Host.learn`` of some slots, all of which have lessons."""
 

@@ -105,6 +105,10 @@ class ServedHost:
         """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
         return self.kernel.sketch(prompts, completions)
 
+    def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What the bare host makes of each answer that it has read: ``(rows, dimensions)``."""
+        return self.kernel.embed(prompts, completions)
+
     def place(self, slot: int, weights: AdapterWeights) -> None:
         """Copies an adapter into a slot of the kernel; the server gets it when it is asked."""
         self.kernel.place(slot, weights)

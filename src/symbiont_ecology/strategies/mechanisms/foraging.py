@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from math import lgamma, log
 from operator import add
@@ -21,6 +21,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Found, Habitat, Serve
 from symbiont_ecology.ecology.diets import (
+    LIKENESS_OF_EXAMPLES,
     Diet,
     Likeness,
     diet_of,
@@ -66,8 +67,9 @@ class Foraging(Mechanism):
         state, families = context.state, context.tasks.names
         if not self.examples or len(families) > 1:
             return []
-        diets = [diet_of([example], families) for example in state.examples]
-        groups = kinds_among(diets, likeness_in(state))[: room.places]
+        sketched = [replace(example, coordinates="") for example in state.examples]
+        diets = [diet_of([example], families) for example in sketched]
+        groups = kinds_among(diets, LIKENESS_OF_EXAMPLES)[: room.places]
         return [
             Found(
                 dict(room.traits),
