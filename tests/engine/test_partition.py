@@ -153,6 +153,11 @@ def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> 
     assert (alone.likeness, alone.shared) == (LIKENESS_IN_BASIS, 0.0)
 
 
+def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
+    assert LIKENESS.of_sizes(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
+    assert LIKENESS_IN_BASIS.of_sizes(5, 3) == 0.0
+
+
 def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:
     memory = answered("o9", 1)
     state = state_of([organelle("o1"), organelle("o2", memory)], [organelle("o3", memory)])

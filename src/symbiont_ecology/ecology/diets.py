@@ -104,6 +104,13 @@ class Likeness:
         agreements: np.ndarray = gains.sum(1)
         return agreements
 
+    def of_sizes(self, first: int, second: int) -> float:
+        """What the sizes of two groups of habitats say for one kind, in nats: many have few kinds.
+        Nothing where a diet counts as ``most`` answers at most, by the same measurement."""
+        if math.isfinite(self.most):
+            return 0.0
+        return lgamma(first + second) - lgamma(first) - lgamma(second)
+
     def _evidence(self, mass: np.ndarray, counts: np.ndarray) -> np.ndarray:
         """Log marginal likelihood of sketches around one mean, from the squared length of their sum
         and their number, in nats, up to what does not depend on how they are grouped."""
@@ -193,8 +200,7 @@ def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) 
 
     def gain(first: int, second: int) -> float:
         """What it explains more if both are one, in nats."""
-        sizes = len(members[first]), len(members[second])
-        prior = lgamma(sum(sizes)) - lgamma(sizes[0]) - lgamma(sizes[1])
+        prior = likeness.of_sizes(len(members[first]), len(members[second]))
         return likeness.agreement(eaten[first], eaten[second]) + prior
 
     def join(first: int, second: int) -> None:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from math import lgamma, log
+from math import log
 from operator import add
 from typing import ClassVar
 
@@ -287,8 +287,7 @@ class Partition:
 
     def _gain(self, first: str, second: str, tastes: Mapping[str, Diet]) -> float:
         """What it explains more if both servers are one, in nats."""
-        first_size, second_size = self.sizes[first], self.sizes[second]
-        prior = lgamma(first_size + second_size) - lgamma(first_size) - lgamma(second_size)
+        prior = self.likeness.of_sizes(self.sizes[first], self.sizes[second])
         return min(self._liking(first, second, tastes), self._liking(second, first, tastes)) + prior
 
     def _liking(self, server: str, rival: str, tastes: Mapping[str, Diet]) -> float:
