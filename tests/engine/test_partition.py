@@ -156,6 +156,16 @@ def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> 
 def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
     assert LIKENESS.of_sizes(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
     assert LIKENESS_IN_BASIS.of_sizes(5, 3) == 0.0
+    large = {f"h{number}": fed(1, server="o1") for number in range(5)}
+    new = Habitat("", answers=(answered("gone", 0),))
+    state = state_of(
+        [organelle("o1"), organelle("o2")], **large, rival=fed(6, server="o2"), new=new
+    )
+    for bases, server in ((dict[str, str](), "o1"), ({"math.add": "x"}, "o2")):
+        state.bases = bases
+        partition = Partition.of(state, FAMILIES[:1], 0.0)
+        partition.move("new")
+        assert partition.servers["new"] == server
 
 
 def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:

@@ -104,10 +104,15 @@ class Likeness:
         agreements: np.ndarray = gains.sum(1)
         return agreements
 
+    @property
+    def heeds_sizes(self) -> bool:
+        """Whether large groups of habitats grow. Where a diet counts as ``most`` answers at most,
+        it was measured that they attract what does not belong to them (docs/log.md)."""
+        return math.isinf(self.most)
+
     def of_sizes(self, first: int, second: int) -> float:
-        """What the sizes of two groups of habitats say for one kind, in nats: many have few kinds.
-        Nothing where a diet counts as ``most`` answers at most, by the same measurement."""
-        if math.isfinite(self.most):
+        """What the sizes of two groups of habitats say for one kind, in nats."""
+        if not self.heeds_sizes:
             return 0.0
         return lgamma(first + second) - lgamma(first) - lgamma(second)
 

@@ -214,7 +214,7 @@ class Partition:
             [self.eaten[server] for server in candidates], self.tastes[name]
         )
         scores = {
-            server: agreement + trust(server) + log(max(self.sizes[server], 1) * record(server))
+            server: agreement + trust(server) + log(self._size(server) * record(server))
             for server, agreement in zip(candidates, agreements.tolist(), strict=True)
         }
         if before is not None:
@@ -313,6 +313,10 @@ class Partition:
         self.tenants[server] += 1
         self.sizes[server] += not diet.is_empty
         self.eaten[server] = self.eaten[server] + diet if server in self.eaten else diet
+
+    def _size(self, server: str) -> int:
+        """How many habitats speak for a server, whatever they want: 1 where sizes say nothing."""
+        return max(self.sizes[server], 1) if self.likeness.heeds_sizes else 1
 
     def _record(self, name: str, server: str) -> float:
         """``EcologyState.record`` but for a habitat; of who is not there yet, one half."""
