@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -316,6 +317,7 @@ def test_traces_do_not_depend_on_the_size_of_a_batch(load: Load, prefer_fused: b
         np.testing.assert_allclose(credit, credits[0], atol=0.5, rtol=1e-2)
 
 
+@pytest.mark.skipif(not lowrank.HAS_GROUPED, reason="this torch has no grouped products")
 @PATHS
 def test_grouped_products_are_the_same_products(
     load: Load, prefer_fused: bool, monkeypatch: pytest.MonkeyPatch
@@ -328,3 +330,12 @@ def test_grouped_products_are_the_same_products(
     assert kernel.generate(PROMPTS, [index % 4 for index in range(len(PROMPTS))]) == texts
     for slot, gradient in gradients(kernel, batch).items():
         np.testing.assert_allclose(gradient, reference[slot], atol=1e-5)
+
+
+@pytest.mark.parametrize("has_grouped", [True, False])
+def test_a_grouped_product_is_asked_of_a_torch_that_has_it(
+    has_grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lowrank, "HAS_GROUPED", has_grouped)
+    on_cuda = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, shape=(8, 16))
+    assert lowrank._is_grouped(on_cuda, on_cuda) is has_grouped

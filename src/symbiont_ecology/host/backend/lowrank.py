@@ -24,6 +24,9 @@ from symbiont_ecology.host.backend.slot_tiles import Tiling
 Site = tuple[tuple[str, int, int], ...]
 """Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
 
+HAS_GROUPED = hasattr(F, "grouped_mm")
+"""Whether this torch has grouped products: torch 2.6 has none."""
+
 Shares = Sequence[int] | Tiling
 """Which tokens are whose: the number of each owner's, one owner's after the other's, or tiles."""
 
@@ -239,7 +242,7 @@ def _is_even(counts: Sequence[int]) -> bool:
 def _is_grouped(x: Tensor, y: Tensor) -> bool:
     """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
     is_aligned = x.shape[-1] % 8 == 0 and y.shape[-1] % 8 == 0
-    return x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
+    return HAS_GROUPED and x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
 
 
 @lru_cache(maxsize=16)
