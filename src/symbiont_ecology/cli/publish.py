@@ -212,15 +212,21 @@ def _hub() -> HfApi:
     return HfApi(library_name="symbiont-ecology")
 
 
+def _failures() -> tuple[type[Exception], ...]:
+    """What the client of the hub raises: it asks with httpx up to its version 1, then httpx2."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    root = next(kind for kind in HfHubHTTPError.__mro__ if kind.__name__ == "HTTPError")
+    return (root, OSError, ValueError)
+
+
 def _send(target: Path, files: list[str], repository: str, *, is_private: bool) -> str:
     """Sends the files, and nothing else that may lie in the folder; returns where they are.
 
     Raises:
         RunError: the hub refuses, or cannot be reached.
     """
-    from httpx2 import HTTPError  # what the client asks with
-
-    hub = _hub()
+    hub, failures = _hub(), _failures()
     try:
         place = hub.create_repo(repository, private=is_private, exist_ok=True)
         hub.upload_folder(
@@ -229,7 +235,7 @@ def _send(target: Path, files: list[str], repository: str, *, is_private: bool) 
             allow_patterns=files,
             commit_message="An adapter of symbiont-ecology",
         )
-    except (HTTPError, OSError, ValueError) as error:
+    except failures as error:
         raise RunError(
             f"publish --push: the hub did not take {repository}: {error}: is a token there (hf "
             "auth login), and may it write?"
