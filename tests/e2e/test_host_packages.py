@@ -164,7 +164,9 @@ def test_a_gguf_file_is_a_host_and_converted_once(file: Path, cache: Path) -> No
     assert said == []
     kernels = [HostKernel.from_pretrained(place, slots=1, rank=2) for place in (file, folder)]
     assert kernels[0].fingerprint() == kernels[1].fingerprint()
-    assert kernels[0].encode(["12  3"])[0].tolist() != []
+    (ids,) = kernels[0].encode([" 12  3"])
+    assert len(ids)
+    assert kernels[0].codec.decode([ids.tolist()]) == [" 12  3"], "a reply keeps its first blank"
 
 
 def test_digits_stand_alone_where_the_model_was_trained_so(model: Any, tmp_path: Path) -> None:
