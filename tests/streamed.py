@@ -48,6 +48,18 @@ def alone(
     return rows
 
 
+def score_alone(
+    kernel: HostKernel, adapters: Sequence[AdapterWeights], place: int, ids: Sequence[int]
+) -> list[float]:
+    """The log-probabilities of these tokens behind one of the prompts, read by itself."""
+    owner = OWNERS[place]
+    if owner != HOST_SLOT:
+        kernel.place(0, adapters[owner])
+    slot = HOST_SLOT if owner == HOST_SLOT else 0
+    (scores,) = kernel.score([PROMPTS[place]], [list(ids)], slot)
+    return [float(score) for score in scores]
+
+
 def requests(
     kernel: HostKernel, adapters: Sequence[AdapterWeights], decoding: Decoding
 ) -> list[StreamedRequest]:
