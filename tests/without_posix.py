@@ -16,10 +16,11 @@ OF_SIGNAL = ("ITIMER_REAL", "SIGALRM", "SIGHUP", "SIGKILL", "setitimer")
 
 if __name__ == "__main__":
     import filelock  # it has a way of its own on Windows
-    import psutil  # and so has this
+    import platformdirs  # and so has this
+    import psutil  # and this
     import torch  # and this
 
-    _ = filelock, psutil, torch
+    _ = filelock, platformdirs, psutil, torch
     for name in MODULES:
         sys.modules[name] = None  # type: ignore[assignment]
     for module, names in ((os, OF_OS), (signal, OF_SIGNAL)):
