@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -346,7 +346,9 @@ class Habitats(RuleBasedStateMachine):
                     assert trust <= 0
 
 
-Trials.TestCase.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
-Habitats.TestCase.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+AT_ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Examples take as long as the machine lets them."""
+Trials.TestCase.settings = settings(AT_ANY_SPEED, max_examples=25, stateful_step_count=25)
+Habitats.TestCase.settings = settings(AT_ANY_SPEED, max_examples=40, stateful_step_count=20)
 TestTrials = Trials.TestCase
 TestHabitats = Habitats.TestCase
