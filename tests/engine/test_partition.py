@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, state_of, worlds
-from symbiont_ecology.ecology.diets import LIKENESS, LIKENESS_IN_BASIS, Diet, diet_of, taste_of
+from symbiont_ecology.ecology.diets import LIKENESS, LIKENESS_IN_BASIS, Diet, diet_of
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.strategies.mechanisms.foraging import Partition
@@ -242,7 +242,7 @@ def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
     state = state_of(
         [organelle("o1"), organelle("o2")], one=fed(6, server="o1"), two=fed(6, server="o2")
     )
-    tastes = [taste_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
+    tastes = [diet_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
     gain = LIKENESS.agreement(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
     for loyalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
         partition = Partition.of(state, FAMILIES[:1], loyalty)

@@ -16,6 +16,7 @@ from symbiont_ecology.ecology.diets import (
     Likeness,
     diet_of,
     kinds_among,
+    taste_of,
 )
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
@@ -95,6 +96,17 @@ def test_where_there_are_coordinates_they_count() -> None:
     answer = answered("talk", accepted=True).sketched(np.eye(256)[0]).located(np.eye(8)[2])
     assert answer.vector == pytest.approx(np.eye(8)[2], abs=0.02)
     assert answer.located(-np.eye(8)[7]).vector == pytest.approx(-np.eye(8)[7], abs=0.02)
+
+
+@pytest.mark.parametrize(("refused", "count"), [(0.3, 2.6), (0.0, 2.0)])
+def test_a_refused_answer_counts_as_much_as_it_is_told(refused: float, count: float) -> None:
+    one, other = np.eye(8)[:2]
+    answers = [sketched(one, "o1")] * 2 + [sketched(other, "o1", accepted=False)] * 2
+    taste = taste_of(answers, ["math.add"], refused=refused)
+    assert taste.counts == pytest.approx([count])
+    expected = 2 * one - 2 * refused * other
+    assert taste.sums[0] == pytest.approx(expected, abs=0.03)
+    assert taste_of(answers[2:], ["math.add"], refused=0.0).is_empty
 
 
 def test_many_answers_of_one_adapter_say_little_more_than_some() -> None:

@@ -27,8 +27,6 @@ from symbiont_ecology.ecology.state import EcologyState
 _Name = TypeVar("_Name", int, str)
 MOST_ROUNDS = 10
 """Rounds in which groups of diets are put together and moved."""
-REFUSED = 0.3
-"""What the sketch of a refused answer counts, against the direction in which it points."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +68,15 @@ class Likeness:
     variance ÷ the variance of means, in answers; ``price`` is what another mean costs, half of the
     directions that matter (docs/log.md has the measurement). Answers that one adapter wrote
     resemble each other beyond their kind, so a diet counts as ``most`` independent answers at most
-    (design effect, Kish 1965).
+    (design effect, Kish 1965). ``refused`` is what a refused answer counts, against the direction
+    in which it points.
     """
 
     sharpness: float
     doubt: float
     price: float
     most: float = math.inf
+    refused: float = 0.3
 
     def agreement(self, diet: Diet, other: Diet) -> float:
         """Log-odds that two diets are of one kind, in nats, without the prior.
@@ -129,8 +129,10 @@ LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0)
 LIKENESS_OF_EXAMPLES = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
 """Of the sketches of a warm start's examples, less what these have in common: open questions on a
 real model (docs/log.md)."""
-LIKENESS_IN_BASIS = Likeness(sharpness=18.0, doubt=0.9, price=4.0, most=4.0)
-"""Of coordinates: open questions on a real model (docs/log.md)."""
+LIKENESS_IN_BASIS = Likeness(sharpness=18.0, doubt=0.9, price=4.0, most=4.0, refused=0.0)
+"""Of coordinates: open questions on a real model (docs/log.md). In few directions kinds are not at
+right angles, so a refusal would speak for some of the others. It is measured that it says nothing
+of them."""
 
 
 def likeness_in(state: EcologyState) -> Likeness:
@@ -140,20 +142,23 @@ def likeness_in(state: EcologyState) -> Likeness:
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
     """What was accepted among remembered answers."""
-    return taste_of((answer for answer in answers if answer.is_accepted), families)
+    return taste_of(answers, families, refused=0.0)
 
 
-def taste_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:
-    """What was accepted among remembered answers, less what was refused.
+def taste_of(
+    answers: Iterable[RememberedAnswer], families: Sequence[str], *, refused: float
+) -> Diet:
+    """What was accepted among remembered answers, less what was refused (``Likeness.refused``).
 
     It is to be compared with diets alone: that two habitats refuse the same says nothing.
     """
     place = {name: row for row, name in enumerate(families)}
-    pairs = [(answer, vector) for answer in answers if (vector := answer.vector) is not None]
+    counted = (answer for answer in answers if answer.is_accepted or refused)
+    pairs = [(answer, vector) for answer in counted if (vector := answer.vector) is not None]
     sums = np.zeros((len(families), len(pairs[0][1]) if pairs else 1))
     counts = np.zeros(len(families))
     for answer, vector in pairs:
-        row, weight = place[answer.family], 1.0 if answer.is_accepted else REFUSED
+        row, weight = place[answer.family], 1.0 if answer.is_accepted else refused
         sums[row] += vector if answer.is_accepted else -weight * vector
         counts[row] += weight
     return Diet(sums, counts)

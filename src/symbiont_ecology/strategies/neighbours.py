@@ -69,7 +69,8 @@ def _nearest_of(
     }
     likeness, nearest = likeness_in(state), dict[str, tuple[OrganelleId | None, float]]()
     for name in dict.fromkeys(names):
-        taste = taste_of(state.habitats.get(name, Habitat()).answers, families)
+        answers = state.habitats.get(name, Habitat()).answers
+        taste = taste_of(answers, families, refused=likeness.refused)
         if chosen(name, state) or taste.is_empty or not diets:
             nearest[name] = None, 0.0
             continue

@@ -182,8 +182,9 @@ class Partition:
     @classmethod
     def of(cls, state: EcologyState, families: Sequence[str], loyalty: float) -> Partition:
         """As it is now. A habitat of which nothing is known stays out of it."""
+        likeness = likeness_in(state)
         tastes = {
-            name: taste_of(habitat.answers, families)
+            name: taste_of(habitat.answers, families, refused=likeness.refused)
             for name, habitat in state.habitats.items()
             if habitat.answers
         }
@@ -193,7 +194,7 @@ class Partition:
             for organelle in (*state.population.values(), *state.dormant.values())
             if organelle.memories
         }
-        settings = likeness_in(state), shared_among(len(families)), loyalty
+        settings = likeness, shared_among(len(families)), loyalty
         partition = cls(state, *settings, tastes, diets, past, {}, dict(past))
         for name in tastes:
             if (server := state.habitats[name].chosen) in state.population:
