@@ -191,11 +191,12 @@ class ToyHost:
         return np.array(sketches)
 
     def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
-        """Which reply it is, and what the prompt is about: ``(rows, OPTIONS + FEATURES)``."""
+        """Which reply it is, and something that depends on the prompt: ``(rows, OPTIONS +
+        FEATURES)``."""
         rows = np.zeros((len(prompts), OPTIONS + FEATURES))
         for row, prompt, completion in zip(rows, prompts, completions, strict=True):
             row[self._option(prompt, tuple(completion))] = 1.0
-            row[OPTIONS:] = _scene(prompt, self.seed)[2]
+            row[OPTIONS:] = np.random.default_rng(list(prompt.encode())).random(FEATURES)
         return rows
 
     def learn(

@@ -81,7 +81,7 @@ def test_of_nothing_there_are_no_embeddings(kernel: HostKernel) -> None:
 
 
 def test_a_text_that_does_not_fit_is_refused(kernel: HostKernel) -> None:
-    longest = min(kernel.shape.max_positions, 4096)
-    if longest == kernel.shape.max_positions:
-        with pytest.raises(HostError, match="expected at most"):
-            kernel.embed(PROMPTS[:1], [(1,) * longest])
+    if kernel.shape.max_positions > 4096:
+        pytest.skip("a text that is too long for it would take long to make")
+    with pytest.raises(HostError, match="expected at most"):
+        kernel.embed(PROMPTS[:1], [(1,) * kernel.shape.max_positions])

@@ -14,7 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, state_of, worlds
-from symbiont_ecology.ecology.diets import LIKENESS, LIKENESS_IN_BASIS, Diet, diet_of
+from symbiont_ecology.ecology.diets import (
+    LIKENESS,
+    LIKENESS_IN_BASIS,
+    LIKENESS_LESS_COMMON,
+    Diet,
+    diet_of,
+)
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.strategies.mechanisms.foraging import Partition
@@ -148,6 +154,9 @@ def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> 
     state = state_of([])
     known = Partition.of(state, FAMILIES, 3.0)
     assert (known.likeness, known.shared, known.loyalty) == (LIKENESS, SHARED, 3.0)
+    state.common = {"math.add": "x"}
+    common = Partition.of(state, FAMILIES[:1], 3.0)
+    assert (common.likeness, common.shared) == (LIKENESS_LESS_COMMON, 0.0)
     state.bases = {"math.add": "x"}
     alone = Partition.of(state, FAMILIES[:1], 3.0)
     assert (alone.likeness, alone.shared) == (LIKENESS_IN_BASIS, 0.0)

@@ -11,7 +11,7 @@ from pydantic import RootModel
 
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology.diets import (
-    LIKENESS_OF_EXAMPLES,
+    LIKENESS_LESS_COMMON,
     Diet,
     Likeness,
     diet_of,
@@ -96,6 +96,8 @@ def test_where_there_are_coordinates_they_count() -> None:
     answer = answered("talk", accepted=True).sketched(np.eye(256)[0]).located(np.eye(8)[2])
     assert answer.vector == pytest.approx(np.eye(8)[2], abs=0.02)
     assert answer.located(-np.eye(8)[7]).vector == pytest.approx(-np.eye(8)[7], abs=0.02)
+    for nowhere in (np.zeros(8), np.full(8, np.nan)):
+        assert answer.located(nowhere).coordinates == ""
 
 
 @pytest.mark.parametrize(("refused", "count"), [(0.3, 2.6), (0.0, 2.0)])
@@ -226,7 +228,7 @@ def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:
 def test_kinds_are_found_among_examples(kinds: int) -> None:
     examples = examples_of(kinds, 8)
     diets = [diet_of([example], ["talk"]) for example in examples]
-    groups = kinds_among(diets, LIKENESS_OF_EXAMPLES)
+    groups = kinds_among(diets, LIKENESS_LESS_COMMON)
     assert sorted(place for group in groups for place in group) == list(range(len(examples)))
     of = [{examples[place].prompt for place in group} for group in groups if len(group) > 1]
     assert all(len(found) == 1 for found in of)
@@ -235,5 +237,5 @@ def test_kinds_are_found_among_examples(kinds: int) -> None:
 
 
 def test_of_nothing_there_are_no_kinds() -> None:
-    assert kinds_among([], LIKENESS_OF_EXAMPLES) == []
-    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], LIKENESS_OF_EXAMPLES) == [[0]]
+    assert kinds_among([], LIKENESS_LESS_COMMON) == []
+    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], LIKENESS_LESS_COMMON) == [[0]]

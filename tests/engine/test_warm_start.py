@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +15,7 @@ from hosts import SMOLLM2, smollm2
 from logs import ECOLOGY, RICH
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
 from symbiont_ecology.ecology.basis import Basis
-from symbiont_ecology.ecology.habitats import read_vector
+from symbiont_ecology.ecology.habitats import RememberedAnswer, read_vector
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.economics.flops import WIDE_HIDDEN
 from symbiont_ecology.engine.build import check, mixture
@@ -30,6 +31,7 @@ from toy import Crash, ToyHost, ToyShape, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 FAMILIES = ("math.add", "string.sort")
+MOST = 127 / 400  # of a number of a sketch
 REPLAYING = {"kind": "expert_iteration", "skip": 0.0, "replay": 1.0}
 WARM = {"warm": 3, "warm_rate": 0.1}
 
@@ -237,39 +239,84 @@ def in_a_world(plan: RunConfig) -> RunConfig:
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
 
 
-@pytest.mark.parametrize("is_open", [False, True])
-def test_on_a_wide_host_answers_lie_where_examples_differ_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_open: bool
+def are_open(monkeypatch: pytest.MonkeyPatch, *families: str) -> None:
+    for family in families:
+        monkeypatch.setattr(type(tasks.build(family)), "is_open", True)
+
+
+def wide_world(per_cell: int = 12) -> RunConfig:
+    strategy = {**ECOLOGY, "warm": per_cell, "warm_rate": 0.1}
+    return in_a_world(toy_config(3, 8, FAMILIES, RICH, strategy=strategy, learning_rule=REPLAYING))
+
+
+def wide_host() -> ToyHost:
+    return ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
+
+
+def texts_of(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
+    return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
+
+
+def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path) -> None:
+    """The toy's answers of one family have a lot in common; what is left says who wants what."""
+    narrow = start(wide_world(), tmp_path / "narrow", host=ToyHost()).state
+    assert (narrow.common, narrow.bases, narrow.examples) == ({}, {}, ())
+    host = wide_host()
+    state = start(wide_world(), tmp_path / "run", host=host).state
+    assert set(state.common) == set(FAMILIES)
+    assert not state.bases
+    given = [answer for habitat in state.habitats.values() for answer in habitat.answers]
+    for family, text in state.common.items():
+        own = [example for example in state.examples if example.family == family]
+        common = host.sketch(*texts_of(own)).mean(0)
+        assert read_vector(text) == pytest.approx(common.clip(-MOST, MOST), abs=0.002)
+        later = [answer for answer in given if answer.family == family]
+        for answers, mean in ((own, common), (later, read_vector(text))):
+            for answer, sketch in zip(answers, host.sketch(*texts_of(answers)), strict=True):
+                left = (sketch - mean).clip(-MOST, MOST)
+                assert read_vector(answer.sketch) == pytest.approx(left, abs=0.005)
+                assert not answer.coordinates
+
+
+def test_open_replies_lie_where_examples_differ_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Embeddings lie there if replies are open, and sketches if not."""
-    for family in FAMILIES:
-        monkeypatch.setattr(type(tasks.build(family)), "is_open", is_open)
-    strategy = {**ECOLOGY, "warm": 6, "warm_rate": 0.1}
-    plan = in_a_world(toy_config(3, 8, FAMILIES, RICH, strategy=strategy, learning_rule=REPLAYING))
-    narrow = start(plan, tmp_path / "narrow", host=ToyHost()).state
-    assert not narrow.bases
-    assert not narrow.examples
-    host = ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
-    read = host.embed if is_open else host.sketch
-    state = start(plan, tmp_path / "run", host=host).state
+    are_open(monkeypatch, *FAMILIES)
+    host = wide_host()
+    state = start(wide_world(), tmp_path / "run", host=host).state
     assert set(state.bases) == set(FAMILIES)
+    given = [answer for habitat in state.habitats.values() for answer in habitat.answers]
+    assert not any(answer.sketch for answer in given)
     for family, text in state.bases.items():
         own = [example for example in state.examples if example.family == family]
-        assert len(own) == 6
-        texts = [answer.prompt for answer in own], [answer.token_ids for answer in own]
-        vectors, sketches, basis = read(*texts), host.sketch(*texts), Basis.read(text)
-        np.testing.assert_allclose(basis.mean, vectors.mean(0), atol=1e-6)
-        for example, vector, sketch in zip(own, vectors, sketches, strict=True):
-            assert example.vector == pytest.approx(basis.coordinates(vector), abs=0.01)
-            left = sketch - sketches.mean(0)
-            assert read_vector(example.sketch) == pytest.approx(left, abs=0.1)
-    answers = [answer for habitat in state.habitats.values() for answer in habitat.answers]
-    assert answers
-    for answer in answers:
-        (vector,) = read([answer.prompt], [answer.token_ids])
-        expected = Basis.read(state.bases[answer.family]).coordinates(vector)
-        assert answer.vector == pytest.approx(expected, abs=0.01)
-        assert not answer.sketch
+        basis = Basis.read(text)
+        np.testing.assert_allclose(basis.mean, host.embed(*texts_of(own)).mean(0), atol=1e-6)
+        answers = own + [answer for answer in given if answer.family == family]
+        for answer, embedding in zip(answers, host.embed(*texts_of(answers)), strict=True):
+            assert answer.vector == pytest.approx(basis.coordinates(embedding), abs=0.01)
+        places = np.array([answer.vector for answer in answers])
+        assert places.std(0).min() > 0.1  # they lie in different places
+
+
+@pytest.mark.parametrize(("per_cell", "families"), [(8, FAMILIES), (12, FAMILIES[:1])])
+def test_without_examples_enough_or_with_closed_replies_sketches_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, per_cell: int, families: tuple[str, ...]
+) -> None:
+    are_open(monkeypatch, *families)
+    state = start(wide_world(per_cell), tmp_path / "run", host=wide_host()).state
+    assert set(state.common) == set(FAMILIES)
+    assert not state.bases
+
+
+def test_a_run_with_bases_goes_on_with_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    are_open(monkeypatch, *FAMILIES)
+    start(wide_world(), tmp_path / "whole", host=wide_host())
+    with pytest.raises(Crash):
+        start(wide_world(), tmp_path / "run", host=replace(wide_host(), crash_at=30))
+    resume(tmp_path / "run", host=wide_host())
+    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
 
 
 def styled_config(tmp_path: Path, **strategy: Any) -> RunConfig:

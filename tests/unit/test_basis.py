@@ -50,6 +50,13 @@ def test_few_examples_have_few_directions(count: int, directions: int) -> None:
     assert lengths == pytest.approx([1.0 if directions else 0.0] * count)
 
 
+def test_examples_that_are_equal_have_no_directions() -> None:
+    example = np.random.default_rng(0).standard_normal(32)
+    basis = Basis.of(np.repeat(example[None], 12, axis=0))
+    assert not basis.directions.any()
+    assert not basis.coordinates(example + 1.0).any()
+
+
 def test_a_basis_survives_being_written() -> None:
     basis = Basis.of(drawn(kinds=2, each=3).astype(np.float32))
     same = Basis.read(basis.written())

@@ -20,7 +20,7 @@ DIRECTIONS = 8
 @dataclass(frozen=True, eq=False)
 class Basis:
     """The ``mean (dimensions,)`` of a family's examples, and the ``directions (DIRECTIONS,
-    dimensions)`` in which they differ most; zeros where there are too few examples."""
+    dimensions)`` in which they differ most; zeros where they differ in fewer."""
 
     mean: np.ndarray
     directions: np.ndarray
@@ -29,18 +29,17 @@ class Basis:
     def of(cls, examples: np.ndarray) -> Basis:
         """That of at least one example, ``(examples, dimensions)``."""
         mean = examples.mean(0)
+        _, spread, found = np.linalg.svd(examples - mean, full_matrices=False)
+        least = 1e-5 * float(np.linalg.norm(examples))  # less is rounding
+        found = found[:DIRECTIONS][spread[:DIRECTIONS] > least]
         directions = np.zeros((DIRECTIONS, len(mean)), dtype=np.float32)
-        found = np.linalg.svd(examples - mean, full_matrices=False)[2]
-        count = min(DIRECTIONS, len(examples) - 1)
-        directions[:count] = found[:count]
+        directions[: len(found)] = found
         return cls(mean, directions)
 
     def coordinates(self, vector: np.ndarray) -> np.ndarray:
-        """Where an answer lies, as a unit vector ``(DIRECTIONS,)``: next to zeros if it differs
-        from the mean by rounding alone."""
+        """Where an answer lies, as a unit vector ``(DIRECTIONS,)``: zeros if it lies nowhere."""
         coordinates: np.ndarray = self.directions @ (vector - self.mean)
-        least = 1e-5 * float(np.linalg.norm(vector)) + 1e-12
-        return coordinates / max(float(np.linalg.norm(coordinates)), least)
+        return coordinates / max(float(np.linalg.norm(coordinates)), 1e-12)
 
     def written(self) -> str:
         """As text: numbers in base64."""

@@ -1,11 +1,11 @@
 """Diets: who eats what, and whether two diets are of one kind.
 
-A diet is the sum of the sketches of accepted answers, for each family apart; a taste is a diet less
-what was refused. Answers of one kind have sketches that point the same way. So the sketches of one
-kind, in one family, are taken to lie around a mean (Gaussian, the same width everywhere), and how
-well a set of habitats is explained by one organelle is the marginal likelihood of that model. The
-model also says what one more organelle costs: it is a mixture, and the number of its components is
-not given (Dirichlet process, Ferguson 1973; Neal 2000).
+A diet is the sum of the sketches of accepted answers, or of their coordinates, for each family
+apart; a taste is a diet less what was refused. Answers of one kind point the same way. So those of
+one kind, in one family, are taken to lie around a mean (Gaussian, the same width everywhere), and
+how well a set of habitats is explained by one organelle is the marginal likelihood of that model.
+The model also says what one more organelle costs: it is a mixture, and the number of its components
+is not given (Dirichlet process, Ferguson 1973; Neal 2000).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Likeness:
     directions that matter (docs/log.md has the measurement). Answers that one adapter wrote
     resemble each other beyond their kind, so a diet counts as ``most`` independent answers at most
     (design effect, Kish 1965). ``refused`` is what a refused answer counts, against the direction
-    in which it points.
+    in which it points. ``heeds_sizes`` says whether large groups of habitats grow.
     """
 
     sharpness: float
@@ -77,6 +77,7 @@ class Likeness:
     price: float
     most: float = math.inf
     refused: float = 0.3
+    heeds_sizes: bool = True
 
     def agreement(self, diet: Diet, other: Diet) -> float:
         """Log-odds that two diets are of one kind, in nats, without the prior.
@@ -104,12 +105,6 @@ class Likeness:
         agreements: np.ndarray = gains.sum(1)
         return agreements
 
-    @property
-    def heeds_sizes(self) -> bool:
-        """Whether large groups of habitats grow. Where a diet counts as ``most`` answers at most,
-        it was measured that they attract what does not belong to them (docs/log.md)."""
-        return math.isinf(self.most)
-
     def of_sizes(self, first: int, second: int) -> float:
         """What the sizes of two groups of habitats say for one kind, in nats."""
         if not self.heeds_sizes:
@@ -126,18 +121,22 @@ class Likeness:
 
 LIKENESS = Likeness(sharpness=40.0, doubt=3.0, price=12.0)
 """Of answers of the shipped families (docs/log.md)."""
-LIKENESS_OF_EXAMPLES = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
-"""Of the sketches of a warm start's examples, less what these have in common: open questions on a
-real model (docs/log.md)."""
-LIKENESS_IN_BASIS = Likeness(sharpness=18.0, doubt=0.9, price=4.0, most=4.0, refused=0.0)
+LIKENESS_LESS_COMMON = Likeness(sharpness=240.0, doubt=25.0, price=25.0)
+"""Of sketches less what those of the family have in common: open questions on a real model
+(docs/log.md)."""
+LIKENESS_IN_BASIS = Likeness(
+    sharpness=18.0, doubt=0.9, price=4.0, most=4.0, refused=0.0, heeds_sizes=False
+)
 """Of coordinates: open questions on a real model (docs/log.md). In few directions kinds are not at
 right angles, so a refusal would speak for some of the others. It is measured that it says nothing
-of them."""
+of them, and that large groups attract what does not belong to them."""
 
 
 def likeness_in(state: EcologyState) -> Likeness:
     """How alike answers of one kind are there."""
-    return LIKENESS_IN_BASIS if state.bases else LIKENESS
+    if state.bases:
+        return LIKENESS_IN_BASIS
+    return LIKENESS_LESS_COMMON if state.common else LIKENESS
 
 
 def diet_of(answers: Iterable[RememberedAnswer], families: Sequence[str]) -> Diet:

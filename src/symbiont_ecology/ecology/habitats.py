@@ -11,6 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
+from symbiont_ecology.ecology.basis import DIRECTIONS
 from symbiont_ecology.types import Item, OrganelleId
 
 MOST_ANSWERS = 24
@@ -38,7 +39,7 @@ class RememberedAnswer:
     probability that ``organelle_id`` gave to it, or where replies are open how often it pleased its
     other habitats. ``sketch`` stands for the answer's gradient at the bare host
     (``host.sketches``), and ``coordinates`` say where the answer lies in the basis of its family
-    (``ecology.basis``), if there is one: signed bytes in base64, or empty. ``token_ids`` hold the
+    (``ecology.basis``), if it has one: signed bytes in base64, or empty. ``token_ids`` hold the
     end of answer.
     """
 
@@ -66,12 +67,15 @@ class RememberedAnswer:
         return read_vector(text) if text else None
 
     def sketched(self, sketch: np.ndarray) -> RememberedAnswer:
-        """The same answer with the sketch of its gradient, ``(dimensions,)``."""
+        """The same answer with the sketch of its gradient, ``(dimensions,)``: a unit vector, less
+        what answers of its family have in common if that is known."""
         return replace(self, sketch=written_vector(sketch))
 
     def located(self, coordinates: np.ndarray) -> RememberedAnswer:
-        """The same answer with its coordinates, ``(directions,)``."""
-        return replace(self, coordinates=written_vector(coordinates))
+        """The same answer with its coordinates, ``(directions,)``. Zeros say nothing, and neither
+        do numbers that are not finite: then it has none."""
+        is_somewhere = np.isfinite(coordinates).all() and coordinates.any()
+        return replace(self, coordinates=written_vector(coordinates) if is_somewhere else "")
 
 
 def written_vector(vector: np.ndarray) -> str:
@@ -87,8 +91,9 @@ def read_vector(text: str) -> np.ndarray:
 
 
 def _scale(dimensions: int) -> float:
-    """What a unit is in bytes. Hardly a number of a unit vector is above 5 ÷ √dimensions."""
-    return 25.0 * math.sqrt(max(dimensions, 1))
+    """What a unit is in bytes. Of the 256 numbers of a sketch hardly one is above 0.3; one of a few
+    coordinates may be 1."""
+    return 127.0 if dimensions <= DIRECTIONS else 400.0
 
 
 @dataclass(frozen=True)

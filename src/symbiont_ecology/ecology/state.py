@@ -77,13 +77,17 @@ class EcologyState:
     """Who is on probation."""
     warm: BlobRef | None = None
     """What founders without parents begin with, if there was a warm start."""
+    common: dict[str, str] = field(default_factory=dict)
+    """What answers of a family have in common, whatever is wanted: the mean sketch of the warm
+    start's examples, by family; on wide hosts alone."""
     bases: dict[str, str] = field(default_factory=dict)
-    """The basis of each family as ``ecology.basis`` writes it, by the warm start's examples; on
-    wide hosts alone."""
+    """The basis of each family as ``ecology.basis`` writes it, where all replies are open and the
+    warm start had examples enough; on wide hosts alone."""
     notes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     """Numbers that a strategy keeps from one generation to the next, by name."""
     examples: tuple[RememberedAnswer, ...] = ()
-    """The warm start's examples with sketches and coordinates; where there are ``bases``."""
+    """The warm start's examples with their sketches, and coordinates if there are ``bases``; where
+    there is ``common``."""
     faults: dict[str, int] = field(default_factory=dict)
     """How often parts have failed, one call after the other, which do nothing else."""
     scored: int = 0

@@ -22,7 +22,7 @@ from symbiont_ecology.ecology import (
     practice_of,
 )
 from symbiont_ecology.ecology.basis import Basis
-from symbiont_ecology.ecology.habitats import shared_among
+from symbiont_ecology.ecology.habitats import read_vector, shared_among
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import waves
 from symbiont_ecology.engine.runtime import Turn
@@ -51,7 +51,7 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
         if rollout.item.habitat and rollout.token_ids
     ]
     if rollouts and turn.strategy.needs_sketches:
-        answers = _sketched(rollouts, turn)
+        answers = _told_apart(rollouts, turn)
     else:
         answers = [_remembered(rollout, turn) for rollout in rollouts]
     for rollout, answer in zip(rollouts, answers, strict=True):
@@ -182,35 +182,21 @@ def _score(names: Iterable[str], turn: Turn) -> None:
         state.habitats[name] = replace(state.habitats[name], losses=by_organelle)
 
 
-def _sketched(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
-    """The answers with what says who wants what: coordinates if there is a basis, or sketches."""
-    answers = [_remembered(rollout, turn) for rollout in rollouts]
-    turn.state.scored += len(answers)
-    if not turn.state.bases:
+def _told_apart(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
+    """The answers with what says who wants what: coordinates if there are bases, or sketches."""
+    answers, state = [_remembered(rollout, turn) for rollout in rollouts], turn.state
+    state.scored += len(answers)
+    if state.bases:
+        bases = {family: Basis.read(text) for family, text in state.bases.items()}
         return [
-            answer.sketched(v) for answer, v in zip(answers, sketched(answers, turn), strict=True)
+            answer.located(bases[answer.family].coordinates(embedding))
+            for answer, embedding in zip(answers, embedded(answers, turn), strict=True)
         ]
-    bases = {family: Basis.read(text) for family, text in turn.state.bases.items()}
+    common = {family: read_vector(text) for family, text in state.common.items()}
     return [
-        answer.located(bases[answer.family].coordinates(vector))
-        for answer, vector in zip(answers, in_vectors(answers, turn), strict=True)
+        answer.sketched(sketch - common.get(answer.family, 0.0))
+        for answer, sketch in zip(answers, sketched(answers, turn), strict=True)
     ]
-
-
-def in_vectors(answers: Sequence[RememberedAnswer], turn: Turn) -> list[np.ndarray]:
-    """Answers as vectors that a basis takes: embeddings where replies are open, sketches where they
-    are not, ``(dimensions,)`` each."""
-    vectors = dict[int, np.ndarray]()
-    for is_open, read in ((True, embedded), (False, sketched)):
-        places = [
-            place
-            for place, answer in enumerate(answers)
-            if turn.tasks.families[answer.family].is_open == is_open
-        ]
-        if places:
-            group = read([answers[place] for place in places], turn)
-            vectors |= dict(zip(places, group, strict=True))
-    return [vectors[place] for place in range(len(answers))]
 
 
 def sketched(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
@@ -218,7 +204,7 @@ def sketched(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
     a pass forward and one backward."""
     parameters, shape = turn.host.layout.size(turn.rank), turn.host.shape
     _charge(answers, turn, lambda read, said: shape.sketching_flops(parameters, read, said))
-    return turn.host.sketch([a.prompt for a in answers], [a.token_ids for a in answers])
+    return turn.host.sketch(*_texts(answers))
 
 
 def embedded(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
@@ -226,7 +212,7 @@ def embedded(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
     pass forward."""
     shape = turn.host.shape
     _charge(answers, turn, lambda read, said: shape.embedding_flops(read + said))
-    return turn.host.embed([a.prompt for a in answers], [a.token_ids for a in answers])
+    return turn.host.embed(*_texts(answers))
 
 
 def _charge(
@@ -239,3 +225,7 @@ def _charge(
         read, said = len(prompt), len(answer.token_ids)
         turn.state.spent += Cost.computed(flops(read, said), read, said)
     turn.state.spent += Cost(calls=1)
+
+
+def _texts(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
+    return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from symbiont_ecology.ecology.basis import Basis
-from symbiont_ecology.ecology.habitats import RememberedAnswer
+from symbiont_ecology.ecology.basis import DIRECTIONS, Basis
+from symbiont_ecology.ecology.habitats import RememberedAnswer, written_vector
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.news import with_news
-from symbiont_ecology.engine.remember import in_vectors, sketched
+from symbiont_ecology.engine.remember import embedded, sketched
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import WarmStarted
@@ -78,7 +78,7 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
     state.spent += cost
     state.warm = turn.store.put_weights(weights[0])
     if strategy.needs_sketches and host.shape.is_wide:  # where it was measured (docs/log.md)
-        state.bases, state.examples = _read_examples(items, lessons, turn)
+        _read_examples(items, lessons, turn)
     last_pass = losses[-len(losses) // PASSES :]
     return [
         WarmStarted(
@@ -95,10 +95,10 @@ def warm_start(turn: Turn) -> list[WarmStarted]:
 
 def _read_examples(
     items: Sequence[Item], lessons: Mapping[str, tuple[Lesson, Cost]], turn: Turn
-) -> tuple[dict[str, str], tuple[RememberedAnswer, ...]]:
-    """The basis of each family. And the examples, as if they had been accepted: with their
-    coordinates, and with their sketches less what those of the family have in common, which says
-    nothing of who wants what."""
+) -> None:
+    """Keeps the examples as if they had been accepted: their sketches, less the mean sketch of the
+    family, which says nothing of who wants what. Where all replies are open and the examples are
+    enough, also the basis of each family, and their coordinates."""
     answers = [
         RememberedAnswer(
             item.family,
@@ -110,19 +110,26 @@ def _read_examples(
         )
         for item in items
     ]
-    sketches, vectors = sketched(answers, turn), in_vectors(answers, turn)
     places: dict[str, list[int]] = defaultdict(list)
     for place, answer in enumerate(answers):
         places[answer.family].append(place)
-    bases = {f: Basis.of(np.stack([vectors[n] for n in own])) for f, own in places.items()}
-    means = {f: sketches[own].mean(0) for f, own in places.items()}
-    examples = (
-        answer.sketched(sketch - means[answer.family]).located(
-            bases[answer.family].coordinates(vector)
-        )
-        for answer, sketch, vector in zip(answers, sketches, vectors, strict=True)
-    )
-    return {family: basis.written() for family, basis in bases.items()}, tuple(examples)
+    sketches, state = sketched(answers, turn), turn.state
+    means = {family: sketches[own].mean(0) for family, own in places.items()}
+    examples = [
+        answer.sketched(sketch - means[answer.family])
+        for answer, sketch in zip(answers, sketches, strict=True)
+    ]
+    families = turn.tasks.families
+    if all(families[name].is_open and len(own) > DIRECTIONS for name, own in places.items()):
+        embeddings = embedded(answers, turn)
+        bases = {family: Basis.of(embeddings[own]) for family, own in places.items()}
+        examples = [
+            example.located(bases[example.family].coordinates(embedding))
+            for example, embedding in zip(examples, embeddings, strict=True)
+        ]
+        state.bases = {family: basis.written() for family, basis in bases.items()}
+    state.common = {family: written_vector(mean) for family, mean in means.items()}
+    state.examples = tuple(examples)
 
 
 def _lessons(items: Sequence[Item], turn: Turn) -> Mapping[str, tuple[Lesson, Cost]]:

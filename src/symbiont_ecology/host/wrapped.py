@@ -134,7 +134,8 @@ class WrappedDecoder:
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """See ``decoder.Decoder``: the model computes all layers."""
         order, ids, hooked = self._padded(packing, bare(len(self.sites)))
-        hidden = self._read(ids, hooked, output_hidden_states=True).hidden_states
+        few = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
+        hidden = self._read(ids, hooked, output_hidden_states=True, **few).hidden_states
         last = torch.tensor([len(packing.texts[row].ids) - 1 for row in order], device=ids.device)
         rows = torch.arange(len(order), device=ids.device)
         states = torch.stack([hidden[layer][rows, last] for layer in layers], dim=1)

@@ -48,10 +48,11 @@ class Strategy(ABC):
     ``is_mortal`` says whether the bankrupt die. ``fits_habitats`` says whether it can answer the
     questions of habitats, ``needs_habitats`` whether it can do nothing else, ``needs_kinds``
     whether it has to be told their kinds. ``needs_sketches`` asks the engine for sketches of the
-    answers that habitats remember. ``keeps_memories`` lets servers remember what habitats accepted
-    before they changed. ``scored_answers`` asks for the losses of everyone alive, after each
-    question of a habitat, on so many answers that it accepted. ``watches_losses`` keeps the last
-    losses of everyone. ``keeps_ranges`` keeps which prompts everyone has met (``ecology.ranges``).
+    answers that habitats remember, or coordinates (``RememberedAnswer.vector``). ``keeps_memories``
+    lets servers remember what habitats accepted before they changed. ``scored_answers`` asks for
+    the losses of everyone alive, after each question of a habitat, on so many answers that it
+    accepted. ``watches_losses`` keeps the last losses of everyone. ``keeps_ranges`` keeps which
+    prompts everyone has met (``ecology.ranges``).
     ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
     reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
     are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell

@@ -38,7 +38,8 @@ class Room:
 class Mechanism:
     """Frozen. By default it neither asks anything nor decides anything.
 
-    ``needs_sketches`` asks the engine for sketches of the answers that habitats remember.
+    ``needs_sketches`` asks the engine for sketches, or coordinates, of the answers that habitats
+    remember: see ``RememberedAnswer.vector``.
     ``keeps_memories``, ``keeps_ranges``, ``fits_habitats`` and ``needs_habitats`` are as in a
     strategy.
     """

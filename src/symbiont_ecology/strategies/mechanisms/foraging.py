@@ -21,7 +21,7 @@ from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.ecology import Awaken, Colonise, Decision, EcologyState, Found, Habitat, Serve
 from symbiont_ecology.ecology.diets import (
-    LIKENESS_OF_EXAMPLES,
+    LIKENESS_LESS_COMMON,
     Diet,
     Likeness,
     diet_of,
@@ -69,7 +69,7 @@ class Foraging(Mechanism):
             return []
         sketched = [replace(example, coordinates="") for example in state.examples]
         diets = [diet_of([example], families) for example in sketched]
-        groups = kinds_among(diets, LIKENESS_OF_EXAMPLES)[: room.places]
+        groups = kinds_among(diets, LIKENESS_LESS_COMMON)[: room.places]
         return [
             Found(
                 dict(room.traits),
