@@ -79,7 +79,7 @@ class RememberedAnswer:
 
 
 def written_vector(vector: np.ndarray) -> str:
-    """A vector of a length of 1 at most, ``(dimensions,)``, as signed bytes in base64."""
+    """A vector about as long as 1, ``(dimensions,)``, as signed bytes in base64."""
     numbers = np.clip(np.rint(vector * _scale(len(vector))), -127, 127).astype(np.int8)
     return base64.b64encode(numbers.tobytes()).decode()
 
