@@ -163,8 +163,8 @@ def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> 
 
 
 def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
-    assert LIKENESS.of_sizes(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
-    assert LIKENESS_IN_BASIS.of_sizes(5, 3) == 0.0
+    assert LIKENESS.prior_of_union(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
+    assert LIKENESS_IN_BASIS.prior_of_union(5, 3) == 0.0
     large = {f"h{number}": fed(1, server="o1") for number in range(5)}
     new = Habitat("", answers=(answered("gone", 0),))
     state = state_of(

@@ -105,7 +105,11 @@ class Likeness:
         agreements: np.ndarray = gains.sum(1)
         return agreements
 
-    def of_sizes(self, first: int, second: int) -> float:
+    def weight_of(self, size: int) -> int:
+        """How much a group of so many habitats attracts another one, whatever they want."""
+        return max(size, 1) if self.heeds_sizes else 1
+
+    def prior_of_union(self, first: int, second: int) -> float:
         """What the sizes of two groups of habitats say for one kind, in nats."""
         if not self.heeds_sizes:
             return 0.0
@@ -209,7 +213,7 @@ def _joined(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) 
 
     def gain(first: int, second: int) -> float:
         """What it explains more if both are one, in nats."""
-        prior = likeness.of_sizes(len(members[first]), len(members[second]))
+        prior = likeness.prior_of_union(len(members[first]), len(members[second]))
         return likeness.agreement(eaten[first], eaten[second]) + prior
 
     def join(first: int, second: int) -> None:
@@ -226,7 +230,10 @@ def _moved(groups: list[list[int]], diets: Sequence[Diet], likeness: Likeness) -
     for place, diet in enumerate(diets):
         rest = [members for group in groups if (members := [p for p in group if p != place])]
         agreements = likeness.agreements([_eaten(group, diets) for group in rest], diet)
-        scores = [gain + log(len(group)) for gain, group in zip(agreements, rest, strict=True)]
+        scores = [
+            gain + log(likeness.weight_of(len(group)))
+            for gain, group in zip(agreements, rest, strict=True)
+        ]
         best = max(range(len(rest)), key=scores.__getitem__, default=None)
         if best is None or scores[best] <= 0:
             rest.append([])

@@ -51,7 +51,7 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
         if rollout.item.habitat and rollout.token_ids
     ]
     if rollouts and turn.strategy.needs_sketches:
-        answers = _told_apart(rollouts, turn)
+        answers = _with_vectors(rollouts, turn)
     else:
         answers = [_remembered(rollout, turn) for rollout in rollouts]
     for rollout, answer in zip(rollouts, answers, strict=True):
@@ -182,7 +182,7 @@ def _score(names: Iterable[str], turn: Turn) -> None:
         state.habitats[name] = replace(state.habitats[name], losses=by_organelle)
 
 
-def _told_apart(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
+def _with_vectors(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
     """The answers with what says who wants what: coordinates if there are bases, or sketches."""
     answers, state = [_remembered(rollout, turn) for rollout in rollouts], turn.state
     state.scored += len(answers)

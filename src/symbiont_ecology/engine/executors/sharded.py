@@ -12,15 +12,14 @@ import numpy as np
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.engine.executors import PromptReader
 from symbiont_ecology.engine.executors.shards import (
-    EmbedTask,
     LearnedSlots,
     LearnTask,
     RolloutTask,
     ScoreTask,
     Shard,
     ShardTask,
-    SketchTask,
     V,
+    VectorTask,
     gathered,
     in_order,
     lessons_of,
@@ -134,24 +133,20 @@ class ShardedHost:
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
-        return self._vectors(SketchTask, prompts, completions)
+        return self._vectors(prompts, completions, is_embedding=False)
 
     def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """What the bare host makes of each answer that it has read: ``(rows, dimensions)``."""
-        return self._vectors(EmbedTask, prompts, completions)
+        return self._vectors(prompts, completions, is_embedding=True)
 
     def _vectors(
-        self,
-        kind: type[SketchTask] | type[EmbedTask],
-        prompts: Sequence[str],
-        completions: Sequence[Sequence[int]],
+        self, prompts: Sequence[str], completions: Sequence[Sequence[int]], *, is_embedding: bool
     ) -> np.ndarray:
-        """What the bare host says of each answer."""
-
-        def task(shard: Shard) -> SketchTask | EmbedTask:
+        def task(shard: Shard) -> VectorTask:
             """The rows of a shard."""
             rows = shard.rows
-            return kind([prompts[row] for row in rows], [completions[row] for row in rows])
+            read, said = [prompts[row] for row in rows], [completions[row] for row in rows]
+            return VectorTask(read, said, is_embedding)
 
         shards, parts = self._done([HOST_SLOT] * len(prompts), task, {})
         return np.array(in_order(shards, list(map(list, parts))))

@@ -112,27 +112,17 @@ class ScoreTask:
 
 
 @dataclass(frozen=True)
-class SketchTask:
-    """``Host.sketch`` of some rows."""
+class VectorTask:
+    """``Host.embed`` of some rows, or ``Host.sketch``."""
 
     prompts: Sequence[str]
     completions: Sequence[Sequence[int]]
+    is_embedding: bool
 
     def work(self, host: Host, adapters: Sequence[AdapterWeights]) -> np.ndarray:
-        """Unit vectors, ``(rows, dimensions)``."""
-        return host.sketch(self.prompts, self.completions)
-
-
-@dataclass(frozen=True)
-class EmbedTask:
-    """``Host.embed`` of some rows."""
-
-    prompts: Sequence[str]
-    completions: Sequence[Sequence[int]]
-
-    def work(self, host: Host, adapters: Sequence[AdapterWeights]) -> np.ndarray:
-        """Embeddings, ``(rows, dimensions)``."""
-        return host.embed(self.prompts, self.completions)
+        """One vector for each row, ``(rows, dimensions)``."""
+        verb = host.embed if self.is_embedding else host.sketch
+        return verb(self.prompts, self.completions)
 
 
 @dataclass(frozen=True)

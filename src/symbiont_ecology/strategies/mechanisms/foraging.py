@@ -209,13 +209,14 @@ class Partition:
         """
         before, habitat = self._leave(name), self.state.habitats[name]
         trust = partial(habitat.trust, shared=self.shared)
+        weight_of = self.likeness.weight_of
         record = partial(self._record, name)
         candidates = [server for server in self.eaten if self.sizes[server] or server in self.past]
         agreements = self.likeness.agreements(
             [self.eaten[server] for server in candidates], self.tastes[name]
         )
         scores = {
-            server: agreement + trust(server) + log(self._size(server) * record(server))
+            server: agreement + trust(server) + log(weight_of(self.sizes[server]) * record(server))
             for server, agreement in zip(candidates, agreements.tolist(), strict=True)
         }
         if before is not None:
@@ -288,7 +289,7 @@ class Partition:
 
     def _gain(self, first: str, second: str, tastes: Mapping[str, Diet]) -> float:
         """What it explains more if both servers are one, in nats."""
-        prior = self.likeness.of_sizes(self.sizes[first], self.sizes[second])
+        prior = self.likeness.prior_of_union(self.sizes[first], self.sizes[second])
         return min(self._liking(first, second, tastes), self._liking(second, first, tastes)) + prior
 
     def _liking(self, server: str, rival: str, tastes: Mapping[str, Diet]) -> float:
@@ -314,10 +315,6 @@ class Partition:
         self.tenants[server] += 1
         self.sizes[server] += not diet.is_empty
         self.eaten[server] = self.eaten[server] + diet if server in self.eaten else diet
-
-    def _size(self, server: str) -> int:
-        """How many habitats speak for a server, whatever they want: 1 where sizes say nothing."""
-        return max(self.sizes[server], 1) if self.likeness.heeds_sizes else 1
 
     def _record(self, name: str, server: str) -> float:
         """``EcologyState.record`` but for a habitat; of who is not there yet, one half."""
