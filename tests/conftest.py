@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import Registry
@@ -39,6 +40,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--tally", type=Path, default=None, help="JSON file of the cases that were tried, by kind"
     )
+    parser.addoption(
+        "--device", default="cpu", help="where hosts are loaded that say nothing else: cuda"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The kernel's own default says where hosts are loaded."""
+    HostKernel.from_pretrained.__kwdefaults__["device"] = config.getoption("--device")
 
 
 def pytest_xdist_auto_num_workers() -> int:

@@ -316,7 +316,8 @@ class Dictation:
     def keep(
         self, how: str, keys: Sequence[Any], places: Sequence[int], logits: torch.Tensor
     ) -> torch.Tensor:
-        for key, place, one in zip(keys, places, logits.double().log_softmax(-1), strict=True):
+        distributions = logits.double().log_softmax(-1).cpu()
+        for key, place, one in zip(keys, places, distributions, strict=True):
             self.heard[how, *key, place] = one
         return logits
 
@@ -329,7 +330,7 @@ class DictatedSession:
         self.tokens_read = session.tokens_read
 
     def step(self, tokens: torch.Tensor, *rest: Any) -> torch.Tensor:
-        told = torch.tensor([self.dictation.told(*key, self.place) for key in self.keys])
+        told = tokens.new_tensor([self.dictation.told(*key, self.place) for key in self.keys])
         self.place += 1
         logits = self.session.step(told, *rest)
         return self.dictation.keep("written", self.keys, [self.place] * len(self.keys), logits)
@@ -342,7 +343,8 @@ class DictatedSession:
 def dictated(reference: Reference, way: Way, dtype: str) -> Dictation:
     """A decoder of that precision after a kernel has written and then read PEFT's answers on this
     path."""
-    config, place = read_model_config(reference.folder), torch.device("cpu")
+    config = read_model_config(reference.folder)
+    place = reference.kernels["fused"]._decoder.device
     settings = dict(way.settings)
     decoder = load_decoder(
         reference.folder,

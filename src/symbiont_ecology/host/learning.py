@@ -93,9 +93,9 @@ def _of_each(
     examples: Sequence[Example],
     budget: MemoryBudget,
 ) -> list[Tensor]:
-    """What logits and completion tokens, as ``_logits`` has them, say of each example."""
-    place = decoder.device
-    empty = torch.zeros(0, decoder.shape.vocab, device=place), torch.zeros(0, device=place).long()
+    """What logits and completion tokens, as ``_logits`` has them, say of each example; on the
+    CPU."""
+    empty = torch.zeros(0, decoder.shape.vocab), torch.zeros(0).long()
     parts = [measure(*empty) for _ in examples]
     numbers = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
@@ -104,7 +104,7 @@ def _of_each(
         for piece in budget.paced(pieces):
             rows = [numbers[index] for index in piece]
             batch = [examples[row] for row in rows]
-            values = measure(*_logits(decoder, batch, bank.gather, least))
+            values = measure(*_logits(decoder, batch, bank.gather, least)).cpu()
             counts = [len(example.completion) for example in batch]
             for row, part in zip(rows, torch.split(values, counts), strict=True):
                 parts[row] = part
@@ -249,7 +249,7 @@ def _gradients(
 
     Owners who are ``is_observing`` have one A and no B, and only the gradients of B are found.
     """
-    losses = torch.zeros(len(arena), device=decoder.device)
+    losses = torch.zeros(len(arena))  # on the CPU, where sums come out the same each time
     factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
 
     def adapters_of(owners: Sequence[int]) -> Adapters:
@@ -271,7 +271,7 @@ def _gradients(
             values = _log_probabilities(*_logits(decoder, piece, adapters_of, least, learns_from))
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
-        losses.index_add_(0, torch.from_numpy(owners).to(decoder.device), terms.detach())
+        losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
     return gradients, losses
 
 
