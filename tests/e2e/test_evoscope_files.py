@@ -188,12 +188,12 @@ def test_runs_whose_folders_have_one_name_have_folders_of_figures_of_their_own(
     ]
     figures = tmp_path / "figures"
     said = symbiont("evoscope", *runs, "--figures", figures, "--out", tmp_path / "page.html")
-    for run in runs:
-        target = figures / run.relative_to(tmp_path)
-        assert f" in {target}\n" in said.out
-        alone = ["--figures", tmp_path / "alone", "--out", tmp_path / "page.html"]
-        symbiont("evoscope", run, *alone)
-        assert (target / "curves.svg").read_bytes() == (tmp_path / "alone/curves.svg").read_bytes()
+    targets = [figures / run.relative_to(tmp_path) for run in runs]
+    assert all(f" in {target}\n" in said.out for target in targets)
+    alone = tmp_path / "alone"
+    symbiont("evoscope", runs[1], "--figures", alone, "--out", tmp_path / "page.html")
+    same = [(target / "curves.svg").read_bytes() for target in targets]
+    assert (alone / "curves.svg").read_bytes() == same[1] not in (same[0], same[2])
 
 
 def test_the_charting_library_is_the_one_that_was_published() -> None:
