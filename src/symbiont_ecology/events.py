@@ -33,7 +33,8 @@ class Event:
 class Born(Event):
     """An organelle came to life, with weights that ``operator`` made from its parents' weights.
 
-    ``rank`` is that of its adapter; 0 where the log does not say it.
+    ``rank`` is that of its adapter; 0 where the log does not say it. ``is_endowed``: the world paid
+    its dowry, although it has parents.
     """
 
     id: OrganelleId
@@ -42,6 +43,7 @@ class Born(Event):
     weights: BlobRef
     traits: dict[str, float]
     rank: int = 0
+    is_endowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,14 @@ class PartFailed(Event):
 
 @dataclass(frozen=True)
 class Stillborn(Event):
-    """An operator made no child that can live, for which its parents paid all the same."""
+    """An operator made no child that can live, for which each of its parents paid ``price`` mATP
+    all the same."""
 
     id: OrganelleId
     operator: str
     parents: tuple[OrganelleId, ...]
     fault: str
+    price: int = 0
 
 
 @dataclass(frozen=True)

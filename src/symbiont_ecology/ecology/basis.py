@@ -15,6 +15,8 @@ import numpy as np
 
 DIRECTIONS = 8
 """Kept of a family: with 4 or 16, users of four styles find servers less surely (docs/log.md)."""
+ROUNDING = 1e-5
+"""What is shorter, beside what it was made of, says nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,19 +29,24 @@ class Basis:
 
     @classmethod
     def of(cls, examples: np.ndarray) -> Basis:
-        """That of at least one example, ``(examples, dimensions)``."""
+        """That of at least one example, ``(examples, dimensions)``; numbers that are not finite say
+        nothing."""
+        examples = examples[np.isfinite(examples).all(1)]
+        directions = np.zeros((DIRECTIONS, examples.shape[1]), dtype=np.float32)
+        if not len(examples):
+            return cls(directions[0], directions)
         mean = examples.mean(0)
         _, spread, found = np.linalg.svd(examples - mean, full_matrices=False)
-        least = 1e-5 * float(np.linalg.norm(examples))  # less is rounding
+        least = ROUNDING * float(np.linalg.norm(examples))
         found = found[:DIRECTIONS][spread[:DIRECTIONS] > least]
-        directions = np.zeros((DIRECTIONS, len(mean)), dtype=np.float32)
         directions[: len(found)] = found
         return cls(mean, directions)
 
     def coordinates(self, vector: np.ndarray) -> np.ndarray:
         """Where an answer lies, as a unit vector ``(DIRECTIONS,)``: zeros if it lies nowhere."""
         coordinates: np.ndarray = self.directions @ (vector - self.mean)
-        return coordinates / max(float(np.linalg.norm(coordinates)), 1e-12)
+        length, least = np.linalg.norm(coordinates), ROUNDING * np.linalg.norm(vector)
+        return coordinates / length if length > least else np.zeros_like(coordinates)
 
     def written(self) -> str:
         """As text: numbers in base64."""

@@ -68,6 +68,7 @@ class Found(Decision):
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, rank, self.traits)
         born = materials.enter(organelle_id, genome, self.operator, self.parents)
+        born = replace(born, is_endowed=bool(self.parents))
         organelle = state.population[organelle_id].remembering(self.memories)
         state.population[organelle_id] = organelle
         return [born, *materials.feed(organelle_id, self.meals)]

@@ -68,8 +68,10 @@ class RememberedAnswer:
 
     def sketched(self, sketch: np.ndarray) -> RememberedAnswer:
         """The same answer with the sketch of its gradient, ``(dimensions,)``: a unit vector, less
-        what answers of its family have in common if that is known."""
-        return replace(self, sketch=written_vector(sketch))
+        what answers of its family have in common if that is known. If some numbers are not finite,
+        it has none."""
+        is_known = np.isfinite(sketch).all()
+        return replace(self, sketch=written_vector(sketch) if is_known else "")
 
     def located(self, coordinates: np.ndarray) -> RememberedAnswer:
         """The same answer with its coordinates, ``(directions,)``. Zeros say nothing, and neither

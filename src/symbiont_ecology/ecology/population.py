@@ -76,7 +76,8 @@ class Materials:
         """The parents pay for a child that cannot live, so an operator that fails is not free."""
         self.pay_dowry(child, parents)
         self.state.ledger.close(child)
-        return Stillborn(self.state.generation, child, name, parents, str(fault))
+        price = self.prices.dowry // len(parents)
+        return Stillborn(self.state.generation, child, name, parents, str(fault), price)
 
     def pay_dowry(self, child: OrganelleId, parents: Sequence[OrganelleId]) -> None:
         """Opens a child's account, with equal parts of a dowry from its parents."""

@@ -169,7 +169,9 @@ class EcologyState:
         return {
             name: posterior
             for name, posterior in self.posteriors.get(organelle_id, {}).items()
-            if self.habitats[name].server == organelle_id and self.habitats[name].accepted
+            if name in self.habitats  # not where nothing but empty replies was given
+            and self.habitats[name].server == organelle_id
+            and self.habitats[name].accepted
         }
 
     def reachable(self) -> set[BlobRef]:

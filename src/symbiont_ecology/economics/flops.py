@@ -153,8 +153,8 @@ class HostShape:
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
         """Log-probabilities of a given completion: one pass, with the LM head on the completion
-        alone."""
-        tokens = prompt_tokens + completion_tokens
+        alone. Its last token predicts nothing, and is not read."""
+        tokens = _tokens_of(prompt_tokens, completion_tokens)
         return self.forward_flops(lora_parameters, tokens, head_positions=completion_tokens)
 
     def learning_flops(
@@ -188,7 +188,7 @@ class HostShape:
     def _backward_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
-        tokens = prompt_tokens + completion_tokens
+        tokens = _tokens_of(prompt_tokens, completion_tokens)
         first_inputs = self.hidden * self.head_dim * (self.heads + 2 * self.kv_heads)
         parameters = 2 * lora_parameters - first_inputs
         return self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
@@ -200,6 +200,11 @@ class HostShape:
         linear = tokens * (self.layers * self.linear_parameters + lora_parameters)
         attention = 2 * pairs * self.layers * self.heads * self.head_dim
         return 2 * (linear + attention + positions * self.hidden * self.vocab)
+
+
+def _tokens_of(prompt_tokens: int, completion_tokens: int) -> int:
+    """Tokens that go through the host where a completion is given."""
+    return prompt_tokens + max(completion_tokens - 1, 0)
 
 
 def tracing_flops(read_parameters: int, tokens: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import Born, Event, Gated, Proposed, Retired, Settled
+from symbiont_ecology.events import Born, Event, Gated, Proposed, Retired, Settled, Stillborn
 from symbiont_ecology.types import OrganelleId
 
 WORLD: OrganelleId = "world"
@@ -21,7 +21,8 @@ WORLD: OrganelleId = "world"
 @dataclass(frozen=True)
 class Transfer:
     """Energy that moved outside the books, in mATP: a ``"dowry"`` to a newborn, a ``"refund"`` of
-    one to parents whose child was refused, an ``"estate"`` of the dead to the world."""
+    one to parents whose child was refused, what each parent paid for a ``"stillborn"`` one, an
+    ``"estate"`` of the dead to the world."""
 
     generation: int
     kind: str
@@ -55,7 +56,11 @@ class Flows:
                 self._refund(event.generation, event.id)
             case Born() if event.id not in self.balances:
                 parents = [parent for parent in event.parents if parent in self.balances]
-                self._endow(event.generation, event.id, parents)
+                payers = [] if event.is_endowed else parents
+                self._endow(event.generation, event.id, payers)
+            case Stillborn():
+                for parent in event.parents:
+                    self._move(event.generation, "stillborn", parent, WORLD, event.price)
             case Retired():
                 self._move(event.generation, "estate", event.id, WORLD, event.balance)
                 del self.balances[event.id]

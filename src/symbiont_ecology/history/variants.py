@@ -95,7 +95,7 @@ def has_converged(lives: Sequence[Life]) -> bool:
     if len(lives) <= LIVES:
         return False
     before, now = (lives[place].ranking[0].fitness for place in (-1 - LIVES, -1))
-    return now - before < STEADY * before
+    return now - before <= STEADY * abs(before)
 
 
 def variants_of(lives: Sequence[Life]) -> dict[OrganelleId, Variant]:

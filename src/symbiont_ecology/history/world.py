@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.budget import NEAR
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.events import GenerationEnded
@@ -91,13 +92,15 @@ def _flips(config: RunConfig, ends: Sequence[GenerationEnded]) -> Iterator[News]
     if flip is None:
         return
     sentence = "What counts as right changes (the organelles do not know)."
+    before = 0.0
     for flops, text in (
         (flip.at_flops, sentence),
         (flip.back_flops, "What counted as right at first does so again."),
     ):
         if flops is None:
             continue
+        begins, before = flops - NEAR * (flops - before), flops
         for end in ends[:-1]:
-            if end.train_flops >= 0.99 * flops:
+            if end.train_flops >= begins:
                 yield News(end.generation + 1, "world", text)
                 break

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
 from symbiont_ecology.ecology import Outcome, RememberedAnswer, Rollout
 from symbiont_ecology.fence import FaultError
-from symbiont_ecology.types import Item
+from symbiont_ecology.types import Item, cell_name
 from symbiont_ecology.weights.traces import Trace
 
 
 @dataclass(frozen=True)
 class Experience:
-    """One generation of one organelle: its practice, an outcome for each cell, and its notes.
+    """One generation of one organelle: its practice, an outcome for each cell (and habitat),
+    and its notes.
 
     ``traits`` are those of its genome. ``reference_ids`` are the token ids of reference answers by
     their text, end of answer included; empty unless the rule sees gold answers. ``remembered`` are
@@ -28,6 +30,14 @@ class Experience:
     traits: Mapping[str, float] = field(default_factory=dict)
     reference_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     remembered: tuple[RememberedAnswer, ...] = ()
+
+    def rewards_by_cell(self) -> dict[str, list[float]]:
+        """Of all rollouts, by the name of their cell; where users ask, a cell has many outcomes."""
+        rewards = defaultdict[str, list[float]](list)
+        for outcome in self.outcomes:
+            cell = cell_name(outcome.assignment.cell)
+            rewards[cell] += [rollout.reward for rollout in outcome.rollouts]
+        return {cell: own for cell, own in rewards.items() if own}
 
 
 @dataclass(frozen=True)

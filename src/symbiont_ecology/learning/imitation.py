@@ -83,9 +83,12 @@ class ExpertIteration(LearningRule):
                         due -= 1
                         targets.append(WeightedTarget(item, token_ids, 1.0))
             if self.skip:
-                right = [rollout.reward >= self.accept for rollout in outcome.rollouts]
-                notes[f"right:{cell}"] = rate + RATE_WEIGHT * (sum(right) / len(right) - rate)
                 notes[f"due:{cell}"] = due
+        if self.skip:
+            for cell, rewards in experience.rewards_by_cell().items():
+                right = [reward >= self.accept for reward in rewards]
+                rate = notes.get(f"right:{cell}", 0.0)
+                notes[f"right:{cell}"] = rate + RATE_WEIGHT * (sum(right) / len(right) - rate)
         for answer in experience.remembered:
             targets.append(WeightedTarget(answer.item, answer.token_ids, 1.0))
         return targets, notes

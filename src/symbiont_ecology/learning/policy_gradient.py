@@ -31,11 +31,13 @@ class PolicyGradient(LearningRule):
     def targets(self, experience: Experience) -> Targets:
         """One target per rollout that came out better or worse than expected."""
         notes, targets = dict(experience.notes), []
+        means = {
+            f"baseline:{cell}": sum(rewards) / len(rewards)
+            for cell, rewards in experience.rewards_by_cell().items()
+        }
+        averages = {key: notes.get(key, mean) for key, mean in means.items()}
         for outcome in experience.outcomes:
-            key = f"baseline:{cell_name(outcome.assignment.cell)}"
-            rewards = [rollout.reward for rollout in outcome.rollouts]
-            mean = sum(rewards) / len(rewards)
-            average = notes.get(key, mean)
+            average = averages[f"baseline:{cell_name(outcome.assignment.cell)}"]
             for _, rollouts in outcome.by_item():
                 total = sum(rollout.reward for rollout in rollouts)
                 for rollout in rollouts:
@@ -46,7 +48,8 @@ class PolicyGradient(LearningRule):
                     advantage = rollout.reward - baseline
                     if abs(advantage) >= LEAST_ADVANTAGE:
                         targets.append(WeightedTarget.of(rollout, advantage))
-            notes[key] = average + BASELINE_WEIGHT * (mean - average)
+        for key, average in averages.items():
+            notes[key] = average + BASELINE_WEIGHT * (means[key] - average)
         return targets, notes
 
 

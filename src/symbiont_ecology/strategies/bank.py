@@ -78,7 +78,9 @@ class Bank(Serving):
             else:
                 decisions.append(Colonise((name,), self.traits, context.rank, MEALS))
         crowd = len(state.population) + len(decisions) - ROOM
-        leaving = sorted(state.population, key=lambda o: counts[o])[: max(crowd, 0)]
+        # The youngest have the fewest answers, because nobody has asked them yet.
+        ranking = sorted(state.population, key=lambda o: (self._is_young(o, state), counts[o]))
+        leaving = ranking[: max(crowd, 0)]
         moved = {name: server for name, server in moved.items() if server not in leaving}
         retired = [Retire(organelle_id, "replaced") for organelle_id in leaving]
         return [*moves(moved.items(), state), *retired, *decisions, *self.found(context)]

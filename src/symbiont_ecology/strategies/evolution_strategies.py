@@ -227,5 +227,7 @@ def _centred_ranks(values: np.ndarray) -> np.ndarray:
 
 
 def _z_scores(values: np.ndarray) -> np.ndarray:
-    spread = values.std()
-    return (values - values.mean()) / spread if spread > 0 else np.zeros_like(values)
+    if not np.ptp(values):  # where the standard deviation may be rounding
+        return np.zeros_like(values)
+    scores: np.ndarray = (values - values.mean()) / values.std()
+    return scores

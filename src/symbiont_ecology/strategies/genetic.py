@@ -28,6 +28,7 @@ from symbiont_ecology.ecology import (
     practice_of,
 )
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.registry import Share, Spec, kind_of
 from symbiont_ecology.strategies import (
@@ -106,6 +107,15 @@ class Genetic(CurriculumStrategy):
     rephrase: Share = 0.1  # chance that a child's phrase is drawn anew
     fits_habitats: ClassVar[bool] = True
     compares_rewards: ClassVar[bool] = True
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """What replays also changes those who did not practise, whose scores would be of others."""
+        super().check(rank, rule)
+        if self.refine and rule.replay:
+            raise ConfigError(
+                f"learning_rule.replay: expected 0 where the best learns between exams "
+                f"(strategy.refine), got {rule.replay:g}: answers are learned again by others, too"
+            )
 
     def __post_init__(self) -> None:
         super().__post_init__()

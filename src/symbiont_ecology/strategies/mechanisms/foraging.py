@@ -70,11 +70,14 @@ class Foraging(Mechanism):
         sketched = [replace(example, coordinates="") for example in state.examples]
         diets = [diet_of([example], families) for example in sketched]
         groups = kinds_among(diets, LIKENESS_LESS_COMMON)[: room.places]
+        memories = state.examples
+        if state.bases:  # sketches are of another space than coordinates
+            memories = tuple(replace(example, sketch="") for example in memories)
         return [
             Found(
                 dict(room.traits),
                 context.rank,
-                memories=tuple(state.examples[place] for place in group),
+                memories=tuple(memories[place] for place in group),
                 meals=self.meals,
             )
             for group in groups
