@@ -21,6 +21,7 @@ quick = settings(
 NUMBER = st.floats(allow_nan=False, allow_infinity=False)
 VALUES: dict[Any, st.SearchStrategy[Any]] = {
     int: st.integers(),
+    bool: st.booleans(),
     float: NUMBER,
     float | None: st.none() | NUMBER,
     str: st.text(),

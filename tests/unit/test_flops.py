@@ -36,10 +36,11 @@ def tokens(count: int) -> torch.Tensor:
 
 
 def counted(model: PreTrainedModel, prompt: int, completion: int, *, backward: bool = False) -> int:
-    """FLOPs that torch counts, with the LM head on the completion alone."""
+    """FLOPs that torch counts, with the LM head on the completion alone, whose last token is not
+    read."""
     with sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
         logits = model(
-            tokens(prompt + completion), logits_to_keep=completion, use_cache=False
+            tokens(prompt + completion - 1), logits_to_keep=completion, use_cache=False
         ).logits
         if backward:
             logits.logsumexp(-1).sum().backward()

@@ -286,6 +286,7 @@ def _samples(assignment: Assignment, turn: Turn) -> Iterator[Question]:
     reads = purpose == "practice" and turn.reward.reads
     for index, item in enumerate(assignment.items):
         for sample in range(assignment.samples):
-            key = ("rollout", name, purpose, item.habitat, item.id, index, sample)
+            asked = f"{item.habitat}/{item.id}" if item.habitat else item.id  # ids are of questions
+            key = ("rollout", name, purpose, asked, index, sample)
             generator = turn.draw(*key) if explores else None
             yield Question(item.to_read if reads else item, name, generator, noise)
