@@ -84,7 +84,7 @@ def scheduler(batch: SlowBatch) -> Scheduler:
     def encode(texts: Sequence[str]) -> list[np.ndarray]:
         return [np.arange(4) for _ in texts]
 
-    return Scheduler(batch, encode, cast(Journal, None), most=1000)
+    return Scheduler(batch, encode, cast(Journal, None), most=1000, positions=512)
 
 
 def job(name: str) -> AnswerJob:

@@ -15,7 +15,7 @@ import numpy as np
 
 DIRECTIONS = 8
 """Kept of a family: with 4 or 16, users of four styles find servers less surely (docs/log.md)."""
-ROUNDING = 1e-5
+LEAST_PART = 1e-5
 """What is shorter, beside what it was made of, says nothing."""
 
 
@@ -37,7 +37,7 @@ class Basis:
             return cls(directions[0], directions)
         mean = examples.mean(0)
         _, spread, found = np.linalg.svd(examples - mean, full_matrices=False)
-        least = ROUNDING * float(np.linalg.norm(examples))
+        least = LEAST_PART * float(np.linalg.norm(examples))
         found = found[:DIRECTIONS][spread[:DIRECTIONS] > least]
         directions[: len(found)] = found
         return cls(mean, directions)
@@ -45,7 +45,7 @@ class Basis:
     def coordinates(self, vector: np.ndarray) -> np.ndarray:
         """Where an answer lies, as a unit vector ``(DIRECTIONS,)``: zeros if it lies nowhere."""
         coordinates: np.ndarray = self.directions @ (vector - self.mean)
-        length, least = np.linalg.norm(coordinates), ROUNDING * np.linalg.norm(vector)
+        length, least = np.linalg.norm(coordinates), LEAST_PART * np.linalg.norm(vector)
         return coordinates / length if length > least else np.zeros_like(coordinates)
 
     def written(self) -> str:

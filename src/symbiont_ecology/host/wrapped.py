@@ -250,6 +250,18 @@ class WrappedSession:
         self._mask = self._mask[rows]
         assert self._cache is not None
         self._cache.batch_select_indices(rows)
+        self._drop_columns()
+
+    def _drop_columns(self) -> None:
+        """Columns that none of its rows needs any more go, or a batch that never ends would fill
+        the memory. Layers that see a window drop theirs by themselves, and count what went by."""
+        assert self._cache is not None
+        layers, first = self._cache.layers, int(self._mask.argmax(1).min())
+        if not first or any(hasattr(layer, "cumulative_length") for layer in layers):
+            return
+        self._mask = self._mask[:, first:]
+        for layer in layers:
+            layer.keys, layer.values = layer.keys[:, :, first:], layer.values[:, :, first:]
 
     def _joined(self, newcomers: Newcomers, bank: SlotBank, budget: MemoryBudget) -> Tensor:
         """First logits of newcomers, which stand behind its own rows now; if memory runs out,

@@ -121,7 +121,7 @@ class ServiceApp:
 
         if wanted.stream:
             return self._streamed(job, wanted, head, delta, end)
-        await self._answered(job)
+        await self._answered(job, request)
         return JSONResponse(chat_answer(job, wanted.model, self._text_of))
 
     async def complete(self, wanted: CompletionRequest, request: Request) -> Response:
@@ -147,14 +147,15 @@ class ServiceApp:
 
         if wanted.stream:
             return self._streamed(job, wanted, head, delta, end)
-        await self._answered(job)
+        await self._answered(job, request)
         return JSONResponse(text_answer(job, wanted.model, self._text_of))
 
     async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
         """Keeps what a user says of a reply. The first verdict counts."""
-        access, journal = self._access(request, said.user), self._service.journal
-        user = _user(said.user, access)
+        journal = self._service.journal
         answer = journal.answer(said.id)
+        access = self._access(request, said.user or (answer.user if answer else ""))
+        user = _user(said.user, access)
         # Another user's answer is not there: nobody learns of it by asking.
         is_theirs = answer is not None and (access.is_application or answer.user == user)
         if answer is None or not is_theirs or (said.user and answer.user != user):
@@ -168,7 +169,9 @@ class ServiceApp:
         if journal.verdict(said.id, said.choice) is None:
             await self._on_disk(partial(journal.append, [verdict]))
         first = journal.verdict(said.id, said.choice)
-        if first is not None and first.is_accepted != verdict.is_accepted:
+        if first is None:  # so many came meanwhile that the answer is forgotten
+            raise HTTPException(404, f"no answer {said.id!r} of yours that can be judged")
+        if first.is_accepted != verdict.is_accepted:
             raise HTTPException(409, "this reply was judged before, and otherwise")
         return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})
 
@@ -225,7 +228,9 @@ class ServiceApp:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
         if self._service.is_stopping:
             raise HTTPException(503, "the service is stopping")
-        caller = access.user or user or (request.client.host if request.client else "")
+        name = access.user or user
+        address = request.client.host if request.client else ""
+        caller = f"user {name}" if name else f"address {address}"
         if (wait := self._rate.seconds_to_wait(caller)) > 0:
             headers = {"Retry-After": str(int(wait) + 1)}
             raise HTTPException(429, "too many requests: wait a little", headers)
@@ -271,6 +276,7 @@ class ServiceApp:
             has_scores=wanted.alternatives is not None,
             deadline=time.monotonic() + self._limits.seconds,
             wanted=self._organelle(wanted, access),
+            is_limited=wanted.most_tokens is not None,
         )
 
     def _organelle(self, wanted: AnswerRequest, access: Access) -> str | None:
@@ -282,19 +288,20 @@ class ServiceApp:
             return wanted.model
         raise HTTPException(404, f"no model {wanted.model[:80]!r}: GET /v1/models names them")
 
-    async def _answered(self, job: AnswerJob) -> None:
-        """Waits for a job that is not streamed."""
+    async def _answered(self, job: AnswerJob, request: Request) -> None:
+        """Waits for a job that is not streamed, for as long as its client does."""
 
         def begin(done: Callable[[EcologyError | None], None]) -> None:
             """Hands it over."""
             job.done = done
             self._submit(job)
 
+        gone = asyncio.create_task(_left(request))
+        gone.add_done_callback(lambda _: self._service.scheduler.cancel(job))
         try:
             await self._on_disk(begin)
-        except asyncio.CancelledError:
-            self._service.scheduler.cancel(job)
-            raise
+        finally:
+            gone.cancel()
         self._told(job)
 
     def _streamed(
@@ -390,6 +397,12 @@ def _user(name: str | None, access: Access) -> str:
     if name not in (None, access.user):
         raise HTTPException(403, "user: this key is of another user")
     return access.user
+
+
+async def _left(request: Request) -> None:
+    """Returns when the client of a request that was read has gone."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _soon(loop: asyncio.AbstractEventLoop, listener: Callable[..., None], message: object) -> None:

@@ -18,7 +18,7 @@ from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
 from symbiont_ecology.errors import ConfigError, EcologyError, HostError, RunError
-from symbiont_ecology.fence import blamed, foreign_place
+from symbiont_ecology.fence import blamed, foreign_place, said_of
 from symbiont_ecology.host.engines import AnswerBatch, engines
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.service.journal import GenerationBegun, Journal
@@ -77,7 +77,13 @@ class LivingService:
         self.run, self.journal, self.limits = run, journal, limits
         self.is_chat = kernel.is_chat
         """Whether the host's chat template goes around prompts."""
-        self.scheduler = Scheduler(batch, kernel.encode, journal, limits.most_waiting)
+        self.scheduler = Scheduler(
+            batch,
+            kernel.encode,
+            journal,
+            most=limits.most_waiting,
+            positions=kernel.shape.max_positions,
+        )
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
         self._habitats = tasks.habitats.config
@@ -180,13 +186,20 @@ class LivingService:
         _log.info("generation", extra={"number": self.generation - 1, "seconds": round(seconds, 3)})
 
     def _live_generation(self) -> None:
-        """The next generation, on what the journal says; then its organelles answer."""
-        with blamed(RunError):
-            replies = self.journal.judged_in(self.generation)
-            items = self._judged_items.of(replies)
-            self._pose(items)
-            self.run.live()
-            self.snapshot = self._snapshot()
+        """The next generation, on what the journal says; then its organelles answer.
+
+        Raises:
+            EcologyError: it failed, be it in torch or for want of memory.
+        """
+        try:
+            with blamed(RunError):
+                replies = self.journal.judged_in(self.generation)
+                items = self._judged_items.of(replies)
+                self._pose(items)
+                self.run.live()
+                self.snapshot = self._snapshot()
+        except (RuntimeError, MemoryError) as error:
+            raise RunError(f"generation {self.generation} failed: {said_of(error)}") from error
         self.left_out += len(replies) - len(items)
 
     def _pose(self, items: tuple[Item, ...]) -> None:

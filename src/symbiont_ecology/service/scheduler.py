@@ -46,6 +46,8 @@ class AnswerJob:
     deadline: float
     """By ``time.monotonic``: who is not done then is given up."""
     wanted: OrganelleId | None = None
+    is_limited: bool = True
+    """Whether it must have room for all tokens of its item's limit: somebody named that number."""
     has_scores: bool = False
     """Whether log-probabilities are told."""
     told: Callable[[int, NewToken], None] | None = None
@@ -76,8 +78,11 @@ class Scheduler:
     """Answers jobs of all users in one batch. ``submit`` and ``cancel`` may be called by any
     thread, the rest by one."""
 
-    def __init__(self, batch: AnswerBatch, encode: Encode, journal: Journal, most: int) -> None:
+    def __init__(
+        self, batch: AnswerBatch, encode: Encode, journal: Journal, *, most: int, positions: int
+    ) -> None:
         self._batch, self._encode, self._journal, self._most = batch, encode, journal, most
+        self._positions = positions  # of the host
         self._new, self._changed = deque[AnswerJob](), threading.Condition()
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
         self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
@@ -189,13 +194,15 @@ class Scheduler:
         weights, is_drawn = snapshot.adapter(job.organelle), job.decoding.temperature > 0
         text = job.item.prompt
         (prompt,) = self._encode([behind(weights.phrase, text) if weights else text])
-        job.prompt_tokens = len(prompt)
+        job.prompt_tokens, limit = len(prompt), job.item.reply_limit
+        if not job.is_limited:
+            limit = max(min(limit, self._positions - len(prompt)), 1)
         job.replies = [[] for _ in range(job.choices)]
         requests = [
             StreamedRequest(
                 prompt,
                 weights,
-                job.item.reply_limit,
+                limit,
                 job.decoding,
                 generator_of(job.seed, choice) if is_drawn else None,
                 job.alternatives,
@@ -247,12 +254,12 @@ class Scheduler:
         """The answer goes to the disk, and then to who asked."""
         item, texts = job.item, tuple(job.texts)
         answer = GivenAnswer(job.id, item.habitat, item.family, item.prompt, texts, job.organelle)
-        self.tally.answers += 1
         self._journal.append([answer], lambda error: self._end(job, error))
 
     def _end(self, job: AnswerJob, error: EcologyError | None) -> None:
         with self._changed:
             self._open -= 1
+            self.tally.answers += error is None
         job.done(error)
 
 

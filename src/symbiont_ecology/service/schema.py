@@ -24,6 +24,10 @@ UserName = Annotated[
 ]
 
 
+MOST_PARTS = 64
+"""Of a message. Each one that is wrong costs time to say so."""
+
+
 class TextPart(BaseModel):
     """A part of a message."""
 
@@ -35,7 +39,7 @@ class ChatMessage(BaseModel):
     """What one side said."""
 
     role: Literal["system", "developer", "user", "assistant"]
-    content: PromptText | list[TextPart]
+    content: PromptText | Annotated[list[TextPart], Field(max_length=MOST_PARTS)]
 
     @property
     def text(self) -> str:
