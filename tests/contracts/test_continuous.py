@@ -53,6 +53,21 @@ def adapters(kernel: HostKernel) -> list[AdapterWeights]:
     return [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
 
 
+def test_a_batch_that_never_ends_needs_no_more_memory(host_folders: dict[str, Path]) -> None:
+    """Rows through transformers stand in columns, one more for each token of the batch."""
+    kernel = HostKernel.from_pretrained(host_folders["gpt2"], slots=1)
+    batch, columns = kernel.continuous(1), list[int]()
+    prompt = kernel.encode(["12+7="])[0]
+    for step in range(200):
+        if step % 5 == 0:  # before the last one has ended
+            batch.join([StreamedRequest(prompt, None, 8, Decoding(min_new_tokens=8))])
+        batch.step()
+        session = batch._session
+        columns.append(0 if session is None else session._mask.shape[1])  # type: ignore[attr-defined]
+    assert all(columns[10:])
+    assert max(columns) < 40
+
+
 @pytest.mark.parametrize("decoding", [Decoding(), SAMPLED], ids=["greedy", "sampled"])
 @pytest.mark.parametrize(
     "moments", [(0,) * 8, (0, 0, 1, 1, 2, 3, 5, 8), (7, 5, 3, 2, 2, 1, 0, 0)], ids=str

@@ -120,3 +120,5 @@ def test_an_evolution_that_does_not_rise_has_converged() -> None:
     assert not has_converged([life(1, 0.5)] * 5)
     assert has_converged([*rising, *[life(9, 0.7)] * 6])
     assert not has_converged([*rising, *[life(9, 0.8)] * 5])
+    for flat in (0.0, -10.0):  # as where all answers are wrong, or a reward is below 0
+        assert has_converged([life(1, flat)] * 12)

@@ -52,6 +52,12 @@ def test_the_mean_reward_of_the_population_rises(strategy: dict[str, Any], tmp_p
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.25
 
 
+@pytest.mark.parametrize("shaping", ["ranks", "z_score", "questions"])
+@pytest.mark.parametrize("reward", [0.0, 0.1, 0.3, 1.1])
+def test_members_that_earn_the_same_are_worth_nothing(shaping: Any, reward: float) -> None:
+    assert _worth([{"a": reward, "b": reward}] * 30, shaping) == [0.0] * 30
+
+
 def test_all_members_answer_the_same_questions_in_one_call(tmp_path: Path) -> None:
     host = ToyHost(slots=24)
     events = lived(tmp_path / "run", host, generations=1)

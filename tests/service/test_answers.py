@@ -251,6 +251,53 @@ def test_a_large_request_is_refused(served: Served) -> None:
     assert response.status_code == 413
 
 
+def test_a_message_has_a_bounded_number_of_parts(served: Served) -> None:
+    body = {"messages": [{"role": "user", "content": [{}] * 100_000}]}
+    assert served.client.post("/v1/chat/completions", json=body).status_code == 400
+
+
+def test_without_a_limit_an_answer_has_the_room_that_is_left(served: Served, kernel: Any) -> None:
+    most = kernel.shape.max_positions
+    text = "1" * (most - 30)
+    assert served.ask(text, max_tokens=200).status_code == 400
+    answer = served.ask(text)
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["total_tokens"] <= most
+
+
+def test_who_leaves_is_not_answered(served: Served) -> None:
+    body = {"messages": [{"role": "user", "content": "1+1="}], "model": "host", "n": 8}
+    messages = [
+        {"type": "http.request", "body": json.dumps(body).encode()},
+        {"type": "http.disconnect"},
+    ]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "raw_path": b"/v1/chat/completions",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "scheme": "http",
+        "http_version": "1.1",
+    }
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        """The request, and then nobody is there."""
+        return messages.pop(0) if len(messages) > 1 else messages[0]
+
+    async def send(message: Any) -> None:
+        """Nobody hears it."""
+        sent.append(message)
+
+    asyncio.run(served.client.app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 504
+    assert served.service.scheduler.tally.answers == 0
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_event_loop_that_ends_takes_no_thread_of_the_service_with_it(
     served: Served, monkeypatch: pytest.MonkeyPatch, stream: bool

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -67,6 +68,18 @@ def test_a_strategy_that_fails_ends_learning_and_not_the_service(
     copy = Path(shutil.copytree(served.folder, tmp_path / "copy"))
     with opened_service(grudging, copy, kernel, EAGER, is_new=False) as again:
         assert "a plug-in raised" in again.learning_error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), MemoryError()])
+def test_an_error_of_torch_ends_learning_and_not_the_service(
+    serve: Serve, kernel: HostKernel, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    served = serve()
+    monkeypatch.setattr(kernel, "learn", Mock(side_effect=error))  # as where a driver gives up
+    accept(served)
+    assert served.service.learning_error.startswith("generation 0 failed: raised ")
+    assert served.ask().status_code == 200
+    served.stop()
 
 
 @pytest.mark.parametrize("error", [ValueError, OSError, HostError])

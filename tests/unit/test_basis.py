@@ -62,3 +62,17 @@ def test_a_basis_survives_being_written() -> None:
     same = Basis.read(basis.written())
     assert np.array_equal(same.mean, basis.mean)
     assert np.array_equal(same.directions, basis.directions)
+
+
+def test_numbers_that_are_not_finite_say_nothing_of_the_others() -> None:
+    examples = drawn(kinds=2, each=6)
+    damaged = np.concatenate([examples, np.full((1, 64), np.nan)])
+    assert Basis.of(damaged).directions == pytest.approx(Basis.of(examples).directions)
+    nowhere = Basis.of(damaged[-1:])
+    assert not nowhere.directions.any()
+    assert not nowhere.coordinates(examples[0]).any()
+
+
+def test_an_answer_that_is_the_mean_but_for_rounding_lies_nowhere() -> None:
+    basis = Basis.of(drawn(kinds=3, each=6))
+    assert not basis.coordinates(np.nextafter(basis.mean, 9.0)).any()
