@@ -16,7 +16,7 @@ import pytest
 from hosts import make_host
 from killing import COMMAND, interrupted
 from said import Symbiont
-from symbiont_ecology.cli.controls import Brake
+from symbiont_ecology.cli.controls import AT_ONCE, ENDING, Brake
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import shifts
@@ -124,12 +124,18 @@ def test_ctrl_c_finishes_the_generation_and_says_how_to_go_on(
     assert symbiont("resume", tmp_path / "run", longer, "-q").code == 0
 
 
-def test_a_second_ctrl_c_stops_at_once() -> None:
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_ctrl_c_stops_at_once(
+    how: signal.Signals, capfd: pytest.CaptureFixture[str]
+) -> None:
+    before = signal.getsignal(how)
     with Brake() as brake:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(how)
         assert brake.is_pulled
         with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(how)
+    assert signal.getsignal(how) is before
+    assert capfd.readouterr().err.split("\n")[1::2] == [ENDING, AT_ONCE]
 
 
 def test_a_full_disk_loses_nothing(

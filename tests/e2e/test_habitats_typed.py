@@ -32,6 +32,9 @@ def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: 
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h99")
     assert said.code == 1
     assert "knows no habitat 'h99'; did you mean 'h" in said.err
+    said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03", "--routing", "host")
+    assert said.code == 2
+    assert "expected none beside --habitat" in said.err
     words = ("--shift", "habitats", "--routing", "habitat", "--per-cell", "2")
     said = symbiont("evaluate", run, *words)
     assert said.code == 0, said.err

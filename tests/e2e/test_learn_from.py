@@ -128,3 +128,6 @@ def test_another_log_is_not_learned_into_the_same_folder(
     said = symbiont("learn-from", log, "run.generations=2", "seed=3", *out)
     assert said.code == 2
     assert "holds a run with another config" in said.err
+    log.write_text(log.read_text().replace("true", "false", 1))
+    changed = symbiont("learn-from", log, "run.generations=2", *out)
+    assert (changed.code, said.err) == (2, changed.err)

@@ -63,9 +63,10 @@ class ServedUsers:
 
 @dataclass(frozen=True)
 class RunReport:
-    """Everything that the page of a report says."""
+    """Everything that the page of a report says; ``place`` is the run's folder as it was named."""
 
     name: str
+    place: str
     config: RunConfig
     history: History
     findings: Sequence[HealthFinding]
@@ -86,7 +87,7 @@ class RunReport:
         design = Design(config.economy) if config.plugins else design_of(config)
         findings = examine(_whole(events, history), design).findings
         evaluations = [line for _, line in logged(folder)]
-        return cls(folder.resolve().name, config, history, findings, evaluations)
+        return cls(folder.resolve().name, str(folder), config, history, findings, evaluations)
 
     def page(self) -> str:
         """The report as Markdown."""

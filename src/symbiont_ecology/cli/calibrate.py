@@ -31,7 +31,7 @@ from symbiont_ecology.cli.run import (
     tell_next,
 )
 from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import ConfigError, SickError
+from symbiont_ecology.errors import ConfigError, RunError, SickError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -184,18 +184,26 @@ def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -
     for folder in folders if out is None else [out]:
         if can_go_on(folder):
             return folder
-    raise ConfigError(f"{out} holds a run with another config: choose another --out")
+    raise ConfigError(f"{out} holds a run with another config or other data: choose another --out")
 
 
 def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
-    """Whether a folder holds no run, or the one with this config, but for some keys of ``run``."""
+    """Whether a folder holds no run, or the one with this config, but for some keys of ``run``, and
+    with the data as they are."""
     from symbiont_ecology.engine.living import CONFIG_FILE
+    from symbiont_ecology.engine.provenance import check_data
     from symbiont_ecology.engine.run import read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True
     existing, fields = read_config(folder), config.run.model_dump(include=set(may_differ))
-    return existing.model_copy(update={"run": existing.run.model_copy(update=fields)}) == config
+    if existing.model_copy(update={"run": existing.run.model_copy(update=fields)}) != config:
+        return False
+    try:
+        check_data(config, folder)
+    except RunError:
+        return False
+    return True
 
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
@@ -222,7 +230,7 @@ def _tell_health(health: Health, full: int, lifted: float | None) -> None:
     right = f"{percent(before)} of questions" if before else "nobody answered"
     if measured.right_after_learning:
         right += f" before a first update, {percent(measured.right_after_learning)} after it"
-    of_all = f"of {len(measured.families)} are solved, in {measured.rollouts} rollouts"
+    of_all = f"of {len(measured.families)} had a right answer, in {measured.rollouts} rollouts"
     energy = f"{measured.earned / 1000:.0f} ATP earned, {measured.spent / 1000:.0f} spent"
     lives = f"{measured.founders} founded, {measured.births} born, {measured.bankrupt} bankrupt"
     print(f"\n{'sick' if health.is_sick else 'healthy'} after {health.generations} generations")

@@ -14,6 +14,7 @@ from types import FrameType
 HINT = "p pauses, q ends behind a generation"
 PAUSED, PAUSING = "paused: press p to go on", "pausing behind this generation: press p to go on"
 ENDING = "finishing this generation (Ctrl-C again stops at once)"
+AT_ONCE = "stopped at once: what came after the last checkpoint is lived again"
 SECONDS_TO_LISTEN = 0.1
 
 
@@ -35,7 +36,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 class Brake:
-    """Ctrl-C: once, and the run stops behind this generation; twice, and it stops at once.
+    """Ctrl-C or SIGTERM: once, and the run stops behind this generation; twice, and it stops at
+    once.
 
     ``is_silent`` if a screen says that the brake is pulled.
     """
@@ -46,14 +48,17 @@ class Brake:
     def __enter__(self) -> Brake:
         if _came_early.is_set():
             raise KeyboardInterrupt
-        self._before = signal.signal(signal.SIGINT, self._pull)
+        names = signal.SIGINT, signal.SIGTERM  # which batch systems send before they kill
+        self._before = {name: signal.signal(name, self._pull) for name in names}
         return self
 
     def __exit__(self, *_: object) -> None:
-        signal.signal(signal.SIGINT, self._before)
+        for name, handler in self._before.items():
+            signal.signal(name, handler)
 
     def _pull(self, number: int, frame: FrameType | None) -> None:
         if self.is_pulled:
+            os.write(sys.stderr.fileno(), f"\n{AT_ONCE}\n".encode())
             raise KeyboardInterrupt
         self.is_pulled = True
         if not self._is_silent:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from symbiont_ecology.cli.console import command_line, open_run, prepare, write_json
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
+from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -75,6 +76,10 @@ def infer(
 
     check_prompt_routing(routing)  # before the host: a wrong word costs no time
     if habitat is not None:
+        if routing not in ("learned", "habitat"):
+            raise ConfigError(
+                f"--routing: expected none beside --habitat, whose server answers, got {routing!r}"
+            )
         check_habitat(load_state(folder).habitats, habitat, str(folder))
         routing = "habitat"
     run = open_run(folder, host)

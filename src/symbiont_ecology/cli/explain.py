@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -128,8 +129,13 @@ def _entries(kind: str) -> list[tuple[str, str]]:
     from symbiont_ecology.shipped import presets
 
     files = presets() if kind == "presets" else protocols()
-    lines = {name: path.read_text("utf-8").splitlines()[0] for name, path in files.items()}
-    return [(name, line.lstrip("# ") * line.startswith("#")) for name, line in lines.items()]
+    return [(name, _first_sentence(_comment(path))) for name, path in files.items()]
+
+
+def _comment(file: Path) -> str:
+    """What a YAML file says of itself, in front."""
+    lines = takewhile(lambda line: line.startswith("#"), file.read_text("utf-8").splitlines())
+    return " ".join(line.lstrip("# ") for line in lines)
 
 
 def _file(kind: str, name: str) -> Path:

@@ -257,9 +257,10 @@ def _check_log(config: RunConfig) -> None:
 def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> Habitats:
     """The habitats of a config: of synthetic tasks, or those that data bring."""
     if config.train_budgets:
+        key = f"run.{config.train_budgets[0]}"
         raise ConfigError(
-            f"run.{config.train_budgets[0]}: habitats ask the same questions of every strategy, so "
-            "a run ends by run.generations alone: leave it out"
+            f"{key}: habitats ask the same questions of every strategy, so a run ends by "
+            f"run.generations alone: set {key}=null, or leave it out"
         )
     if any(isinstance(task, OpenTask) for task in mix.tasks):
         return ServiceHabitats(habitats)
