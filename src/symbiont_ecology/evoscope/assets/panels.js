@@ -50,7 +50,7 @@ class Panels {
     return [
       el("h3", {}, "The run"),
       this.facts({
-        "bare host": `${percent(host)} of ${host.asked} questions right before anybody learned`,
+        "bare host": run.hasHabitats ? null : `${percent(host)} of ${host.asked} questions right before anybody learned`,
         right: !total(0) ? "nobody was asked anything yet" : `${percent(total(0))} of ${total(0).asked} up to the slider; ${percent(total(late))} of the quarter before it`,
         alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,
         "best lately": ranked.length && !run.isAlone && !run.hasExams ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
