@@ -97,7 +97,7 @@ def test_a_most_that_has_nothing_to_share_out_is_refused(samples: int) -> None:
     ids=lambda strategy: strategy["kind"],
 )
 def test_a_run_asks_unequally_and_resumes_exactly(strategy: dict[str, Any], tmp_path: Path) -> None:
-    config = toy_config(seed=902, generations=9, strategy=strategy)
+    config = toy_config(seed=902, generations=6, strategy=strategy)
     start(config, tmp_path / "whole", host=ToyHost())
     start(config, tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
     resume(tmp_path / "run", host=ToyHost())

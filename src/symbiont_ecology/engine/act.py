@@ -1,5 +1,6 @@
 """Asking the population: one batched call for each wave of slots, in training and in evaluation."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -91,7 +92,10 @@ def roll_out(
 
 def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
     """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
-    questions = [question for assignment in assignments for question in _samples(assignment, turn)]
+    asked = Counter[tuple[object, ...]]()
+    questions = [
+        question for assignment in assignments for question in _samples(assignment, turn, asked)
+    ]
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
         """As they are at the start of the generation."""
@@ -278,15 +282,20 @@ def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
     return Cost(read, written, rows=1, flops=useful, executed=executed)
 
 
-def _samples(assignment: Assignment, turn: Turn) -> Iterator[Question]:
+def _samples(
+    assignment: Assignment, turn: Turn, asked: Counter[tuple[object, ...]]
+) -> Iterator[Question]:
     """Practice explores; everything else is answered as it would be in use, greedily. Where the
-    reward is about reference answers, practice reads them and nobody replies."""
+    reward is about reference answers, practice reads them and nobody replies. ``asked`` counts who
+    was asked what: users who ask one organelle the same have draws of their own."""
     name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
     explores = assignment.is_learned_from
     reads = purpose == "practice" and turn.reward.reads
     for index, item in enumerate(assignment.items):
+        question = name, purpose, item.id, index
+        earlier = [asked[question]] if asked[question] else []
+        asked[question] += 1
         for sample in range(assignment.samples):
-            asked = f"{item.habitat}/{item.id}" if item.habitat else item.id  # ids are of questions
-            key = ("rollout", name, purpose, asked, index, sample)
+            key = ("rollout", name, purpose, item.id, index, sample, *earlier)
             generator = turn.draw(*key) if explores else None
             yield Question(item.to_read if reads else item, name, generator, noise)
