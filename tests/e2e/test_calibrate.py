@@ -288,7 +288,7 @@ def test_another_config_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
     words = ["calibrate", "steady", *SMALL, "--full", 10, "--out", tmp_path / "run", "-q"]
     assert symbiont(*words).code == 0
     said = symbiont(*words, "seed=1")
-    assert "holds a run with another config: choose another --out" in said.error
+    assert "holds a run with another config or other data: choose another --out" in said.error
     assert said.code == 2
     assert symbiont(*words, "run.checkpoint_every=3").code == 0  # how often it is saved may change
 
