@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from symbiont_ecology.ecology import Assignment, Outcome, Rollout
-from symbiont_ecology.economics import Cost
+from classroom import answer
+from symbiont_ecology.ecology import Assignment, Outcome
 from symbiont_ecology.learning import Experience
 from symbiont_ecology.learning.imitation import ExpertIteration
 from symbiont_ecology.learning.policy_gradient import PolicyGradient
@@ -20,21 +20,14 @@ REWARDS = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)
 def outcomes() -> list[Outcome]:
     """Six users ask the same organelle something of one cell; it pleases half of them."""
     family, generator = tasks.build("math.add"), np.random.default_rng(0)
-    found = []
-    for place, reward in enumerate(REWARDS):
-        item = replace(family.sample("short", generator), habitat=f"user {place}")
-        rollout = Rollout(
-            item,
-            "o1",
-            token_ids=(5 + place, 1),
-            log_probabilities=np.zeros(2),
-            text="",
-            verdict=reward,
-            reward=reward,
-            cost=Cost(rows=1),
-        )
-        found.append(Outcome(Assignment("o1", (item,)), (rollout,)))
-    return found
+    items = [
+        replace(family.sample("short", generator), habitat=f"user {place}")
+        for place in range(len(REWARDS))
+    ]
+    return [
+        Outcome(Assignment("o1", (item,)), (answer(item, "o1", reward),))
+        for item, reward in zip(items, REWARDS, strict=True)
+    ]
 
 
 @pytest.mark.parametrize("step", [1, -1])

@@ -297,6 +297,7 @@ class ServiceApp:
             self._submit(job)
 
         gone = asyncio.create_task(_left(request))
+        # Also where the wait ends otherwise: of a job that is done, nothing is left to cancel.
         gone.add_done_callback(lambda _: self._service.scheduler.cancel(job))
         try:
             await self._on_disk(begin)
