@@ -123,7 +123,8 @@ class Trials(RuleBasedStateMachine):
         if any(one.former and name in one.parents for one in self.state.challengers.values()):
             return
         known = {CELLS[2]: SuccessPosterior(9.0, 1.0)}
-        former = FormerSelf(organelle.inborn, 4, organelle.optimizer_state, known)
+        rank = self.world.store.weights(organelle.inborn).rank
+        former = FormerSelf(organelle.inborn, rank, organelle.optimizer_state, known)
         self.state.population[name] = replace(organelle, former=former)
         self.propose(ProposeFormerSelf(name, former, CELLS[2:], by="upheaval"))
 

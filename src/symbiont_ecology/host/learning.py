@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
-from symbiont_ecology.host.backend.lowrank import Adapters, Site
+from symbiont_ecology.host.backend.bank import SlotBank
+from symbiont_ecology.host.backend.gradients import learning_backend_for
+from symbiont_ecology.host.backend.learners import Learners
+from symbiont_ecology.host.backend.lowrank import Adapters
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.dropout import Dropout
@@ -154,13 +155,10 @@ def learning_step(
         if lesson.completion:
             tokens[lesson.slot] += len(lesson.completion)
     olds = [new_weights[slot] for slot in slots]
-    arrangement = arrangement_of(decoder.sites, layout, max(old.rank for old in olds))
-    arena = torch.from_numpy(np.stack([arrangement.laid(old) for old in olds]))
-    examples = _examples(batch, tokens, prompts)
-    gradients, losses = _gradients(decoder, arrangement, arena.to(decoder.device), examples, budget)
+    learners = _learners(decoder, layout, olds)
+    losses = _learn(decoder, learners, _examples(batch, tokens, prompts), budget)
     norms, sick = {}, []
-    for slot, old, row, loss in zip(slots, olds, gradients, losses, strict=True):
-        gradient = arrangement.collected(row, old)
+    for slot, old, gradient, loss in zip(slots, olds, learners.gradients(), losses, strict=True):
         norm = gradient.norm()
         # As torch.nn.utils.clip_grad_norm_ does it.
         gradient *= (batch.clip / (norm + 1e-6)).clamp_(max=1.0)
@@ -179,8 +177,7 @@ def sketches(
 ) -> np.ndarray:
     """Of the gradient of each answer's loss, ``(answers, dimensions)``."""
     adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
-    arrangement = arrangement_of(decoder.sites, adapter.layout, adapter.rank)
-    factors, rows = arrangement.laid(adapter), list[np.ndarray]()
+    rows = list[np.ndarray]()
     for start in budget.paced(range(0, len(answers), MOST_OWNERS)):
         examples = [
             Example(
@@ -191,19 +188,10 @@ def sketches(
             )
             for owner, (prompt, ids) in enumerate(answers[start : start + MOST_OWNERS])
         ]
-        arena = torch.from_numpy(np.repeat(factors[None], len(examples), axis=0)).to(decoder.device)
-        gradients, _ = _gradients(
-            decoder,
-            arrangement,
-            arena,
-            examples,
-            budget,
-            learns_from=learns_from,
-            is_observing=True,
-        )
-        rows += [
-            sketcher.sketch(arrangement.collected(row, adapter).cpu().numpy()) for row in gradients
-        ]
+        copies = [adapter] * len(examples)
+        learners = _learners(decoder, adapter.layout, copies, are_observed=True)
+        _learn(decoder, learners, examples, budget, learns_from=learns_from)
+        rows += [sketcher.sketch(gradient.cpu().numpy()) for gradient in learners.gradients()]
     return np.array(rows)
 
 
@@ -234,33 +222,30 @@ def _examples(
     return examples
 
 
-def _gradients(
+def _learners(
     decoder: Decoder,
-    arrangement: Arrangement,
-    arena: Tensor,
+    layout: AdapterLayout,
+    weights: Sequence[AdapterWeights],
+    *,
+    are_observed: bool = False,
+) -> Learners:
+    """These adapters as the decoder's back end lets them learn."""
+    device, dtype = decoder.device, decoder.dtype
+    kind = learning_backend_for(device, dtype).learners
+    return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)
+
+
+def _learn(
+    decoder: Decoder,
+    learners: Learners,
     examples: Sequence[Example],
     budget: MemoryBudget,
     *,
     learns_from: int = 0,
-    is_observing: bool = False,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of each owner's loss as arena rows ``(owners, size)``, and the losses
-    ``(owners,)``. Layers below ``learns_from`` need none.
-
-    Owners who are ``is_observing`` have one A and no B, and only the gradients of B are found.
-    """
-    losses = torch.zeros(len(arena))  # on the CPU, where sums come out the same each time
-    factors, gradients = arena.to(decoder.dtype), torch.zeros_like(arena)
-
-    def adapters_of(owners: Sequence[int]) -> Adapters:
-        """The factors of some owners, with their share of the gradient buffer.
-
-        Owners of a piece are consecutive: each one has examples, and these come in their order.
-        """
-        low, high = owners[0], owners[-1] + 1
-        adapters = arrangement.factors(factors[low:high], gradients[low:high])
-        return adapters.observed() if is_observing else adapters
-
+) -> Tensor:
+    """Adds the gradients of each owner's loss to the learners'; returns the losses ``(owners,)``.
+    Layers below ``learns_from`` need none."""
+    losses = torch.zeros(len(learners.weights))  # on the CPU, where sums come out the same
     least = _least(decoder, examples)
     for rows in budget.paced(_pieces(examples, budget.learning_tokens, least)):
         piece = [examples[row] for row in rows]
@@ -268,11 +253,13 @@ def _gradients(
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
-            values = _log_probabilities(*_logits(decoder, piece, adapters_of, least, learns_from))
+            # Owners of a piece are consecutive: each one has examples, and these come in order.
+            logits = _logits(decoder, piece, learners.adapters, least, learns_from)
+            values = _log_probabilities(*logits)
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
-    return gradients, losses
+    return losses
 
 
 def _logits(
@@ -340,9 +327,3 @@ def _adam(
     vector.addcdiv_(first, spread, value=-rate / (1 - BETA_FIRST**step))
     after = OptimizerState(step, first.cpu().numpy(), second.cpu().numpy(), optimizer_state.notes)
     return replace(weights, vector=vector.cpu().numpy()), after
-
-
-@lru_cache(maxsize=16)
-def arrangement_of(sites: tuple[Site, ...], layout: AdapterLayout, rank: int) -> Arrangement:
-    """How learners lie."""
-    return Arrangement(sites, layout, rank)

@@ -25,6 +25,7 @@ from torch.utils.checkpoint import checkpoint
 from symbiont_ecology.host.backend.attention import AttentionSpec
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.compiled import RaggedCache, backend_for
+from symbiont_ecology.host.backend.gradients import learning_backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, bare
 from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
 from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts
@@ -71,7 +72,8 @@ class LlamaDecoder:
         self._host, self._is_checkpointing = host, is_checkpointing
         self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
         self.sites, self.shape, plan = host.sites, host.shape, host.plan
-        self._backend, self._learning = backend_for(host.device, host.dtype), TorchBackend()
+        self._backend = backend_for(host.device, host.dtype)
+        self._learning = learning_backend_for(host.device, host.dtype)
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5

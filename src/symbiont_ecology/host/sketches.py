@@ -37,18 +37,19 @@ class Sketcher:
         self._places = np.concatenate([np.arange(b.start, b.stop) for b in slices])
         sizes = np.array([b.stop - b.start for b in slices])
         self._starts = np.cumsum(sizes) - sizes
-        self._module = np.repeat(np.arange(len(sizes)), sizes)
+        self._sizes = sizes
         count = len(self._places)
         self._bucket = generator.integers(0, self.dimensions, count)
-        self._sign = generator.choice([-1.0, 1.0], count)
+        self._sign = generator.choice([-1.0, 1.0], count).astype(np.float32)
 
     def sketch(self, gradient: np.ndarray) -> np.ndarray:
         """The sketch of one gradient in the layout's order: a unit vector ``(dimensions,)``."""
-        parts = gradient[self._places].astype(np.float64)
-        parts = np.sign(parts) * np.sqrt(np.abs(parts))
-        lengths = np.sqrt(np.add.reduceat(parts * parts, self._starts))
-        parts *= self._sign / np.maximum(lengths, 1e-12)[self._module]
-        vector = np.bincount(self._bucket, parts, self.dimensions)
+        parts = gradient[self._places]
+        sizes = np.abs(parts)
+        lengths = np.sqrt(np.add.reduceat(sizes, self._starts))  # of the roots of a module's parts
+        roots = np.copysign(np.sqrt(sizes, out=sizes), parts * self._sign)
+        roots *= np.repeat(1 / np.maximum(lengths, 1e-12), self._sizes)
+        vector = np.bincount(self._bucket, roots, self.dimensions)
         return vector / max(float(np.linalg.norm(vector)), 1e-12)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Self
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, PackedAttention, RMSNorm
 from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
-from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares, Site, bare
+from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares, Site
 from symbiont_ecology.host.backend.passes import Pointers
 from symbiont_ecology.host.backend.torch_backend import Activation, Cache, TorchBackend
 from symbiont_ecology.host.packing import Packing
@@ -130,20 +130,22 @@ class AddressBank(SlotBank):
         self, arrangement: Arrangement, slots: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         super().__init__(arrangement, slots, device, dtype, is_lazy=True)
-        self._addresses = Addresses(arrangement.sites, arrangement.layout, slots)
+        self._addresses = Addresses(tuple(arrangement.sites), arrangement.layout, slots)
 
     def place(self, slot: int, weights: AdapterWeights | None) -> None:
         """As ``SlotBank``."""
         if weights is self._held[slot]:
             return
         super().place(slot, weights)
-        self._addresses.place(slot, weights)
+        if weights is None:
+            self._addresses.forget(slot)
+        else:
+            self._addresses.place(slot, weights.vector.ctypes.data, weights)
 
     def gather(self, owners: Sequence[int]) -> Adapters:
         """As ``SlotBank``."""
-        return self._addresses.of(
-            owners, [self._held[slot] for slot in owners if slot != HOST_SLOT]
-        )
+        held = [self._held[slot] for slot in owners if slot != HOST_SLOT]
+        return Adapters(self._addresses.of(owners, held))
 
     def for_step(self, slots: Sequence[int]) -> tuple[Adapters, Shares]:
         """As ``SlotBank``, without tiles: loops over slots cost nothing here."""
@@ -152,42 +154,34 @@ class AddressBank(SlotBank):
 
 
 class Addresses:
-    """Where the vectors of placed adapters lie."""
+    """Where the vectors of placed adapters lie, or others in the order of their layout."""
 
-    def __init__(self, sites: Sequence[Site], layout: AdapterLayout, slots: int) -> None:
+    def __init__(self, sites: tuple[Site, ...], layout: AdapterLayout, slots: int) -> None:
         # One more entry: the bare host, slot -1, is the last and has rank 0.
         self._ranks, self._bases = np.zeros((2, slots + 1), dtype=np.int64)
         self._scales = np.zeros(slots + 1, dtype=np.float32)
-        starts = {name: a.start for name, a, _, _, _ in layout.blocks(1)}  # of A, in rank 1
-        self._counts, self._totals = [], []
-        modules: list[tuple[int, int, int, int]] = []
-        for site in sites:
-            columns = np.cumsum([0, *(d_out for _, _, d_out in site)])
-            adapted = [
-                (d_in, starts[name], d_out, int(column))
-                for (name, d_in, d_out), column in zip(site, columns, strict=False)
-                if name in starts
-            ]
-            modules += adapted
-            self._counts.append(len(adapted))
-            self._totals.append(int(columns[-1]))
-        table = np.array(modules, dtype=np.int64).reshape(-1, 4)
-        self._d_ins, self._starts, self._widths, self._columns = np.ascontiguousarray(table.T)
+        self._counts, self._totals, table = _modules_of(sites, layout)
+        self._d_ins, self._starts, self._widths, self._columns = table
 
-    def place(self, slot: int, weights: AdapterWeights | None) -> None:
-        """Notes where an adapter lies, which must live for as long as it is noted; None forgets."""
-        if weights is None:
-            self._ranks[slot] = 0
-            return
+    def place(self, slot: int, address: int, weights: AdapterWeights) -> None:
+        """Notes where the numbers of an adapter lie, or of its gradient. They must live for as long
+        as they are noted."""
         self._ranks[slot], self._scales[slot] = weights.rank, weights.scaling
-        self._bases[slot] = weights.vector.ctypes.data
+        self._bases[slot] = address
 
-    def of(self, owners: Sequence[int], weights: Sequence[AdapterWeights | None] = ()) -> Adapters:
-        """Pointers for some slots; they keep ``weights``, whose memory they point at, alive."""
+    def forget(self, slot: int) -> None:
+        """Nothing lies there any more."""
+        self._ranks[slot] = 0
+
+    def of(
+        self, owners: Sequence[int], weights: Sequence[object] = ()
+    ) -> tuple[Pointers | None, ...]:
+        """Pointers for some slots, site by site, None where a site has no adapter. They keep
+        ``weights``, whose memory they point at, alive."""
         rows = np.array(owners, dtype=np.int64)
         ranks, scales = self._ranks[rows], self._scales[rows]
         if not ranks.any():
-            return bare(len(self._counts))
+            return (None,) * len(self._counts)
         a = self._bases[rows] + 4 * ranks * self._starts[:, None]
         b = a + 4 * ranks * self._d_ins[:, None]
         memory = (self, ranks, scales, a, b, weights)
@@ -205,7 +199,31 @@ class Addresses:
             else:
                 sites.append(None)
             first += count
-        return Adapters(tuple(sites))
+        return tuple(sites)
+
+
+@lru_cache(maxsize=16)
+def _modules_of(
+    sites: tuple[Site, ...], layout: AdapterLayout
+) -> tuple[list[int], list[int], np.ndarray]:
+    """How many modules of each site carry adapters, the widths of the sites' outputs, and of those
+    modules the input widths, where A begins at rank 1, output widths and columns, ``(4,
+    modules)``."""
+    starts = {name: a.start for name, a, _, _, _ in layout.blocks(1)}
+    counts, totals = list[int](), list[int]()
+    modules: list[tuple[int, int, int, int]] = []
+    for site in sites:
+        columns = np.cumsum([0, *(d_out for _, _, d_out in site)])
+        adapted = [
+            (d_in, starts[name], d_out, int(column))
+            for (name, d_in, d_out), column in zip(site, columns, strict=False)
+            if name in starts
+        ]
+        modules += adapted
+        counts.append(len(adapted))
+        totals.append(int(columns[-1]))
+    table = np.array(modules, dtype=np.int64).reshape(-1, 4)
+    return counts, totals, np.ascontiguousarray(table.T)
 
 
 class CompiledBackend(TorchBackend):

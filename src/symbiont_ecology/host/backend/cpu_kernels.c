@@ -593,6 +593,305 @@ int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads,
     return failures ? NO_MEMORY : FINE;
 }
 
+/* Backward passes. Each computes again what its forward pass did not keep: between the large products that costs next
+ * to nothing.
+ */
+
+/* The gradient of a row before `normalize`, from that behind it. */
+INLINE void even_back(const float *x, const float *weights, float eps, const float *dy, int64_t width, float *dx)
+{
+    const float even = evening(x, width, eps);
+    v8 products = splat(0);
+    float rest = 0;
+    int64_t k = 0;
+    for (; k + 8 <= width; k += 8) products += load(x + k) * load(weights + k) * load(dy + k);
+    for (; k < width; k++) rest += x[k] * weights[k] * dy[k];
+    const float shift = even * even * even * (rest + sum(products)) / width;
+    for (k = 0; k < width; k++) dx[k] = even * weights[k] * dy[k] - shift * x[k];
+}
+
+/* dx (rows, width) from dy (rows, width) of `normalize`. */
+int normalize_back(int64_t rows, int64_t width, const float *x, int64_t xs, const float *weights, int64_t count, float eps,
+                   const float *dy, int64_t dys, float *dx, int64_t threads)
+{
+    if (!are_rows(rows, width, xs) || !are_rows(rows, width, dys) || count != width || threads < 1) return MISFIT;
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++) even_back(x + i * xs, weights, eps, dy + i * dys, width, dx + i * width);
+    return FINE;
+}
+
+/* The gradients of eight gates and what they let through. */
+INLINE void gated_back(v8 g, v8 up, v8 dy, v8 *dg, v8 *dup)
+{
+    const v8 e = exponential((v8)((i8)g | INT32_MIN)); /* of -|g| */
+    const v8 open = choose(g < 0.0f, e, splat(1)) / (e + 1.0f);
+    *dg = dy * up * open * (g * (1.0f - open) + 1.0f);
+    *dup = dy * g * open;
+}
+
+/* dx (rows, 2 · width) from dy (rows, width) of `gate`. */
+int gate_back(int64_t rows, int64_t width, const float *x, int64_t xs, const float *dy, int64_t dys, float *dx,
+              int64_t threads)
+{
+    if (!are_rows(rows, 2 * width, xs) || !are_rows(rows, width, dys) || threads < 1) return MISFIT;
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++) {
+        const float *g = x + i * xs, *up = g + width, *d = dy + i * dys;
+        float *dg = dx + i * 2 * width, *dup = dg + width;
+        int64_t k = 0;
+        v8 one, other;
+        for (; k + 8 <= width; k += 8) {
+            gated_back(load(g + k), load(up + k), load(d + k), &one, &other);
+            store(dg + k, one), store(dup + k, other);
+        }
+        for (; k < width; k++) {
+            gated_back(splat(g[k]), splat(up[k]), splat(d[k]), &one, &other);
+            dg[k] = one[0], dup[k] = other[0];
+        }
+    }
+    return FINE;
+}
+
+/* dx (tokens, …, dim) of the first heads of every token, from dy (tokens, heads, dim) of `turn_all`. */
+int turn_back(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, int64_t count,
+              float eps, const float *cosines, const float *sines, int64_t places, const int64_t *positions,
+              const float *dy, float *dx, int64_t dxs, int64_t threads)
+{
+    if (!are_heads(heads, heads, dim) || !are_rows(tokens, heads * dim, xs) || !are_rows(tokens, heads * dim, dxs) ||
+        (norms && count != heads * dim) || !are_below(positions, tokens, places) || threads < 1)
+        return MISFIT;
+    const int64_t half = dim / 2;
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < tokens; i++) {
+        const float *c = cosines + positions[i] * dim, *s = sines + positions[i] * dim;
+        float back[dim];
+        for (int64_t h = 0; h < heads; h++) {
+            const float *low = dy + (i * heads + h) * dim, *high = low + half;
+            float *to = dx + i * dxs + h * dim;
+            for (int64_t k = 0; k < half; k++) back[k] = low[k] * c[k] + high[k] * s[k + half];
+            for (int64_t k = 0; k < half; k++) back[k + half] = high[k] * c[k + half] + low[k] * s[k];
+            if (norms) even_back(x + i * xs + h * dim, norms + h * dim, eps, back, dim, to);
+            else memcpy(to, back, sizeof back);
+        }
+    }
+    return FINE;
+}
+
+/* Stretches by the first one of their path: those of a tree follow each other by `next` (-1: none). Returns how many
+ * trees there are; `roots` are their first stretches. All have room for every stretch. */
+INLINE int64_t plant(const stretch *all, int64_t stretches, int64_t *root, int64_t *last, int64_t *next, int64_t *roots)
+{
+    int64_t trees = 0;
+    for (int64_t n = 0; n < stretches; n++) {
+        const int64_t r = root[n] = all[n].parent < 0 ? n : root[all[n].parent];
+        if (r == n) roots[trees++] = n;
+        else next[last[r]] = n;
+        last[r] = n, next[n] = -1;
+    }
+    return trees;
+}
+
+/* `look_back` for one stretch and one head of keys. `room` is for 4 · QUERIES rows of `width` numbers, of which all are
+ * at least as wide as what is seen, and for 2 · dim more if there are many queries. */
+enum { QUERIES_BACK = 8 };
+INLINE void look_back_at(const stretch *all, int64_t n, const int64_t *path, int64_t number, int64_t heads, int64_t groups,
+                         int64_t h, int64_t dim, const float *turned, int64_t ts, const float *states, int64_t ss,
+                         int64_t window, float scale, const float *dy, float *dturned, float *dstates, int64_t dss,
+                         float *room, int64_t width, int is_many)
+{
+    const stretch s = all[n];
+    const int64_t os = heads * dim;
+    const float *keys = turned + (heads + h) * dim, *values = states + h * dim;
+    float *dkeys = dturned + (heads + h) * dim, *dvalues = dstates + h * dim;
+    float *weights = room, *slopes = weights + QUERIES_BACK * width, *turned_weights = slopes + QUERIES_BACK * width;
+    float *turned_slopes = turned_weights + QUERIES_BACK * width, *columns = turned_slopes + QUERIES_BACK * width;
+    float *value_columns = columns + dim * width;
+    if (is_many) {
+        stand(all, path, number, keys, ts, dim, scale, columns, width);
+        stand(all, path, number, values, ss, dim, 1, value_columns, width);
+    }
+    for (int64_t head = h * groups; head < (h + 1) * groups; head++)
+        for (int64_t q = s.first; q < s.count; q += QUERIES_BACK) {
+            const int64_t count = s.count - q < QUERIES_BACK ? s.count - q : QUERIES_BACK;
+            const int64_t position = s.before + q, least = window && position >= window ? position - window + 1 : 0;
+            const int64_t end = position + count, seen = end - least, wide = (seen + 7) / 8 * 8;
+            const float *queries = turned + (s.start + q) * ts + head * dim;
+            const float *from = dy + (s.to + q - s.first) * os + head * dim;
+            if (is_many) {
+                memset(weights, 0, sizeof(float) * count * width);
+                memset(slopes, 0, sizeof(float) * count * width);
+                mixes(queries, ts, count, columns + least, width, dim, weights, width, wide);
+                mixes(from, os, count, value_columns + least, width, dim, slopes, width, wide);
+            }
+            for (int64_t p = 0; p < number && !is_many; p++) {
+                const stretch past = all[path[p]];
+                const int64_t low = past.before > least ? past.before : least;
+                const int64_t high = past.before + past.count < end ? past.before + past.count : end;
+                const int64_t place = past.start + low - past.before;
+                if (low >= high) continue;
+                dots(queries, ts, count, keys + place * ts, ts, high - low, dim, scale, weights + low - least, width);
+                dots(from, os, count, values + place * ss, ss, high - low, dim, 1, slopes + low - least, width);
+            }
+            for (int64_t i = 0; i < count; i++) {
+                float *mine = weights + i * width, *slope = slopes + i * width;
+                const int64_t visible = seen - count + i + 1, nearest = window ? position + i - window + 1 - least : 0;
+                for (int64_t k = 0; k < nearest; k++) mine[k] = -INFINITY;
+                const float share = 1 / weigh(mine, visible);
+                for (int64_t k = visible; k < wide; k++) mine[k] = slope[k] = 0;
+                v8 means = splat(0);
+                for (int64_t k = 0; k < wide; k += 8) {
+                    store(mine + k, load(mine + k) * share);
+                    means += load(mine + k) * load(slope + k);
+                }
+                const float mean = sum(means);
+                for (int64_t k = 0; k < wide; k += 8)
+                    store(slope + k, load(mine + k) * (load(slope + k) - mean) * scale);
+                for (int64_t k = 0; k < seen; k++) {
+                    turned_weights[k * QUERIES_BACK + i] = mine[k];
+                    turned_slopes[k * QUERIES_BACK + i] = slope[k];
+                }
+            }
+            float *dqueries = dturned + (s.start + q) * ts + head * dim;
+            for (int64_t p = 0; p < number; p++) {
+                const stretch past = all[path[p]];
+                const int64_t low = past.before > least ? past.before : least;
+                const int64_t high = past.before + past.count < end ? past.before + past.count : end;
+                const int64_t place = past.start + low - past.before, first = (low - least) * QUERIES_BACK;
+                if (low >= high) continue;
+                mixes(slopes + low - least, width, count, keys + place * ts, ts, high - low, dqueries, ts, dim);
+                mixes(turned_slopes + first, QUERIES_BACK, high - low, queries, ts, count, dkeys + place * ts, ts, dim);
+                mixes(turned_weights + first, QUERIES_BACK, high - low, from, os, count, dvalues + place * dss, dss, dim);
+            }
+        }
+}
+
+/* dturned, as `turned` lies, and dstates (tokens, kv_heads, dim) from dy (rows, heads, dim) of `look`. A tree's keys
+ * belong to whoever looks at them, so one thread takes all of a tree, for one head of keys. */
+int look_back(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
+              const float *turned, int64_t ts, const float *states, int64_t ss, int64_t window, float scale,
+              const float *dy, int64_t rows, float *dturned, float *dstates, int64_t dss, int64_t threads)
+{
+    if (!are_heads(heads, kv_heads, dim) || !are_rows(tokens, (heads + kv_heads) * dim, ts) ||
+        !are_rows(tokens, kv_heads * dim, ss) || !are_rows(tokens, kv_heads * dim, dss) ||
+        !are_stretches(all, stretches, tokens, rows) || window < 0 || threads < 1)
+        return MISFIT;
+    int failures = 0;
+    const int64_t groups = heads / kv_heads;
+    int64_t *root = malloc(sizeof *root * (4 * stretches + 1)), *last = root + stretches, *next = last + stretches;
+    int64_t *roots = next + stretches;
+    if (!root) return NO_MEMORY;
+    const int64_t trees = plant(all, stretches, root, last, next, roots);
+    #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t tree = 0; tree < trees; tree++)
+        for (int64_t h = 0; h < kv_heads; h++) {
+            int64_t longest = 0, most = 0;
+            for (int64_t n = roots[tree]; n >= 0; n = next[n]) {
+                const stretch s = all[n];
+                longest = s.before + s.count > longest ? s.before + s.count : longest;
+                most = s.count - s.first > most ? s.count - s.first : most;
+                for (int64_t token = s.start; token < s.start + s.count; token++) {
+                    memset(dturned + token * ts + h * groups * dim, 0, sizeof(float) * groups * dim);
+                    memset(dturned + token * ts + (heads + h) * dim, 0, sizeof(float) * dim);
+                    memset(dstates + token * dss + h * dim, 0, sizeof(float) * dim);
+                }
+            }
+            const int64_t width = (longest + 15) / 8 * 8;
+            float *room = calloc(width * (4 * QUERIES_BACK + (most >= QUERIES_BACK) * 2 * dim), sizeof *room);
+            int64_t *path = malloc(sizeof *path * (stretches + 1));
+            if (!room || !path) {
+                #pragma omp atomic
+                failures++;
+            }
+            for (int64_t n = roots[tree]; n >= 0 && room && path; n = next[n])
+                if (all[n].first < all[n].count)
+                    look_back_at(all, n, path, trace(all, n, path), heads, groups, h, dim, turned, ts, states, ss, window,
+                                 scale, dy, dturned, dstates, dss, room, width, all[n].count - all[n].first >= QUERIES_BACK);
+            free(room);
+            free(path);
+        }
+    free(root);
+    return failures ? NO_MEMORY : FINE;
+}
+
+/* scale · rows (rows, width) as columns: (width, rows). */
+INLINE void transpose(const float *x, int64_t xs, int64_t rows, int64_t width, float scale, float *out, int64_t os)
+{
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t k = 0; k < width; k++) out[k * os + i] = scale * x[i * xs + k];
+}
+
+/* What `add_low_rank` gives back, from dy (tokens, d_out): to dx (tokens, d_in), and to the gradients of the factors, at
+ * the addresses da and db, which lie as a and b do. All are added to.
+ *
+ * If dx is NULL, x is what A made of the tokens, (tokens, members · rank), and db alone is added to. */
+int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, const float *dy, int64_t dys, int64_t d_out,
+                  int64_t members, const int64_t *columns, const int64_t *widths, int64_t owners, const int64_t *counts,
+                  const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, const int64_t *da,
+                  const int64_t *db, float *dx, int64_t threads)
+{
+    enum { BATCH = 64 };
+    int64_t widest = 0, failures = 0;
+    int fit = are_rows(tokens, d_in, xs) && are_rows(tokens, d_out, dys) && members >= 0 && owners >= 0 && threads > 0;
+    for (int64_t m = 0; fit && m < members; m++) {
+        fit = are_within(columns[m], widths[m], d_out);
+        widest = widths[m] > widest ? widths[m] : widest;
+    }
+    if (!fit) return MISFIT;
+    int64_t *starts = malloc(sizeof(int64_t) * (owners + 1));
+    if (!starts) return NO_MEMORY;
+    starts[0] = 0;
+    for (int64_t o = 0; fit && o < owners; o++) {
+        fit = are_within(starts[o], counts[o], tokens) && ranks[o] >= 0 && (dx || d_in == members * ranks[o]);
+        starts[o + 1] = starts[o] + (fit ? counts[o] : 0);
+    }
+    if (!fit || starts[owners] != tokens) {
+        free(starts);
+        return MISFIT;
+    }
+    #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t o = 0; o < owners; o++) {
+        const int64_t rank = ranks[o], width = members * rank;
+        if (!counts[o] || !width) continue;
+        /* Packed, factors are what `mixes` takes: Aᵀ of all members, B of each. */
+        float *inner = malloc(sizeof(float) * width * (4 * BATCH + d_in + widest)), *slopes = inner + BATCH * width;
+        float *inner_columns = slopes + BATCH * width, *slope_columns = inner_columns + BATCH * width;
+        float *packed_a = slope_columns + BATCH * width, *packed_b = packed_a + d_in * width;
+        if (!inner) {
+            #pragma omp atomic
+            failures++;
+            continue;
+        }
+        if (dx) pack(a + o, owners, members, rank, d_in, scales[o], packed_a, width);
+        for (int64_t m = 0; dx && m < members; m++)
+            transpose((const float *)b[m * owners + o], widths[m], rank, widths[m], scales[o], packed_b + m * widest * rank, rank);
+        for (int64_t token = starts[o]; token < starts[o + 1]; token += BATCH) {
+            const int64_t left = starts[o + 1] - token, n = left < BATCH ? left : BATCH;
+            const float *here = x + token * xs;
+            if (dx) {
+                memset(inner, 0, sizeof(float) * n * width);
+                memset(slopes, 0, sizeof(float) * n * width);
+                mixes(here, xs, n, packed_a, width, d_in, inner, width, width);
+            }
+            transpose(dx ? inner : here, dx ? width : xs, n, width, 1, inner_columns, BATCH);
+            for (int64_t m = 0; m < members; m++) {
+                const float *d = dy + token * dys + columns[m], *am = (const float *)a[m * owners + o];
+                mixes(inner_columns + m * rank * BATCH, BATCH, rank, d, dys, n, (float *)db[m * owners + o], widths[m],
+                      widths[m]);
+                if (!dx) continue;
+                mixes(d, dys, n, packed_b + m * widest * rank, rank, widths[m], slopes + m * rank, width, rank);
+                mixes(slopes + m * rank, width, n, am, d_in, rank, dx + token * d_in, d_in, d_in);
+            }
+            if (!dx) continue;
+            transpose(slopes, width, n, width, 1, slope_columns, BATCH);
+            for (int64_t m = 0; m < members; m++)
+                mixes(slope_columns + m * rank * BATCH, BATCH, rank, here, xs, n, (float *)da[m * owners + o], d_in, d_in);
+        }
+        free(inner);
+    }
+    free(starts);
+    return failures ? NO_MEMORY : FINE;
+}
+
 /* Rows and weights of eight bits are multiplied as 16 bits, in pairs of neighbours along the inputs. A tile is of
  * TILE rows and PANEL columns. Packed weights of GROUP columns, a line of the cache, serve BAND rows.
  */

@@ -49,15 +49,14 @@ class Factors:
 
     ``a`` is ``(owners, members · rank, d_in)``, ``b[j]`` is ``(owners, rank, d_outs[j])``, or None
     for a member without adapter (which has no share of ``a``). ``gradient`` are buffers of these
-    shapes that a backward pass adds to; ``dropped`` is dropout on the inputs; ``perturbed`` takes
-    the inputs and what A makes of them, and gives the latter back with noise.
+    shapes that a backward pass adds to; ``perturbed`` takes the inputs and what A makes of them,
+    and gives the latter back with noise.
     """
 
     a: Tensor
     b: tuple[Tensor | None, ...]
     d_outs: tuple[int, ...]
     gradient: Factors | None = None
-    dropped: Callable[[Tensor], Tensor] | None = None
     perturbed: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def members(self) -> list[tuple[slice, slice, Tensor]]:
@@ -74,8 +73,6 @@ class Factors:
 
     def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
         """As ``LowRankTerm``."""
-        if self.dropped is not None:
-            x = self.dropped(x)
         if isinstance(shares, Tiling):
             tiles = shares.laid(x)
             inner = torch.bmm(tiles, self.a.transpose(1, 2))
@@ -112,6 +109,18 @@ class ObservedTerm:
 
 
 @dataclass(frozen=True)
+class DroppingTerm:
+    """Terms with dropout on their inputs."""
+
+    term: LowRankTerm
+    dropped: Callable[[Tensor], Tensor]
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """As ``LowRankTerm``."""
+        return self.term.add_to(y, self.dropped(x), shares)
+
+
+@dataclass(frozen=True)
 class Adapters:
     """Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
 
@@ -121,28 +130,32 @@ class Adapters:
         """The same with dropout on their inputs (``dropout.Dropout``)."""
         if dropout is None:
             return self
-        return self._changed(lambda site, term: replace(term, dropped=partial(dropout, site)))
+        return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
 
     def perturbed(self, tracer: Callable[[int, Tensor, Tensor], Tensor]) -> Adapters:
         """The same with noise between A and B (``tracing.Tracer``)."""
-        return self._changed(lambda site, term: replace(term, perturbed=partial(tracer, site)))
+
+        def perturbed(site: int, term: LowRankTerm) -> LowRankTerm:
+            """One site of it."""
+            assert isinstance(term, Factors), "torch alone knows noise"
+            return replace(term, perturbed=partial(tracer, site))
+
+        return self.changed(perturbed)
 
     def observed(self) -> Adapters:
         """The same where all owners have one A, and B are 0 (``ObservedTerm``)."""
 
-        def observed(site: int, factors: Factors) -> ObservedTerm:
+        def observed(site: int, term: LowRankTerm) -> LowRankTerm:
             """One site of it."""
-            assert factors.gradient is not None, "somebody has to want the gradients"
-            return ObservedTerm(factors.a[0], factors.gradient)
+            assert isinstance(term, Factors), "compiled ones are made to be observed"
+            assert term.gradient is not None, "somebody has to want the gradients"
+            return ObservedTerm(term.a[0], term.gradient)
 
-        return self._changed(observed)
+        return self.changed(observed)
 
-    def _changed(self, change: Callable[[int, Factors], LowRankTerm]) -> Adapters:
-        terms = list[LowRankTerm | None]()
-        for site, term in enumerate(self.sites):
-            assert term is None or isinstance(term, Factors), "torch alone knows dropout and noise"
-            terms.append(term and change(site, term))
-        return Adapters(tuple(terms))
+    def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
+        """The same with another term at each site that has one."""
+        return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
 
 
 def bare(sites: int) -> Adapters:

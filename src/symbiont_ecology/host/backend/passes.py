@@ -32,10 +32,15 @@ _SIGNATURES = {
     "attend": "nnnn pn pnf ppn ppnn pp nf pn",
     "fill": "np nnnn pn pn ppnn n",
     "gate": "nn pn pn",
+    "gate_back": "nn pn pn pn",
     "look": "np nnnn pn pn nf pnn",
+    "look_back": "np nnnn pn pn nf pn ppn n",
+    "low_rank_back": "n pnn pnn npp nppp pp ppp n",
     "multiply_rounded": "nn pn pn n pn pn",
     "normalize": "nn pn pnf pn",
+    "normalize_back": "nn pn pnf pn pn",
     "turn_all": "nnn pn pnf ppn p pn",
+    "turn_back": "nnn pn pnf ppn p p pn n",
 }
 """Kinds of arguments: pointers, numbers, floats. The last one is always the number of threads."""
 _NO_MEMORY, _MISFIT = 1, 2
@@ -140,12 +145,64 @@ def add_low_rank(
     return out
 
 
+def low_rank_back(
+    x: Tensor, dy: Tensor, pointers: Pointers, gradient: Pointers, counts: Sequence[int]
+) -> Tensor:
+    """The gradient of ``x (tokens, d_in)`` that came through ``add_low_rank``, from that of what it
+    gave, ``(tokens, Σ d_outs)``; those of the factors are added where ``gradient`` points."""
+    if x.shape[1] != pointers.size[0]:
+        raise IndexError(f"expected inputs {pointers.size[0]} wide, got {x.shape[1]}")
+    dx = x.new_zeros(x.shape)
+    _run_low_rank_back(x, dy, pointers, gradient, counts, dx)
+    return dx
+
+
+def add_outer(inner: Tensor, dy: Tensor, gradient: Pointers, counts: Sequence[int]) -> None:
+    """Adds to each owner's gradient of B where ``gradient`` points, from what A made of its tokens,
+    ``(tokens, members · rank)``, and the gradient of the outputs, ``(tokens, Σ d_outs)``."""
+    _run_low_rank_back(inner, dy, gradient, gradient, counts, None)
+
+
+def _run_low_rank_back(
+    x: Tensor,
+    dy: Tensor,
+    pointers: Pointers,
+    gradient: Pointers,
+    counts: Sequence[int],
+    dx: Tensor | None,
+) -> None:
+    tokens, total = _counted(tuple(counts))
+    if len(x) != total or not len(tokens) == pointers.owners == gradient.owners:
+        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)}")
+    x, dy = _rows_like(x, x.shape), _rows_like(dy, (total, pointers.size[1]))
+    _run(
+        "low_rank_back",
+        *(*x.shape[:1], x.data_ptr(), x.stride(0), x.shape[1]),
+        *(dy.data_ptr(), dy.stride(0), dy.shape[1], *pointers.site, pointers.owners),
+        *(tokens.ctypes.data, *pointers.factors, *gradient.factors[2:]),
+        None if dx is None else dx.data_ptr(),
+    )
+
+
 def normalize(x: Tensor, norm: RMSNorm) -> Tensor:
     """Rows of ``x (rows, width)`` normed."""
     _check(x)
     out = x.new_empty(x.shape)
     _run("normalize", *x.shape, *(x.data_ptr(), x.stride(0)), *_norm(norm), out.data_ptr())
     return out
+
+
+def normalize_back(x: Tensor, norm: RMSNorm, dy: Tensor) -> Tensor:
+    """The gradient of ``x (rows, width)`` from that of what ``normalize`` gave."""
+    dy = _rows_like(dy, x.shape)
+    _check(x)
+    dx = x.new_empty(x.shape)
+    _run(
+        "normalize_back",
+        *(*x.shape, x.data_ptr(), x.stride(0), *_norm(norm)),
+        *(dy.data_ptr(), dy.stride(0), dx.data_ptr()),
+    )
+    return dx
 
 
 def gate(x: Tensor) -> Tensor:
@@ -155,6 +212,19 @@ def gate(x: Tensor) -> Tensor:
     out = x.new_empty(x.shape[0], x.shape[1] // 2)
     _run("gate", *out.shape, x.data_ptr(), x.stride(0), out.data_ptr())
     return out
+
+
+def gate_back(x: Tensor, dy: Tensor) -> Tensor:
+    """The gradient of ``x (rows, 2 · width)`` from that of what ``gate`` gave,
+    ``(rows, width)``."""
+    dy = _rows_like(dy, (x.shape[0], x.shape[1] // 2))
+    _check(x)
+    dx = x.new_empty(x.shape)
+    _run(
+        "gate_back",
+        *(*dy.shape, x.data_ptr(), x.stride(0), dy.data_ptr(), dy.stride(0), dx.data_ptr()),
+    )
+    return dx
 
 
 def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
@@ -172,6 +242,22 @@ def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
         *(*_turns(spec.table, size), positions.data_ptr(), out.data_ptr()),
     )
     return out
+
+
+def rotate_back(x: Tensor, spec: AttentionSpec, positions: Tensor, dy: Tensor, out: Tensor) -> None:
+    """The gradient of ``x (tokens, heads, head_dim)`` goes to ``out``, from that of what ``rotate``
+    gave."""
+    tokens, heads, size = x.shape
+    is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
+    if not (x.shape == dy.shape == out.shape and positions.shape == (tokens,) and is_plain):
+        raise IndexError(f"expected gradients of heads {tuple(x.shape)}, got {tuple(dy.shape)}")
+    _check(x, dy, out)
+    _run(
+        "turn_back",
+        *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(spec.norm)),
+        *(*_turns(spec.table, size), positions.data_ptr(), dy.contiguous().data_ptr()),
+        *(out.data_ptr(), out.stride(0)),
+    )
 
 
 def attend(
@@ -254,6 +340,35 @@ def look(rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: Attention
     return out
 
 
+def look_back(
+    rotated: Tensor,
+    values: Tensor,
+    stretches: np.ndarray,
+    spec: AttentionSpec,
+    dy: Tensor,
+    d_values: Tensor,
+) -> Tensor:
+    """The gradient of ``rotated`` from that of what ``look`` gave; that of ``values`` goes to
+    ``d_values``. No stretch is kept from before."""
+    tokens, kv_heads, size = values.shape
+    heads = rotated.shape[1] - kv_heads
+    if rotated.shape[::2] != (tokens, size) or d_values.shape != values.shape:
+        raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
+    if stretches.dtype != STRETCH:
+        raise IndexError(f"expected stretches of {STRETCH}, got {stretches.dtype}")
+    dy = _rows_like(dy, (len(dy), heads * size)).contiguous()
+    _check(rotated, values, d_values)
+    rotated, d_rotated = rotated.contiguous(), rotated.new_empty(rotated.shape)
+    _run(
+        "look_back",
+        *(len(stretches), _numbers(stretches.view(np.int64)), heads, kv_heads, size, tokens),
+        *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
+        *(spec.window or 0, spec.scale, dy.data_ptr(), len(dy), d_rotated.data_ptr()),
+        *(d_values.data_ptr(), d_values.stride(0)),
+    )
+    return d_rotated
+
+
 def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     """As ``int8.product`` of ``x (tokens, d_in)``, without gradients; ``weights (d_in, d_out)`` of
     int8."""
@@ -314,6 +429,15 @@ def _numbers(numbers: np.ndarray) -> int:
     if numbers.dtype != np.int64 or not numbers.flags.c_contiguous:
         raise IndexError(f"expected contiguous numbers of int64, got {numbers.dtype}")
     return int(numbers.ctypes.data)
+
+
+def _rows_like(x: Tensor, shape: Sequence[int]) -> Tensor:
+    """``x``, which must have this shape, with contiguous rows."""
+    if tuple(x.shape) != tuple(shape):
+        raise IndexError(f"expected a gradient of {tuple(shape)}, got {tuple(x.shape)}")
+    x = x if x.stride(-1) == 1 else x.contiguous()
+    _check(x)
+    return x
 
 
 def _check(*tensors: Tensor) -> None:

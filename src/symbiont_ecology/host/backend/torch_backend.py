@@ -26,6 +26,7 @@ from symbiont_ecology.host.backend.attention import (
 )
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.branches import BranchAttention
+from symbiont_ecology.host.backend.learners import ArenaLearners, Learners
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares
 from symbiont_ecology.host.backend.rectangles import Rectangles
 from symbiont_ecology.host.backend.sliding_window import Masks, masks_of, windowed
@@ -186,6 +187,7 @@ class TorchBackend:
 
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
+    learners: ClassVar[type[Learners]] = ArenaLearners
 
     def packed_attention(
         self,

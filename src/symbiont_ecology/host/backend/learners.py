@@ -1,0 +1,83 @@
+"""Adapters that learn together, and the gradients that they gather.
+
+``ArenaLearners`` lay them in an arena, as torch wants them. ``gradients.VectorLearners`` read and
+write them where they lie.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.host.backend.bank import Arrangement
+from symbiont_ecology.host.backend.lowrank import Adapters, Site
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+
+
+class Learners(ABC):
+    """Some adapters of one layout, by their number in ``weights``.
+
+    If they ``are_observed``, all have one A, and B are taken to be 0: what the host puts out stays
+    as it is, and the gradients of B alone are found.
+    """
+
+    def __init__(
+        self,
+        sites: tuple[Site, ...],
+        layout: AdapterLayout,
+        weights: Sequence[AdapterWeights],
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        are_observed: bool = False,
+    ) -> None:
+        self.weights, self.are_observed = weights, are_observed
+
+    @abstractmethod
+    def adapters(self, owners: Sequence[int]) -> Adapters:
+        """What these owners, who are consecutive, add; a backward pass adds to their gradients."""
+
+    @abstractmethod
+    def gradients(self) -> Iterator[Tensor]:
+        """The gradient of each adapter's vector, one after the other."""
+
+
+class ArenaLearners(Learners):
+    """In an arena, on any device."""
+
+    def __init__(
+        self,
+        sites: tuple[Site, ...],
+        layout: AdapterLayout,
+        weights: Sequence[AdapterWeights],
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        are_observed: bool = False,
+    ) -> None:
+        super().__init__(sites, layout, weights, device, dtype, are_observed=are_observed)
+        self._arrangement = arrangement_of(sites, layout, max(one.rank for one in weights))
+        rows = {id(one): self._arrangement.laid(one) for one in weights}
+        arena = torch.from_numpy(np.stack([rows[id(one)] for one in weights])).to(device)
+        self._factors, self._gradients = arena.to(dtype), torch.zeros_like(arena)
+
+    def adapters(self, owners: Sequence[int]) -> Adapters:
+        """As ``Learners``."""
+        rows = slice(owners[0], owners[-1] + 1)
+        adapters = self._arrangement.factors(self._factors[rows], self._gradients[rows])
+        return adapters.observed() if self.are_observed else adapters
+
+    def gradients(self) -> Iterator[Tensor]:
+        """As ``Learners``."""
+        yield from map(self._arrangement.collected, self._gradients, self.weights)
+
+
+@lru_cache(maxsize=16)
+def arrangement_of(sites: tuple[Site, ...], layout: AdapterLayout, rank: int) -> Arrangement:
+    """How learners lie."""
+    return Arrangement(sites, layout, rank)
