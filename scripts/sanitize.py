@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[1]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g"
 TESTS = (
     "tests/unit/test_native.py",
+    "tests/unit/test_native_gradients.py",
     "tests/contracts/test_kernel.py",
     "tests/contracts/test_kernel_hosts.py",
     "tests/contracts/test_branching.py",

@@ -58,14 +58,14 @@ def test_low_rank_terms(
     layout = AdapterLayout(
         tuple(one for index, one in enumerate(site) if index != absent or len(site) == 1)
     )
-    addresses, generator = Addresses([site], layout, len(ranks)), np.random.default_rng(0)
+    addresses, generator = Addresses((tuple(site),), layout, len(ranks)), np.random.default_rng(0)
     placed = {
         slot: AdapterWeights.random(layout, rank, 0.5 + slot, generator, b_std=1.0)
         for slot, rank in enumerate(ranks)
         if rank
     }
     for slot, weights in placed.items():
-        addresses.place(slot, weights)
+        addresses.place(slot, weights.vector.ctypes.data, weights)
     owners, counts = [HOST_SLOT, *range(len(ranks))], [3, *counts[: len(ranks)]]
     x, y = made(sum(counts), d_in), made(sum(counts), sum(d_outs))
     expected = y.double()
@@ -80,7 +80,7 @@ def test_low_rank_terms(
                 )
             column += d_out
         first += count
-    (pointers,) = addresses.of(owners).sites
+    (pointers,) = addresses.of(owners)
     if pointers is None:
         assert not placed
     else:
@@ -255,9 +255,10 @@ def test_what_does_not_fit_is_refused() -> None:
     with pytest.raises(IndexError, match="fit together for gate"):
         passes.gate(made(3, 1))
     layout = AdapterLayout((("m", 8, 8),))
-    addresses = Addresses([layout.modules], layout, 1)
-    addresses.place(0, AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0)))
-    (pointers,) = addresses.of([0]).sites
+    addresses = Addresses((layout.modules,), layout, 1)
+    weights = AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0))
+    addresses.place(0, weights.vector.ctypes.data, weights)
+    (pointers,) = addresses.of([0])
     assert pointers is not None
     for x, y in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
         with pytest.raises(IndexError):

@@ -175,6 +175,8 @@ def _run_low_rank_back(
     if len(x) != total or not len(tokens) == pointers.owners == gradient.owners:
         raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)}")
     x, dy = _rows_like(x, x.shape), _rows_like(dy, (total, pointers.size[1]))
+    if not total:  # and no address
+        return
     _run(
         "low_rank_back",
         *(*x.shape[:1], x.data_ptr(), x.stride(0), x.shape[1]),
@@ -435,7 +437,8 @@ def _rows_like(x: Tensor, shape: Sequence[int]) -> Tensor:
     """``x``, which must have this shape, with contiguous rows."""
     if tuple(x.shape) != tuple(shape):
         raise IndexError(f"expected a gradient of {tuple(shape)}, got {tuple(x.shape)}")
-    x = x if x.stride(-1) == 1 else x.contiguous()
+    if x.stride(1) != 1 or x.stride(0) < x.shape[1]:  # a sum's gradient is one number, everywhere
+        x = x.contiguous()
     _check(x)
     return x
 
