@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from symbiont_ecology.host.backend import passes
+from symbiont_ecology.host.backend import backward, passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.compiled import Addresses
 from symbiont_ecology.host.backend.gradients import LearningPointers, ObservedPointers
@@ -55,17 +55,17 @@ def test_norms_and_gates(width: int) -> None:
     norm = RMSNorm(1 + 0.1 * made(width), 1e-6)
     weight = norm.weight.double()
     expected = gradient_of(lambda x: F.rms_norm(x, (width,), weight, 1e-6), x[:, :width], dy)
-    assert_close(passes.normalize_back(x[:, :width], norm, dy), expected)
+    assert_close(backward.normalize_back(x[:, :width], norm, dy), expected)
     expected = gradient_of(lambda x: F.silu(x[:, :width]) * x[:, width:], x, dy)
-    assert_close(passes.gate_back(x, dy), expected)
+    assert_close(backward.gate_back(x, dy), expected)
     # A gradient that stands for many rows has no rows of its own.
     flat = dy[:1].expand(37, width)
-    assert_close(passes.gate_back(x, flat), passes.gate_back(x, flat.contiguous()).double())
+    assert_close(backward.gate_back(x, flat), backward.gate_back(x, flat.contiguous()).double())
 
 
 def test_gates_that_are_wide_open_or_shut() -> None:
     gates = torch.tensor([[-1e30, -200.0, -88.0, -1e-30, 0.0, 88.0, 200.0, 1e30]])
-    found = passes.gate_back(torch.cat([gates, torch.ones(1, 8)], 1), torch.ones(1, 8))
+    found = backward.gate_back(torch.cat([gates, torch.ones(1, 8)], 1), torch.ones(1, 8))
     assert_close(found[:, :8], torch.tensor([[0, 0, 0, 0.5, 0.5, 1, 1, 1]]).double())
 
 
@@ -112,8 +112,8 @@ def test_attention(
     rotated = passes.rotate(x[:, :border], spec, positions)
     assert_close(passes.look(rotated, x[:, border:], stretches, spec), seen(x.double()))
     found = torch.full_like(x, torch.nan)
-    d_rotated = passes.look_back(rotated, x[:, border:], stretches, spec, dy, found[:, border:])
-    passes.rotate_back(x[:, :border], spec, positions, d_rotated, found[:, :border])
+    d_rotated = backward.look_back(rotated, x[:, border:], stretches, spec, dy, found[:, border:])
+    backward.rotate_back(x[:, :border], spec, positions, d_rotated, found[:, :border])
     assert_close(found, gradient_of(seen, x, dy))
 
 
@@ -230,35 +230,35 @@ def test_who_is_observed_gathers_gradients_of_b() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     norm = RMSNorm(torch.ones(8), 1e-6)
     with pytest.raises(IndexError):
-        passes.normalize_back(made(3, 8), norm, made(3, 7))
+        backward.normalize_back(made(3, 8), norm, made(3, 7))
     with pytest.raises(IndexError, match="fit together for normalize_back"):
-        passes.normalize_back(made(3, 9), norm, made(3, 9))
+        backward.normalize_back(made(3, 9), norm, made(3, 9))
     with pytest.raises(IndexError):
-        passes.gate_back(made(3, 8), made(3, 8))
+        backward.gate_back(made(3, 8), made(3, 8))
     with pytest.raises(TypeError, match="autocast"):
-        passes.gate_back(made(3, 8), made(3, 4).bfloat16())
+        backward.gate_back(made(3, 8), made(3, 4).bfloat16())
     spec = AttentionSpec(None, None, torch.zeros(2, 4, 8), 1.0, 1)
     x, out = made(1, 3, 8), made(1, 3, 8)
     one = np.array([(0, 1, -1, 0, 0, 0)], STRETCH)
     for position in (4, -1):
         place = torch.tensor([position])
         with pytest.raises(IndexError, match="fit together for turn_back"):
-            passes.rotate_back(x[:, :2], spec, place, made(1, 2, 8), out[:, :2])
+            backward.rotate_back(x[:, :2], spec, place, made(1, 2, 8), out[:, :2])
     with pytest.raises(IndexError):
-        passes.rotate_back(x[:, :2], spec, torch.tensor([0]), made(1, 1, 8), out[:, :2])
+        backward.rotate_back(x[:, :2], spec, torch.tensor([0]), made(1, 1, 8), out[:, :2])
     for stretches in ([(0, 2, -1, 0, 0, 0)], [(0, 1, 0, 0, 0, 0)], [(0, 1, -1, 0, 0, 1)]):
         line = np.array(stretches, STRETCH)
         with pytest.raises(IndexError, match="fit together for look_back"):
-            passes.look_back(x[:, :2], x[:, 2:], line, spec, made(1, 8), out[:, 2:])
+            backward.look_back(x[:, :2], x[:, 2:], line, spec, made(1, 8), out[:, 2:])
     with pytest.raises(IndexError):
-        passes.look_back(x[:, :2], x[:, 2:], one, spec, made(1, 16), out[:, 2:])
+        backward.look_back(x[:, :2], x[:, 2:], one, spec, made(1, 16), out[:, 2:])
     with pytest.raises(IndexError):
-        passes.look_back(x[:, :2], x[:, 2:], one, spec, made(1, 8), out)
+        backward.look_back(x[:, :2], x[:, 2:], one, spec, made(1, 8), out)
     layout = AdapterLayout((("m", 8, 8),))
     weights = AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0))
     term, _ = a_term(layout.modules, layout, [weights])
     for x, dy in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
         with pytest.raises(IndexError):
-            passes.low_rank_back(x, dy, term.factors, term.gradient, [1])
+            backward.low_rank_back(x, dy, term.factors, term.gradient, [1])
     with pytest.raises(IndexError, match="fit together for low_rank_back"):
-        passes.add_outer(made(1, 2), made(1, 8), term.gradient, [1])
+        backward.add_outer(made(1, 2), made(1, 8), term.gradient, [1])

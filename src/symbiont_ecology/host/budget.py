@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.host.backend.gradients import CompiledLearning, learning_backend_for
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.decoder import Decoder
 
 Output = TypeVar("Output")
 Piece = TypeVar("Piece")
@@ -31,7 +35,8 @@ adapters of SmolLM2 with two families' examples in chat turns each, which take 1
 class MemoryBudget:
     """``megabytes`` for what one batch needs beside the host and the slots.
 
-    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape.
+    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape. The
+    compiled passes keep less for a backward pass (``is_compiled``).
     ``between`` is called between pieces of learning and scoring: a service answers there.
     """
 
@@ -39,6 +44,7 @@ class MemoryBudget:
     shape: HostShape
     itemsize: int
     is_cpu: bool = True
+    is_compiled: bool = False
     between: Callable[[], None] = lambda: None
 
     def paced(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -112,7 +118,16 @@ class MemoryBudget:
     @property
     def _learning(self) -> int:
         """Bytes per token of a forward and backward pass."""
-        return self.shape.layers * self._activations + 12 * self.shape.vocab
+        kept = self._inputs if self.is_compiled else self._activations
+        return self.shape.layers * kept + 12 * self.shape.vocab
+
+    @property
+    def _inputs(self) -> int:
+        """Bytes per token that the compiled passes keep of one layer: what goes into norms and
+        low-rank terms, attention and gate."""
+        shape = self.shape
+        attention = 2 * (shape.heads + shape.kv_heads) * shape.head_dim
+        return (4 * shape.hidden + attention + 3 * shape.feed_forward) * self.itemsize
 
     @property
     def _activations(self) -> int:
@@ -127,6 +142,14 @@ class MemoryBudget:
 
     def _fitting(self, bytes_each: int) -> int:
         return max(1, int(self.megabytes * 1e6 / bytes_each))
+
+
+def memory_budget(decoder: Decoder, megabytes: float, device: torch.device) -> MemoryBudget:
+    """For a host that is held on a device."""
+    learning = learning_backend_for(device, decoder.dtype)
+    is_compiled = decoder.is_fused and isinstance(learning, CompiledLearning)
+    size = decoder.dtype.itemsize
+    return MemoryBudget(megabytes, decoder.shape, size, device.type == "cpu", is_compiled)
 
 
 def within(

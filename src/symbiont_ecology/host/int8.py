@@ -45,9 +45,11 @@ def product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
 def ways() -> dict[str, Multiply]:
     """How this machine can multiply. All ways give the same bits for numbers that are finite."""
     multiplies: dict[str, Multiply] = {"floats": partial(_by_torch, _sums_of_floats)}
+    is_compiled = passes.library() is not None
     if _adds_exactly():
-        multiplies["integers"] = partial(_by_torch, torch._int_mm)
-    if passes.library() is not None:
+        plain = partial(_by_torch, torch._int_mm)
+        multiplies["integers"] = passes.multiply_integers if is_compiled else plain
+    if is_compiled:
         multiplies["compiled"] = passes.multiply_rounded
     return multiplies
 

@@ -14,7 +14,7 @@ import torch
 from symbiont_ecology.config import HostConfig
 from symbiont_ecology.host.architectures import ModelConfig
 from symbiont_ecology.host.backend.compiled import CompiledBackend, backend_for
-from symbiont_ecology.host.budget import MemoryBudget
+from symbiont_ecology.host.budget import memory_budget
 from symbiont_ecology.host.decoder import layout_of
 from symbiont_ecology.host.fields import expected
 from symbiont_ecology.host.loading import find_dtype
@@ -102,7 +102,7 @@ def forecast_memory(
     """
     decoder, device = outline_of(model, find_dtype(host.dtype)), _device(host.device)
     is_cpu = device.type == "cpu"
-    budget = MemoryBudget(host.memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
+    budget = memory_budget(decoder, host.memory_mb, device)
     size = layout_of(decoder, host.targets).size(host.rank)
     is_in_place = isinstance(backend_for(device, decoder.dtype), CompiledBackend)
     rows = max(1, min(load.rows, budget.rows(load.longest)))
@@ -120,7 +120,7 @@ def forecast_memory(
         batch=budget.batch_bytes(rows, load.longest),
         lesson_tokens=lesson_tokens,
         activations=budget.lesson_bytes(lesson_tokens, is_checkpointing=host.is_checkpointing),
-        gradients=2 * learners * 4 * size,  # and the factors that they are of
+        gradients=(1 if is_in_place else 2) * learners * 4 * size,  # and the factors in an arena
         adapters=load.organelles * 4 * size,
         optimizer=load.organelles * moments,
         updates=3 * learners * 4 * size,  # weights and both moments, as they will be

@@ -911,8 +911,8 @@ INLINE i8 pairs(h16 a, h16 b)
 #endif
 }
 
-/* A row rounded to whole numbers of at most 127, and their unit; zeros and NaN if it is not finite. */
-INLINE float round_row(const float *x, int64_t width, int16_t *whole)
+/* What a row's numbers are rounded in, so that the largest becomes 127; NaN if one of them is not finite. */
+INLINE float unit_of(const float *x, int64_t width)
 {
     v8 tops = splat(0);
     int64_t k = 0;
@@ -923,13 +923,46 @@ INLINE float round_row(const float *x, int64_t width, int16_t *whole)
     float top = 0;
     for (int j = 0; j < 8; j++) top = tops[j] > top || tops[j] != tops[j] ? tops[j] : top;
     for (; k < width; k++) top = fabsf(x[k]) > top || x[k] != x[k] ? fabsf(x[k]) : top;
-    if (!(top < INFINITY)) {
-        memset(whole, 0, sizeof *whole * width);
-        return NAN;
-    }
-    const float unit = (top < 1e-12f ? 1e-12f : top) / 127;
-    for (k = 0; k < width; k++) whole[k] = rintf(x[k] / unit);
+    if (!(top < INFINITY)) return NAN;
+    return (top < 1e-12f ? 1e-12f : top) / 127;
+}
+
+/* A row in whole numbers of its unit, which is returned; zeros if that is NaN. */
+INLINE float round_row(const float *x, int64_t width, int16_t *whole)
+{
+    const float unit = unit_of(x, width);
+    if (unit != unit) memset(whole, 0, sizeof *whole * width);
+    else for (int64_t k = 0; k < width; k++) whole[k] = rintf(x[k] / unit);
     return unit;
+}
+
+/* x (rows, width) in eight bits, `whole`, and the unit of each row, for products of integers that are made elsewhere. */
+int round_rows(int64_t rows, int64_t width, const float *x, int64_t xs, int8_t *whole, float *units, int64_t threads)
+{
+    if (!are_rows(rows, width, xs) || threads < 1) return MISFIT;
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++) {
+        const float *restrict from = x + i * xs, unit = units[i] = unit_of(from, width);
+        int8_t *restrict to = whole + i * width;
+        if (unit != unit) memset(to, 0, width);
+        else for (int64_t k = 0; k < width; k++) to[k] = (int8_t)(int32_t)rintf(from[k] / unit);
+    }
+    return FINE;
+}
+
+/* out (rows, width) = whole sums times the unit of the row, times the scale of the column. */
+int scale_sums(int64_t rows, int64_t width, const int32_t *sums, const float *units, const float *scales, int64_t count,
+               float *out, int64_t threads)
+{
+    if (!are_rows(rows, width, width) || count != width || threads < 1) return MISFIT;
+    #pragma omp parallel for num_threads(threads) if (threads > 1)
+    for (int64_t i = 0; i < rows; i++) {
+        const int32_t *restrict from = sums + i * width;
+        const float unit = units[i];
+        float *restrict to = out + i * width;
+        for (int64_t k = 0; k < width; k++) to[k] = (float)from[k] * unit * scales[k];
+    }
+    return FINE;
 }
 
 INLINE h16 widen(const int8_t *from)

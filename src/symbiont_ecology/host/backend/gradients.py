@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.host.backend import passes
+from symbiont_ecology.host.backend import backward, passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, PackedAttention, RMSNorm
 from symbiont_ecology.host.backend.compiled import Addresses
 from symbiont_ecology.host.backend.learners import Learners
@@ -65,10 +65,11 @@ class VectorLearners(Learners):
 
 
 def _inputs_of(sites: Sequence[Site], weights: AdapterWeights) -> list[Tensor]:
-    """A of each site's members, ``(members · rank, d_in)``."""
-    a = {name: torch.from_numpy(factor) for name, factor, _ in weights.factors()}
-    adapted = [[a[name] for name, _, _ in site if name in a] for site in sites]
-    return [torch.cat(members) if members else torch.empty(0) for members in adapted]
+    """A of each site's members, ``(members · rank, d_in)``, empty where there are none."""
+    a = {name: factor for name, factor, _ in weights.factors()}
+    none = np.zeros((0, 0), dtype=np.float32)
+    adapted = [[a[name] for name, _, _ in site if name in a] or [none] for site in sites]
+    return [torch.from_numpy(np.concatenate(members)) for members in adapted]
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class ObservedPointers:
         if y.requires_grad:
             assert isinstance(shares, Sequence)
             inner = x.detach() @ self.a.t()
-            note = partial(passes.add_outer, inner, gradient=self.gradient, counts=shares)
+            note = partial(backward.add_outer, inner, gradient=self.gradient, counts=shares)
             y.register_hook(note)  # type: ignore[no-untyped-call]
         return y
 
@@ -120,7 +121,7 @@ class _LowRank(torch.autograd.Function):
         """Gradients of x and y; those of the factors are added where they gather."""
         (x,) = ctx.saved_tensors
         places = ctx.term.factors, ctx.term.gradient
-        return passes.low_rank_back(x, dy, *places, ctx.counts), dy, None, None
+        return backward.low_rank_back(x, dy, *places, ctx.counts), dy, None, None
 
 
 class LearningAttention(PackedAttention):
@@ -156,7 +157,7 @@ class _Normed(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None]:
         """The gradient of ``x``."""
         (x,) = ctx.saved_tensors
-        return passes.normalize_back(x, ctx.norm, dy), None
+        return backward.normalize_back(x, ctx.norm, dy), None
 
 
 class _Gated(torch.autograd.Function):
@@ -170,7 +171,7 @@ class _Gated(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> Tensor:
         """The gradient of ``x``."""
         (x,) = ctx.saved_tensors
-        return passes.gate_back(x, dy)
+        return backward.gate_back(x, dy)
 
 
 class _Attended(torch.autograd.Function):
@@ -194,8 +195,8 @@ class _Attended(torch.autograd.Function):
         turned = passes.rotate(heads[:, :border], spec, positions)
         gradient = torch.empty_like(heads)
         line = turned, heads[:, border:], stretches, spec
-        d_turned = passes.look_back(*line, dy, gradient[:, border:])
-        passes.rotate_back(heads[:, :border], spec, positions, d_turned, gradient[:, :border])
+        d_turned = backward.look_back(*line, dy, gradient[:, border:])
+        backward.rotate_back(heads[:, :border], spec, positions, d_turned, gradient[:, :border])
         return gradient, None, None, None
 
 

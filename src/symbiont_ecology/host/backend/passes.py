@@ -2,9 +2,8 @@
 
 A wheel for Linux and a checkout bring the library. On other Linux machines the first process that
 wants it compiles it, into the user's cache folder. The passes take float32 on a CPU and know no
-gradients. ``compiled`` is the only caller. Each function checks what only tensors know, such as
-their type, and says how much there is behind each address; the C code checks that all of it fits
-together.
+gradients, which ``backward`` has. Each function checks what only tensors know, such as their type,
+and says how much there is behind each address; the C code checks that all of it fits together.
 """
 
 from __future__ import annotations
@@ -39,6 +38,8 @@ _SIGNATURES = {
     "multiply_rounded": "nn pn pn n pn pn",
     "normalize": "nn pn pnf pn",
     "normalize_back": "nn pn pnf pn pn",
+    "round_rows": "nn pn pp n",
+    "scale_sums": "nn pp pn p n",
     "turn_all": "nnn pn pnf ppn p pn",
     "turn_back": "nnn pn pnf ppn p p pn n",
 }
@@ -126,17 +127,17 @@ def add_low_rank(
 
     Gated, ``gate`` of that instead, ``(tokens, Σ d_outs / 2)``, in the same pass.
     """
-    tokens, total = _counted(tuple(counts))
+    tokens, total = counts_of(tuple(counts))
     d_in, width = pointers.size
     if x.shape != (total, d_in) or y.shape != (total, width) or len(tokens) != pointers.owners:
         raise IndexError(
             f"expected {total} tokens of {pointers.owners} owners, got {x.shape} and {y.shape}"
         )
     x = x if x.stride(1) == 1 else x.contiguous()
-    _check(x, y)
+    check_plain(x, y)
     half = width // 2
     out = y.new_empty(total, half) if is_gated else y
-    _run(
+    call_pass(
         "add_low_rank",
         *(total, x.data_ptr(), x.stride(0), d_in, y.data_ptr(), y.stride(0), width),
         *(*pointers.site, pointers.owners, tokens.ctypes.data, *pointers.factors),
@@ -145,88 +146,23 @@ def add_low_rank(
     return out
 
 
-def low_rank_back(
-    x: Tensor, dy: Tensor, pointers: Pointers, gradient: Pointers, counts: Sequence[int]
-) -> Tensor:
-    """The gradient of ``x (tokens, d_in)`` that came through ``add_low_rank``, from that of what it
-    gave, ``(tokens, Σ d_outs)``; those of the factors are added where ``gradient`` points."""
-    if x.shape[1] != pointers.size[0]:
-        raise IndexError(f"expected inputs {pointers.size[0]} wide, got {x.shape[1]}")
-    dx = x.new_zeros(x.shape)
-    _run_low_rank_back(x, dy, pointers, gradient, counts, dx)
-    return dx
-
-
-def add_outer(inner: Tensor, dy: Tensor, gradient: Pointers, counts: Sequence[int]) -> None:
-    """Adds to each owner's gradient of B where ``gradient`` points, from what A made of its tokens,
-    ``(tokens, members · rank)``, and the gradient of the outputs, ``(tokens, Σ d_outs)``."""
-    _run_low_rank_back(inner, dy, gradient, gradient, counts, None)
-
-
-def _run_low_rank_back(
-    x: Tensor,
-    dy: Tensor,
-    pointers: Pointers,
-    gradient: Pointers,
-    counts: Sequence[int],
-    dx: Tensor | None,
-) -> None:
-    tokens, total = _counted(tuple(counts))
-    if len(x) != total or not len(tokens) == pointers.owners == gradient.owners:
-        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)}")
-    x, dy = _rows_like(x, x.shape), _rows_like(dy, (total, pointers.size[1]))
-    if not total:  # and no address
-        return
-    _run(
-        "low_rank_back",
-        *(*x.shape[:1], x.data_ptr(), x.stride(0), x.shape[1]),
-        *(dy.data_ptr(), dy.stride(0), dy.shape[1], *pointers.site, pointers.owners),
-        *(tokens.ctypes.data, *pointers.factors, *gradient.factors[2:]),
-        None if dx is None else dx.data_ptr(),
-    )
-
-
 def normalize(x: Tensor, norm: RMSNorm) -> Tensor:
     """Rows of ``x (rows, width)`` normed."""
-    _check(x)
+    check_plain(x)
     out = x.new_empty(x.shape)
-    _run("normalize", *x.shape, *(x.data_ptr(), x.stride(0)), *_norm(norm), out.data_ptr())
-    return out
-
-
-def normalize_back(x: Tensor, norm: RMSNorm, dy: Tensor) -> Tensor:
-    """The gradient of ``x (rows, width)`` from that of what ``normalize`` gave."""
-    dy = _rows_like(dy, x.shape)
-    _check(x)
-    dx = x.new_empty(x.shape)
-    _run(
-        "normalize_back",
-        *(*x.shape, x.data_ptr(), x.stride(0), *_norm(norm)),
-        *(dy.data_ptr(), dy.stride(0), dx.data_ptr()),
+    call_pass(
+        "normalize", *x.shape, *(x.data_ptr(), x.stride(0)), *norm_places(norm), out.data_ptr()
     )
-    return dx
+    return out
 
 
 def gate(x: Tensor) -> Tensor:
     """``silu(gate) · up`` of gate and up side by side, ``(rows, 2 · width)`` to
     ``(rows, width)``."""
-    _check(x)
+    check_plain(x)
     out = x.new_empty(x.shape[0], x.shape[1] // 2)
-    _run("gate", *out.shape, x.data_ptr(), x.stride(0), out.data_ptr())
+    call_pass("gate", *out.shape, x.data_ptr(), x.stride(0), out.data_ptr())
     return out
-
-
-def gate_back(x: Tensor, dy: Tensor) -> Tensor:
-    """The gradient of ``x (rows, 2 · width)`` from that of what ``gate`` gave,
-    ``(rows, width)``."""
-    dy = _rows_like(dy, (x.shape[0], x.shape[1] // 2))
-    _check(x)
-    dx = x.new_empty(x.shape)
-    _run(
-        "gate_back",
-        *(*dy.shape, x.data_ptr(), x.stride(0), dy.data_ptr(), dy.stride(0), dx.data_ptr()),
-    )
-    return dx
 
 
 def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
@@ -236,30 +172,14 @@ def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
     is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
     if positions.shape != (tokens,) or not is_plain:
         raise IndexError(f"expected the positions of {tokens} tokens, got {positions.shape}")
-    _check(x)
+    check_plain(x)
     out = x.new_empty(x.shape)
-    _run(
+    call_pass(
         "turn_all",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(spec.norm)),
-        *(*_turns(spec.table, size), positions.data_ptr(), out.data_ptr()),
+        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_places(spec.norm)),
+        *(*turn_places(spec.table, size), positions.data_ptr(), out.data_ptr()),
     )
     return out
-
-
-def rotate_back(x: Tensor, spec: AttentionSpec, positions: Tensor, dy: Tensor, out: Tensor) -> None:
-    """The gradient of ``x (tokens, heads, head_dim)`` goes to ``out``, from that of what ``rotate``
-    gave."""
-    tokens, heads, size = x.shape
-    is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
-    if not (x.shape == dy.shape == out.shape and positions.shape == (tokens,) and is_plain):
-        raise IndexError(f"expected gradients of heads {tuple(x.shape)}, got {tuple(dy.shape)}")
-    _check(x, dy, out)
-    _run(
-        "turn_back",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *_norm(spec.norm)),
-        *(*_turns(spec.table, size), positions.data_ptr(), dy.contiguous().data_ptr()),
-        *(out.data_ptr(), out.stride(0)),
-    )
 
 
 def attend(
@@ -281,18 +201,26 @@ def attend(
     queries = count - 2 * kv_heads
     if not len(entries) == len(lengths) == rows or cache.shape[4] != size:
         raise IndexError(f"expected {rows} rows in a cache of heads of size {size}")
-    _check(heads, cache)
+    check_plain(heads, cache)
     out = heads.new_empty(rows, queries * size)
-    _run(
+    call_pass(
         "attend",
-        *(rows, queries, kv_heads, size, heads.data_ptr(), heads.stride(0), *_norm(spec.norm)),
         *(
-            *_turns(spec.table, size),
+            rows,
+            queries,
+            kv_heads,
+            size,
+            heads.data_ptr(),
+            heads.stride(0),
+            *norm_places(spec.norm),
+        ),
+        *(
+            *turn_places(spec.table, size),
             *_pair(cache),
             capacity,
             room,
-            _numbers(entries),
-            _numbers(lengths),
+            address_of(entries),
+            address_of(lengths),
         ),
         *(spec.window or 0, spec.scale, out.data_ptr()),
     )
@@ -310,10 +238,10 @@ def fill(cache: Tensor, rotated: Tensor, values: Tensor, pieces: np.ndarray) -> 
     tokens = len(rotated)
     if values.shape != (tokens, kv_heads, size) or rotated.shape[2] != size or pieces.shape[1] != 4:
         raise IndexError(f"expected values of {kv_heads} heads of size {size}, got {values.shape}")
-    _check(rotated, values, cache)
-    _run(
+    check_plain(rotated, values, cache)
+    call_pass(
         "fill",
-        *(len(pieces), _numbers(pieces)),
+        *(len(pieces), address_of(pieces)),
         *(rotated.shape[1] - kv_heads, kv_heads, size, tokens),
         *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
         *(*_pair(cache), rows, room),
@@ -330,45 +258,16 @@ def look(rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: Attention
     count = max(0, int((stretches["count"] - stretches["first"]).sum()))
     if len(rotated) != tokens or rotated.shape[2] != size or stretches.dtype != STRETCH:
         raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
-    _check(rotated, values)
+    check_plain(rotated, values)
     heads = rotated.shape[1] - kv_heads
     out = rotated.new_empty(count, heads * size)
-    _run(
+    call_pass(
         "look",
-        *(len(stretches), _numbers(stretches.view(np.int64)), heads, kv_heads, size, tokens),
+        *(len(stretches), address_of(stretches.view(np.int64)), heads, kv_heads, size, tokens),
         *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
         *(spec.window or 0, spec.scale, out.data_ptr(), count),
     )
     return out
-
-
-def look_back(
-    rotated: Tensor,
-    values: Tensor,
-    stretches: np.ndarray,
-    spec: AttentionSpec,
-    dy: Tensor,
-    d_values: Tensor,
-) -> Tensor:
-    """The gradient of ``rotated`` from that of what ``look`` gave; that of ``values`` goes to
-    ``d_values``. No stretch is kept from before."""
-    tokens, kv_heads, size = values.shape
-    heads = rotated.shape[1] - kv_heads
-    if rotated.shape[::2] != (tokens, size) or d_values.shape != values.shape:
-        raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
-    if stretches.dtype != STRETCH:
-        raise IndexError(f"expected stretches of {STRETCH}, got {stretches.dtype}")
-    dy = _rows_like(dy, (len(dy), heads * size)).contiguous()
-    _check(rotated, values, d_values)
-    rotated, d_rotated = rotated.contiguous(), rotated.new_empty(rotated.shape)
-    _run(
-        "look_back",
-        *(len(stretches), _numbers(stretches.view(np.int64)), heads, kv_heads, size, tokens),
-        *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
-        *(spec.window or 0, spec.scale, dy.data_ptr(), len(dy), d_rotated.data_ptr()),
-        *(d_values.data_ptr(), d_values.stride(0)),
-    )
-    return d_rotated
 
 
 def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
@@ -379,9 +278,9 @@ def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     if weights.shape[0] != d_in or not is_plain:
         raise IndexError(f"expected rows of int8 for {d_in} inputs, got {weights.shape}")
     x = x if x.stride(1) == 1 else x.contiguous()
-    _check(x, scales)
+    check_plain(x, scales)
     out = x.new_empty(tokens, weights.shape[1])
-    _run(
+    call_pass(
         "multiply_rounded",
         *(tokens, d_in, x.data_ptr(), x.stride(0), weights.data_ptr(), weights.stride(0)),
         *(weights.shape[1], scales.data_ptr(), len(scales), out.data_ptr()),
@@ -389,7 +288,22 @@ def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     return out
 
 
-def _run(name: str, *arguments: float | None) -> None:
+def multiply_integers(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
+    """As ``multiply_rounded``, where torch multiplies the integers."""
+    rows, width = x.shape
+    x = rows_like(x, x.shape)
+    whole, units = x.new_empty(rows, width, dtype=torch.int8), x.new_empty(rows)
+    places = x.data_ptr(), x.stride(0), whole.data_ptr(), units.data_ptr()
+    call_pass("round_rows", rows, width, *places)
+    sums = torch._int_mm(whole, weights)
+    check_plain(scales)
+    out = x.new_empty(sums.shape)
+    factors = units.data_ptr(), scales.data_ptr(), len(scales)
+    call_pass("scale_sums", *sums.shape, sums.data_ptr(), *factors, out.data_ptr())
+    return out
+
+
+def call_pass(name: str, *arguments: float | None) -> None:
     """Calls a pass with as many threads as torch has."""
     passes = library()
     if passes is None:
@@ -404,18 +318,18 @@ def _run(name: str, *arguments: float | None) -> None:
 
 
 @lru_cache(maxsize=1024)
-def _norm(norm: RMSNorm | None) -> tuple[int | None, int, float]:
+def norm_places(norm: RMSNorm | None) -> tuple[int | None, int, float]:
     """Address and number of the weights, and what is added to the mean square."""
     if norm is None:
         return None, 0, 0.0
-    _check(norm.weight)
+    check_plain(norm.weight)
     return norm.weight.data_ptr(), norm.weight.numel(), norm.eps
 
 
 @lru_cache(maxsize=16)
-def _turns(table: Tensor, size: int) -> tuple[int, int, int]:
+def turn_places(table: Tensor, size: int) -> tuple[int, int, int]:
     """The addresses of cosines and sines, and of how many positions they are."""
-    _check(table)
+    check_plain(table)
     if table.shape[2] != size:
         raise IndexError(f"expected a rotary table of heads of size {size}, got {table.shape}")
     return *_pair(table), table.shape[1]
@@ -426,24 +340,24 @@ def _pair(pair: Tensor) -> tuple[int, int]:
     return pair.data_ptr(), pair[1].data_ptr()
 
 
-def _numbers(numbers: np.ndarray) -> int:
+def address_of(numbers: np.ndarray) -> int:
     """The address of numbers that the library can read."""
     if numbers.dtype != np.int64 or not numbers.flags.c_contiguous:
         raise IndexError(f"expected contiguous numbers of int64, got {numbers.dtype}")
     return int(numbers.ctypes.data)
 
 
-def _rows_like(x: Tensor, shape: Sequence[int]) -> Tensor:
+def rows_like(x: Tensor, shape: Sequence[int]) -> Tensor:
     """``x``, which must have this shape, with contiguous rows."""
     if tuple(x.shape) != tuple(shape):
         raise IndexError(f"expected a gradient of {tuple(shape)}, got {tuple(x.shape)}")
     if x.stride(1) != 1 or x.stride(0) < x.shape[1]:  # a sum's gradient is one number, everywhere
         x = x.contiguous()
-    _check(x)
+    check_plain(x)
     return x
 
 
-def _check(*tensors: Tensor) -> None:
+def check_plain(*tensors: Tensor) -> None:
     """The library reads float32 whose rows (heads, places) are contiguous, whatever it is given."""
     for tensor in tensors:
         if tensor.dtype is not torch.float32 or not tensor.is_cpu:
@@ -459,5 +373,6 @@ def _check(*tensors: Tensor) -> None:
 
 
 @lru_cache(maxsize=64)
-def _counted(counts: tuple[int, ...]) -> tuple[np.ndarray, int]:
+def counts_of(counts: tuple[int, ...]) -> tuple[np.ndarray, int]:
+    """How many tokens each owner has, as the library reads it, and all of them have."""
     return np.array(counts, dtype=np.int64), sum(counts)
