@@ -68,17 +68,17 @@ class MemoryBudget:
         tokens = min(rows * longest, self.forward_tokens)
         return rows * (longest * self.cached + self._choosing) + tokens * self._activations
 
-    def lesson_bytes(self, tokens: int, *, is_checkpointing: bool = False) -> int:
-        """What a forward and backward pass over so many tokens takes. With checkpointing every
-        layer keeps its input alone, and one of them its activations."""
+    def lesson_bytes(self, tokens: int, learned: int, *, is_checkpointing: bool = False) -> int:
+        """What a forward and backward pass over so many tokens takes, so many of which are learned.
+        With checkpointing every layer keeps its input alone, and one of them its activations."""
+        kept = self._kept
         if is_checkpointing:
-            inputs = self.shape.layers * self.shape.hidden * self.itemsize
-            return tokens * (inputs + self._activations + 12 * self.shape.vocab)
-        return tokens * self._learning
+            kept = self.shape.layers * self.shape.hidden * self.itemsize + self._activations
+        return tokens * kept + learned * self._predicting
 
     def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
         """Tokens of a row that there is room and memory to learn from: a row is never cut."""
-        tokens = self._fitting(self.lesson_bytes(1, is_checkpointing=is_checkpointing))
+        tokens = self._fitting(self.lesson_bytes(1, 1, is_checkpointing=is_checkpointing))
         return min(tokens, self.shape.max_positions)
 
     @property
@@ -104,7 +104,7 @@ class MemoryBudget:
         budget = self
         if self.is_cpu:
             budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
-        return budget._forward(self._learning)
+        return budget._forward(self.lesson_bytes(1, 1))
 
     def halved(self) -> MemoryBudget:
         """Half of it."""
@@ -116,10 +116,14 @@ class MemoryBudget:
         return 32 * self.shape.vocab
 
     @property
-    def _learning(self) -> int:
-        """Bytes per token of a forward and backward pass."""
-        kept = self._inputs if self.is_compiled else self._activations
-        return self.shape.layers * kept + 12 * self.shape.vocab
+    def _predicting(self) -> int:
+        """Bytes per token that is learned: its logits, what they become, and their gradients."""
+        return 12 * self.shape.vocab
+
+    @property
+    def _kept(self) -> int:
+        """Bytes per token that all layers keep for a backward pass."""
+        return self.shape.layers * (self._inputs if self.is_compiled else self._activations)
 
     @property
     def _inputs(self) -> int:

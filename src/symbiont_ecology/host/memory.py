@@ -107,7 +107,9 @@ def forecast_memory(
     is_in_place = isinstance(backend_for(device, decoder.dtype), CompiledBackend)
     rows = max(1, min(load.rows, budget.rows(load.longest)))
     lessons = max(1, budget.learning_tokens // load.longest)  # a piece is of whole ones
-    lesson_tokens = min(load.rows, lessons) * load.longest if load.learns else 0
+    lessons = min(load.rows, lessons) if load.learns else 0
+    lesson_tokens, checkpointing = lessons * load.longest, host.is_checkpointing
+    learned = lessons * load.new_tokens
     learners = min(load.organelles, host.slots) if load.learns else 0
     moments = 2 * (2 if size > MOST_EXACT else 4) * size if load.learns else 0
     return MemoryForecast(
@@ -119,7 +121,7 @@ def forecast_memory(
         cache_row=load.longest * budget.cached,
         batch=budget.batch_bytes(rows, load.longest),
         lesson_tokens=lesson_tokens,
-        activations=budget.lesson_bytes(lesson_tokens, is_checkpointing=host.is_checkpointing),
+        activations=budget.lesson_bytes(lesson_tokens, learned, is_checkpointing=checkpointing),
         gradients=(1 if is_in_place else 2) * learners * 4 * size,  # and the factors in an arena
         adapters=load.organelles * 4 * size,
         optimizer=load.organelles * moments,

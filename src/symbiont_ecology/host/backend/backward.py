@@ -58,11 +58,12 @@ def rotate_back(x: Tensor, spec: AttentionSpec, positions: Tensor, dy: Tensor, o
     is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
     if not (x.shape == dy.shape == out.shape and positions.shape == (tokens,) and is_plain):
         raise IndexError(f"expected gradients of heads {tuple(x.shape)}, got {tuple(dy.shape)}")
+    dy = dy.contiguous()
     check_plain(x, dy, out)
     call_pass(
         "turn_back",
         *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_places(spec.norm)),
-        *(*turn_places(spec.table, size), positions.data_ptr(), dy.contiguous().data_ptr()),
+        *(*turn_places(spec.table, size), positions.data_ptr(), dy.data_ptr()),
         *(out.data_ptr(), out.stride(0)),
     )
 
