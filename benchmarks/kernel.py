@@ -23,8 +23,9 @@ from sides import Ratio, Result, Side, all_hold, arguments, save, settle, show, 
 
 OURS, BARE = "ours", "bare host, own loop"
 ONE_BY_ONE, BATCHED, MIXED = "PEFT, one by one", "PEFT, own prompts batched", "PEFT, mixed batch"
-STEP, BARE_STEP, PEFT_STEP = (
+STEP, COMPILED_STEP, BARE_STEP, PEFT_STEP = (
     "our learning step",
+    "bare, in compiled passes",
     "bare forward and backward",
     "PEFT's learning steps",
 )
@@ -200,7 +201,8 @@ def lessons(
     """One learning step for everyone, optimiser and conversions included on both sides."""
     sides = {
         STEP: Side(population.learn),
-        BARE_STEP: Side(population.bare_learn),
+        COMPILED_STEP: Side(population.bare_learn),
+        BARE_STEP: Side(population.bare_learn_by_torch),
         PEFT_STEP: Side(peft.learn, peft.scale),
     }
     seconds = timed(sides, turns).seconds
@@ -210,6 +212,9 @@ def lessons(
             seconds[STEP] / seconds[BARE_STEP],
             *bare,
             at_most=True,
+        ),
+        Ratio(
+            "our learning step ÷ bare, in compiled passes", seconds[STEP] / seconds[COMPILED_STEP]
         ),
         Ratio("PEFT's learning steps ÷ ours", seconds[PEFT_STEP] / seconds[STEP], *sequential),
     ]

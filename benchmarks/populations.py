@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
 from symbiont_ecology.host.backend.lowrank import bare
+from symbiont_ecology.host.backend.torch_backend import TorchBackend
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.host.packing import Text, chunks, pack_texts
@@ -191,6 +193,11 @@ class Population:
             )
             with torch.enable_grad():
                 F.cross_entropy(decoder.logits(packing, no_adapters).float(), targets).backward()  # type: ignore[no-untyped-call]
+
+    def bare_learn_by_torch(self) -> None:
+        """The same where torch computes what lies between the large products."""
+        with patch.object(self.kernel._decoder, "_learning", TorchBackend()):
+            self.bare_learn()
 
     @cached_property
     def _lessons(self) -> tuple[Lesson, ...]:
