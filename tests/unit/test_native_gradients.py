@@ -16,7 +16,12 @@ from torch import Tensor
 from symbiont_ecology.host.backend import backward, passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.compiled import Addresses
-from symbiont_ecology.host.backend.gradients import LearningPointers, ObservedPointers
+from symbiont_ecology.host.backend.gradients import (
+    LearningPointers,
+    ObservedPointers,
+    VectorLearners,
+)
+from symbiont_ecology.host.backend.learners import ArenaLearners
 from symbiont_ecology.host.packing import STRETCH
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -210,7 +215,7 @@ def added(
 def test_who_is_observed_gathers_gradients_of_b() -> None:
     site, generator = (("m0", 24, 40), ("m1", 24, 9)), np.random.default_rng(0)
     layout, counts = AdapterLayout(site), [3, 70]
-    one = AdapterWeights.random(layout, 4, 1.0, generator)
+    one = AdapterWeights.random(layout, 4, 2.0, generator)
     term, gradients = a_term(site, layout, [one, one])
     x, dy = made(73, 24).requires_grad_(), made(73, 49)
     a = torch.cat([torch.from_numpy(factor) for _, factor, _ in one.factors()])
@@ -223,8 +228,47 @@ def test_who_is_observed_gathers_gradients_of_b() -> None:
         (_, a0, b0, _, _), (_, a1, b1, _, _) = layout.blocks(4)
         assert not found[a0].any()
         assert not found[a1].any()
-        assert_close(found[b0].view(4, 40), (rows @ a[:4].T).T.double() @ slopes[:, :40].double())
-        assert_close(found[b1].view(4, 9), (rows @ a[4:].T).T.double() @ slopes[:, 40:].double())
+        inner, dy = 2.0 * (rows @ a.T).T.double(), slopes.double()
+        assert_close(found[b0].view(4, 40), inner[:4] @ dy[:, :40])
+        assert_close(found[b1].view(4, 9), inner[4:] @ dy[:, 40:])
+
+
+def test_threads_change_no_bit() -> None:
+    """And neither do neighbours: an owner's gradient is the sum over its own tokens."""
+    layout, generator = AdapterLayout((("m0", 48, 40), ("m1", 48, 24))), np.random.default_rng(0)
+    learners = [AdapterWeights.random(layout, 8, 1.0, generator, b_std=1.0) for _ in range(3)]
+    x, dy, counts = made(200, 48), made(200, 64), [70, 60, 70]
+    everyone, alone = a_term(layout.modules, layout, learners), []
+    dx = backward.low_rank_back(x, dy, everyone[0].factors, everyone[0].gradient, counts)
+    parts = torch.split(x, counts), torch.split(dy, counts)
+    for one, own, slope in zip(learners, *parts, strict=True):
+        term, gradients = a_term(layout.modules, layout, [one])
+        torch.set_num_threads(1)
+        alone.append(backward.low_rank_back(own, slope, term.factors, term.gradient, [len(own)]))
+        torch.testing.assert_close(gradients[0], everyone[1][len(alone) - 1], atol=0, rtol=0)
+    torch.testing.assert_close(torch.cat(alone), dx, atol=0, rtol=0)
+
+
+def test_both_kinds_of_learners_gather_the_same() -> None:
+    site, generator = (("m0", 24, 40), ("m1", 24, 9)), np.random.default_rng(0)
+    layout, counts = AdapterLayout(site), [30, 5]
+    weights = [AdapterWeights.random(layout, 4, 2.0, generator, b_std=1.0)] * 2
+    for are_observed in (False, True):
+        found = list[list[Tensor]]()
+        for kind in (ArenaLearners, VectorLearners):
+            place = torch.device("cpu"), torch.float32
+            learners = kind((site,), layout, weights, *place, are_observed=are_observed)
+            (term,) = learners.adapters([0, 1]).sites
+            assert term is not None
+            x, y = made(35, 24).requires_grad_(), made(35, 49).requires_grad_().clone()
+            term.add_to(y, x, counts).backward(made(35, 49) + 1)  # type: ignore[no-untyped-call]
+            found.append(list(learners.gradients()))
+        for one, other in zip(*found, strict=True):
+            blocks = list(layout.blocks(4))
+            for _, a, b, _, _ in blocks:
+                assert_close(one[b], other[b].double())
+                if not are_observed:
+                    assert_close(one[a], other[a].double())
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -235,6 +279,8 @@ def test_what_does_not_fit_is_refused() -> None:
         backward.normalize_back(made(3, 9), norm, made(3, 9))
     with pytest.raises(IndexError):
         backward.gate_back(made(3, 8), made(3, 8))
+    with pytest.raises(IndexError, match="side by side"):
+        backward.gate_back(made(3, 3), made(3, 1))
     with pytest.raises(TypeError, match="autocast"):
         backward.gate_back(made(3, 8), made(3, 4).bfloat16())
     spec = AttentionSpec(None, None, torch.zeros(2, 4, 8), 1.0, 1)

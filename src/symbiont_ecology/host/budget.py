@@ -5,16 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.backend.gradients import CompiledLearning, learning_backend_for
-
-if TYPE_CHECKING:
-    from symbiont_ecology.host.decoder import Decoder
 
 Output = TypeVar("Output")
 Piece = TypeVar("Piece")
@@ -35,8 +31,7 @@ adapters of SmolLM2 with two families' examples in chat turns each, which take 1
 class MemoryBudget:
     """``megabytes`` for what one batch needs beside the host and the slots.
 
-    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape. The
-    compiled passes keep less for a backward pass (``is_compiled``).
+    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape.
     ``between`` is called between pieces of learning and scoring: a service answers there.
     """
 
@@ -44,7 +39,6 @@ class MemoryBudget:
     shape: HostShape
     itemsize: int
     is_cpu: bool = True
-    is_compiled: bool = False
     between: Callable[[], None] = lambda: None
 
     def paced(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -71,7 +65,7 @@ class MemoryBudget:
     def lesson_bytes(self, tokens: int, learned: int, *, is_checkpointing: bool = False) -> int:
         """What a forward and backward pass over so many tokens takes, so many of which are learned.
         With checkpointing every layer keeps its input alone, and one of them its activations."""
-        kept = self._kept
+        kept = self.shape.layers * self._activations
         if is_checkpointing:
             kept = self.shape.layers * self.shape.hidden * self.itemsize + self._activations
         return tokens * kept + learned * self._predicting
@@ -121,19 +115,6 @@ class MemoryBudget:
         return 12 * self.shape.vocab
 
     @property
-    def _kept(self) -> int:
-        """Bytes per token that all layers keep for a backward pass."""
-        return self.shape.layers * (self._inputs if self.is_compiled else self._activations)
-
-    @property
-    def _inputs(self) -> int:
-        """Bytes per token that the compiled passes keep of one layer: what goes into norms and
-        low-rank terms, attention and gate."""
-        shape = self.shape
-        attention = 2 * (shape.heads + shape.kv_heads) * shape.head_dim
-        return (4 * shape.hidden + attention + 3 * shape.feed_forward) * self.itemsize
-
-    @property
     def _activations(self) -> int:
         """Bytes per token inside one layer."""
         shape = self.shape
@@ -146,14 +127,6 @@ class MemoryBudget:
 
     def _fitting(self, bytes_each: int) -> int:
         return max(1, int(self.megabytes * 1e6 / bytes_each))
-
-
-def memory_budget(decoder: Decoder, megabytes: float, device: torch.device) -> MemoryBudget:
-    """For a host that is held on a device."""
-    learning = learning_backend_for(device, decoder.dtype)
-    is_compiled = decoder.is_fused and isinstance(learning, CompiledLearning)
-    size = decoder.dtype.itemsize
-    return MemoryBudget(megabytes, decoder.shape, size, device.type == "cpu", is_compiled)
 
 
 def within(

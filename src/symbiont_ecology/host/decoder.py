@@ -78,8 +78,7 @@ class Decoder(Protocol):
     ``shape`` are the host's sizes. ``sites`` are all linear modules of the decoder layers, grouped
     by shared input, in host order. ``device`` is where the base weights are, ``dtype`` what they
     are held in and activations computed in. ``fan_in_fan_out`` says whether linear weights are
-    stored as ``(d_in, d_out)``, as in GPT-2, and ``is_fused`` whether this package computes it
-    rather than transformers.
+    stored as ``(d_in, d_out)``, as in GPT-2.
     """
 
     shape: HostShape
@@ -87,7 +86,6 @@ class Decoder(Protocol):
     device: torch.device
     dtype: torch.dtype
     fan_in_fan_out: bool
-    is_fused: bool
 
     def weights(self) -> dict[str, Tensor]:
         """Every base weight by its Hugging Face name, tied weights once."""

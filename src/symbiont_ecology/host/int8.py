@@ -48,7 +48,8 @@ def ways() -> dict[str, Multiply]:
     is_compiled = passes.library() is not None
     if _adds_exactly():
         plain = partial(_by_torch, torch._int_mm)
-        multiplies["integers"] = passes.multiply_integers if is_compiled else plain
+        compiled = partial(passes.multiply_integers, most=ROWS_PER_PRODUCT)
+        multiplies["integers"] = compiled if is_compiled else plain
     if is_compiled:
         multiplies["compiled"] = passes.multiply_rounded
     return multiplies

@@ -24,7 +24,7 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
 from symbiont_ecology.host.backend.compiled import backend_for
-from symbiont_ecology.host.budget import MemoryBudget, Output, memory_budget, within
+from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.host.decoding import DecodingBatch, write
@@ -92,7 +92,7 @@ class HostKernel:
         self._decoder, self._codec, self.is_chat = decoder, codec, is_chat
         self._fingerprints: dict[bool, str] = {}  # by ``is_chat``
         device, dtype = decoder.device, decoder.dtype
-        self._budget = memory_budget(decoder, memory_mb, device)
+        self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
         self.longest_lesson = self._budget.longest_lesson(is_checkpointing=is_checkpointing)
         """Tokens of a prompt and its answer that there is room and memory to learn from."""
         arrangement = Arrangement(decoder.sites, self.layout, rank)

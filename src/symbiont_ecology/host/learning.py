@@ -229,7 +229,7 @@ def _learners(
     *,
     are_observed: bool = False,
 ) -> Learners:
-    """These adapters as the decoder's back end lets them learn."""
+    """These adapters as the fastest back end for the decoder's numbers lets them learn."""
     device, dtype = decoder.device, decoder.dtype
     kind = learning_backend_for(device, dtype).learners
     return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)

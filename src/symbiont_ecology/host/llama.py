@@ -70,8 +70,7 @@ class LlamaDecoder:
 
     def __init__(self, host: LlamaWeights, *, is_checkpointing: bool = False) -> None:
         self._host, self._is_checkpointing = host, is_checkpointing
-        self.device, self.dtype = host.device, host.dtype
-        self.is_fused, self.fan_in_fan_out = True, False
+        self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
         self.sites, self.shape, plan = host.sites, host.shape, host.plan
         self._backend = backend_for(host.device, host.dtype)
         self._learning = learning_backend_for(host.device, host.dtype)

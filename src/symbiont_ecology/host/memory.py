@@ -14,9 +14,10 @@ import torch
 from symbiont_ecology.config import HostConfig
 from symbiont_ecology.host.architectures import ModelConfig
 from symbiont_ecology.host.backend.compiled import CompiledBackend, backend_for
-from symbiont_ecology.host.budget import memory_budget
+from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import layout_of
 from symbiont_ecology.host.fields import expected
+from symbiont_ecology.host.llama import LlamaDecoder
 from symbiont_ecology.host.loading import find_dtype
 from symbiont_ecology.host.outline import bytes_of, outline_of
 from symbiont_ecology.weights.adapter import MOST_EXACT
@@ -102,14 +103,15 @@ def forecast_memory(
     """
     decoder, device = outline_of(model, find_dtype(host.dtype)), _device(host.device)
     is_cpu = device.type == "cpu"
-    budget = memory_budget(decoder, host.memory_mb, device)
+    budget = MemoryBudget(host.memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
     size = layout_of(decoder, host.targets).size(host.rank)
     is_in_place = isinstance(backend_for(device, decoder.dtype), CompiledBackend)
     rows = max(1, min(load.rows, budget.rows(load.longest)))
     lessons = max(1, budget.learning_tokens // load.longest)  # a piece is of whole ones
     lessons = min(load.rows, lessons) if load.learns else 0
     lesson_tokens, checkpointing = lessons * load.longest, host.is_checkpointing
-    learned = lessons * load.new_tokens
+    is_fused = isinstance(decoder, LlamaDecoder)  # transformers makes logits of prompts, too
+    learned = lessons * load.new_tokens if is_fused else lesson_tokens
     learners = min(load.organelles, host.slots) if load.learns else 0
     moments = 2 * (2 if size > MOST_EXACT else 4) * size if load.learns else 0
     return MemoryForecast(

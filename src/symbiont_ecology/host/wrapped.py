@@ -46,7 +46,7 @@ class WrappedDecoder:
     def __init__(
         self, model: PreTrainedModel, device: torch.device, *, is_checkpointing: bool = False
     ) -> None:
-        self.device, self.dtype, self.is_fused = device, model.dtype, False
+        self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
         self._checkpointed: list[nn.Module] = []
         if is_checkpointing:

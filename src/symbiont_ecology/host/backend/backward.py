@@ -41,6 +41,8 @@ def normalize_back(x: Tensor, norm: RMSNorm, dy: Tensor) -> Tensor:
 def gate_back(x: Tensor, dy: Tensor) -> Tensor:
     """The gradient of ``x (rows, 2 · width)`` from that of what ``gate`` gave,
     ``(rows, width)``."""
+    if x.shape[1] % 2:
+        raise IndexError(f"expected gate and up side by side, got {tuple(x.shape)}")
     dy = rows_like(dy, (x.shape[0], x.shape[1] // 2))
     check_plain(x)
     dx = x.new_empty(x.shape)
@@ -77,7 +79,7 @@ def look_back(
     d_values: Tensor,
 ) -> Tensor:
     """The gradient of ``rotated`` from that of what ``look`` gave; that of ``values`` goes to
-    ``d_values``. No stretch is kept from before."""
+    ``d_values``. All tokens stand on the line, none is kept from before."""
     tokens, kv_heads, size = values.shape
     heads = rotated.shape[1] - kv_heads
     if rotated.shape[::2] != (tokens, size) or d_values.shape != values.shape:

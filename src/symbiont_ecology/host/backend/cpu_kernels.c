@@ -1,5 +1,5 @@
-/* What a forward pass on a CPU does between its large products, in as few passes over memory as there can be:
- * the low-rank terms of a population, attention, norms, rotations and gates.
+/* What a forward or backward pass on a CPU does between its large products, in as few passes over memory as there can
+ * be: the low-rank terms of a population, attention, norms, rotations and gates; and products of eight bits.
  *
  * The first two are sums over a few rows at a time, too small for a BLAS and, looped over from Python, mostly
  * calls. Two building blocks serve both. `dots`: rows against rows, x wᵀ (x Aᵀ; queries against keys). `mixes`:
@@ -23,7 +23,7 @@
 enum status { FINE, NO_MEMORY, MISFIT };
 
 /* More than any host has, and little enough for a stack. */
-enum { MOST_HEADS = 4096, LARGEST_HEAD = 4096 };
+enum { MOST_HEADS = 4096, LARGEST_HEAD = 4096, LARGEST_RANK = 65536 };
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__) || __GNUC__ >= 12
@@ -606,7 +606,7 @@ INLINE void even_back(const float *x, const float *weights, float eps, const flo
     int64_t k = 0;
     for (; k + 8 <= width; k += 8) products += load(x + k) * load(weights + k) * load(dy + k);
     for (; k < width; k++) rest += x[k] * weights[k] * dy[k];
-    const float shift = even * even * even * (rest + sum(products)) / width;
+    const float shift = even * (even * (even * (rest + sum(products)) / width));
     for (k = 0; k < width; k++) dx[k] = even * weights[k] * dy[k] - shift * x[k];
 }
 
@@ -841,7 +841,8 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
     if (!starts) return NO_MEMORY;
     starts[0] = 0;
     for (int64_t o = 0; fit && o < owners; o++) {
-        fit = are_within(starts[o], counts[o], tokens) && ranks[o] >= 0 && (dx || d_in == members * ranks[o]);
+        fit = are_within(starts[o], counts[o], tokens) && ranks[o] >= 0 && ranks[o] <= LARGEST_RANK &&
+              (dx || d_in == members * ranks[o]);
         starts[o + 1] = starts[o] + (fit ? counts[o] : 0);
     }
     if (!fit || starts[owners] != tokens) {
@@ -872,7 +873,7 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
                 memset(slopes, 0, sizeof(float) * n * width);
                 mixes(here, xs, n, packed_a, width, d_in, inner, width, width);
             }
-            transpose(dx ? inner : here, dx ? width : xs, n, width, 1, inner_columns, BATCH);
+            transpose(dx ? inner : here, dx ? width : xs, n, width, dx ? 1 : scales[o], inner_columns, BATCH);
             for (int64_t m = 0; m < members; m++) {
                 const float *d = dy + token * dys + columns[m], *am = (const float *)a[m * owners + o];
                 mixes(inner_columns + m * rank * BATCH, BATCH, rank, d, dys, n, (float *)db[m * owners + o], widths[m],

@@ -62,7 +62,8 @@ class ArenaLearners(Learners):
     ) -> None:
         super().__init__(sites, layout, weights, device, dtype, are_observed=are_observed)
         self._arrangement = arrangement_of(sites, layout, max(one.rank for one in weights))
-        rows = {id(one): self._arrangement.laid(one) for one in weights}
+        distinct = {id(one): one for one in weights}
+        rows = {name: self._arrangement.laid(one) for name, one in distinct.items()}
         arena = torch.from_numpy(np.stack([rows[id(one)] for one in weights])).to(device)
         self._factors, self._gradients = arena.to(dtype), torch.zeros_like(arena)
 

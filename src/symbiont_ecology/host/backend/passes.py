@@ -288,18 +288,18 @@ def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
     return out
 
 
-def multiply_integers(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
-    """As ``multiply_rounded``, where torch multiplies the integers."""
-    rows, width = x.shape
+def multiply_integers(x: Tensor, weights: Tensor, scales: Tensor, most: int) -> Tensor:
+    """As ``multiply_rounded``, where torch multiplies the integers of ``most`` rows at a time."""
     x = rows_like(x, x.shape)
-    whole, units = x.new_empty(rows, width, dtype=torch.int8), x.new_empty(rows)
-    places = x.data_ptr(), x.stride(0), whole.data_ptr(), units.data_ptr()
-    call_pass("round_rows", rows, width, *places)
-    sums = torch._int_mm(whole, weights)
     check_plain(scales)
-    out = x.new_empty(sums.shape)
-    factors = units.data_ptr(), scales.data_ptr(), len(scales)
-    call_pass("scale_sums", *sums.shape, sums.data_ptr(), *factors, out.data_ptr())
+    out = x.new_empty(len(x), weights.shape[1])
+    for part, to in zip(torch.split(x, most), torch.split(out, most), strict=True):
+        whole, units = torch.empty_like(part, dtype=torch.int8), part.new_empty(len(part))
+        places = part.data_ptr(), part.stride(0), whole.data_ptr(), units.data_ptr()
+        call_pass("round_rows", *part.shape, *places)
+        sums = torch._int_mm(whole, weights)
+        factors = units.data_ptr(), scales.data_ptr(), len(scales)
+        call_pass("scale_sums", *sums.shape, sums.data_ptr(), *factors, to.data_ptr())
     return out
 
 
@@ -350,7 +350,7 @@ def address_of(numbers: np.ndarray) -> int:
 def rows_like(x: Tensor, shape: Sequence[int]) -> Tensor:
     """``x``, which must have this shape, with contiguous rows."""
     if tuple(x.shape) != tuple(shape):
-        raise IndexError(f"expected a gradient of {tuple(shape)}, got {tuple(x.shape)}")
+        raise IndexError(f"expected rows {tuple(shape)}, got {tuple(x.shape)}")
     if x.stride(1) != 1 or x.stride(0) < x.shape[1]:  # a sum's gradient is one number, everywhere
         x = x.contiguous()
     check_plain(x)

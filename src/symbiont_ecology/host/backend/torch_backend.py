@@ -2,8 +2,8 @@
 
 A decoder leaves to its back end what lies between the large matrix products: norms, gates and
 attention, and the slot bank with the caches in the form that these want. ``TorchBackend`` computes
-this in rectangles, which is what torch wants. It is the only back end that can learn.
-``compiled.CompiledBackend`` overrides what it does faster.
+this in rectangles, which is what torch wants. ``compiled.CompiledBackend`` and, for learning,
+``gradients.CompiledLearning`` override what they do faster.
 """
 
 from __future__ import annotations
