@@ -829,8 +829,8 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
                   const int64_t *ranks, const float *scales, const int64_t *a, const int64_t *b, const int64_t *da,
                   const int64_t *db, float *dx, int64_t threads)
 {
-    enum { BATCH = 64 };
-    int64_t widest = 0, failures = 0;
+    enum { BATCH = 64, PART = 256, BLOCK = 256 };
+    int64_t widest = 0;
     int fit = are_rows(tokens, d_in, xs) && are_rows(tokens, d_out, dys) && members >= 0 && owners >= 0 && threads > 0;
     for (int64_t m = 0; fit && m < members; m++) {
         fit = are_within(columns[m], widths[m], d_out);
@@ -849,46 +849,69 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
         free(starts);
         return MISFIT;
     }
-    #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    /* First what A made of the tokens, and the gradients of that, (tokens, width) each, for some tokens of an owner at a
+     * time. Then the gradients of factors are summed up, for some columns at a time. So a lone owner has all threads. */
+    int64_t width = 0, parts = 0, longest = d_in > widest ? d_in : widest, failures = 0, number = 0;
     for (int64_t o = 0; o < owners; o++) {
-        const int64_t rank = ranks[o], width = members * rank;
-        if (!counts[o] || !width) continue;
+        width = members * ranks[o] > width ? members * ranks[o] : width;
+        parts += (counts[o] + PART - 1) / PART;
+    }
+    float *inner = calloc(2 * tokens * width + 1, sizeof *inner), *slopes = inner + tokens * width;
+    int64_t *owner_of = malloc(sizeof *owner_of * (2 * parts + 1)), *start_of = owner_of + parts;
+    if (!inner || !owner_of) parts = longest = 0, failures = 1;
+    for (int64_t o = 0; parts && o < owners; o++)
+        for (int64_t token = starts[o]; token < starts[o + 1]; token += PART, number++)
+            owner_of[number] = o, start_of[number] = token;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t part = 0; part < parts; part++) {
+        const int64_t o = owner_of[part], rank = ranks[o], own = members * rank, token = start_of[part];
+        const int64_t left = starts[o + 1] - token, n = left < PART ? left : PART;
+        if (!own || !dx) continue;
         /* Packed, factors are what `mixes` takes: Aᵀ of all members, B of each. */
-        float *inner = malloc(sizeof(float) * width * (4 * BATCH + d_in + widest)), *slopes = inner + BATCH * width;
-        float *inner_columns = slopes + BATCH * width, *slope_columns = inner_columns + BATCH * width;
-        float *packed_a = slope_columns + BATCH * width, *packed_b = packed_a + d_in * width;
-        if (!inner) {
+        float *packed_a = malloc(sizeof *packed_a * own * (d_in + widest)), *packed_b = packed_a + d_in * own;
+        if (!packed_a) {
             #pragma omp atomic
             failures++;
             continue;
         }
-        if (dx) pack(a + o, owners, members, rank, d_in, scales[o], packed_a, width);
-        for (int64_t m = 0; dx && m < members; m++)
-            transpose((const float *)b[m * owners + o], widths[m], rank, widths[m], scales[o], packed_b + m * widest * rank, rank);
-        for (int64_t token = starts[o]; token < starts[o + 1]; token += BATCH) {
-            const int64_t left = starts[o + 1] - token, n = left < BATCH ? left : BATCH;
-            const float *here = x + token * xs;
-            if (dx) {
-                memset(inner, 0, sizeof(float) * n * width);
-                memset(slopes, 0, sizeof(float) * n * width);
-                mixes(here, xs, n, packed_a, width, d_in, inner, width, width);
-            }
-            transpose(dx ? inner : here, dx ? width : xs, n, width, dx ? 1 : scales[o], inner_columns, BATCH);
-            for (int64_t m = 0; m < members; m++) {
-                const float *d = dy + token * dys + columns[m], *am = (const float *)a[m * owners + o];
-                mixes(inner_columns + m * rank * BATCH, BATCH, rank, d, dys, n, (float *)db[m * owners + o], widths[m],
-                      widths[m]);
-                if (!dx) continue;
-                mixes(d, dys, n, packed_b + m * widest * rank, rank, widths[m], slopes + m * rank, width, rank);
-                mixes(slopes + m * rank, width, n, am, d_in, rank, dx + token * d_in, d_in, d_in);
-            }
-            if (!dx) continue;
-            transpose(slopes, width, n, width, 1, slope_columns, BATCH);
-            for (int64_t m = 0; m < members; m++)
-                mixes(slope_columns + m * rank * BATCH, BATCH, rank, here, xs, n, (float *)da[m * owners + o], d_in, d_in);
+        pack(a + o, owners, members, rank, d_in, scales[o], packed_a, own);
+        mixes(x + token * xs, xs, n, packed_a, own, d_in, inner + token * width, width, own);
+        for (int64_t m = 0; m < members; m++) {
+            float *slope = slopes + token * width + m * rank;
+            transpose((const float *)b[m * owners + o], widths[m], rank, widths[m], scales[o], packed_b, rank);
+            mixes(dy + token * dys + columns[m], dys, n, packed_b, rank, widths[m], slope, width, rank);
+            mixes(slope, width, n, (const float *)a[m * owners + o], d_in, rank, dx + token * d_in, d_in, d_in);
         }
-        free(inner);
+        free(packed_a);
     }
+    const int64_t blocks = (longest + BLOCK - 1) / BLOCK;
+    #pragma omp parallel for collapse(4) schedule(dynamic) num_threads(threads) if (threads > 1)
+    for (int64_t o = 0; o < owners; o++)
+        for (int64_t m = 0; m < members; m++)
+            for (int is_a = 0; is_a < 2; is_a++)
+                for (int64_t block = 0; block < blocks; block++) {
+                    const int64_t rank = ranks[o], first = block * BLOCK, all = is_a ? d_in : widths[m];
+                    if (!counts[o] || !rank || first >= all || (is_a && !dx)) continue;
+                    /* Of A: the gradients of what it made, times the tokens. Of B: what A made, times dy. */
+                    const float *factor = (is_a ? slopes : dx ? inner : x) + m * rank;
+                    const float *rows = is_a ? x + first : dy + columns[m] + first;
+                    const int64_t fs = dx ? width : xs, rs = is_a ? xs : dys, wide = all - first < BLOCK ? all - first : BLOCK;
+                    float *sums = (float *)(is_a ? da : db)[m * owners + o] + first;
+                    float *turned = malloc(sizeof *turned * rank * BATCH);
+                    if (!turned) {
+                        #pragma omp atomic
+                        failures++;
+                        continue;
+                    }
+                    for (int64_t token = starts[o]; token < starts[o + 1]; token += BATCH) {
+                        const int64_t left = starts[o + 1] - token, n = left < BATCH ? left : BATCH;
+                        transpose(factor + token * fs, fs, n, rank, dx ? 1 : scales[o], turned, BATCH);
+                        mixes(turned, BATCH, rank, rows + token * rs, rs, n, sums, all, wide);
+                    }
+                    free(turned);
+                }
+    free(inner);
+    free(owner_of);
     free(starts);
     return failures ? NO_MEMORY : FINE;
 }
