@@ -11,9 +11,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from torch import Tensor
 
+from native_cases import low_rank_cases, made, plain_attention
 from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.compiled import Addresses
@@ -35,22 +34,12 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def made(*size: int) -> Tensor:
-    return torch.randn(*size, generator=torch.Generator().manual_seed(sum(size)))
-
-
 def a_norm(*size: int) -> RMSNorm:
     return RMSNorm(1 + 0.1 * made(*size), 1e-6)
 
 
 @settings(deadline=None, max_examples=60)
-@given(
-    ranks=st.lists(st.integers(0, 19), min_size=1, max_size=6),
-    counts=st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 23, 24, 65, 130]), min_size=6, max_size=6),
-    d_in=st.integers(1, 40),
-    d_outs=st.lists(st.integers(1, 90), min_size=1, max_size=3),
-    absent=st.integers(0, 3),
-)
+@given(**low_rank_cases(0))
 def test_low_rank_terms(
     ranks: list[int], counts: list[int], d_in: int, d_outs: list[int], absent: int
 ) -> None:
@@ -184,18 +173,6 @@ def test_tokens_of_one_prompt_are_rows_that_share_an_entry(window: int | None) -
     torch.testing.assert_close(seen[1:], expected, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(seen[:1], alone, atol=0, rtol=0)
     assert cache[:, 2, :, :19].isfinite().all()
-
-
-def plain_attention(
-    rotated: Tensor, values: Tensor, heads: int, window: int | None, scale: float
-) -> Tensor:
-    q, k = rotated[:, :heads].transpose(0, 1), rotated[:, heads:].transpose(0, 1)
-    groups = heads // len(k)
-    spots = torch.arange(len(rotated))
-    ages = spots[:, None] - spots
-    sees = (ages >= 0) & (ages < (window or len(spots)))
-    k, v = (one.repeat_interleave(groups, 0) for one in (k, values.transpose(0, 1)))
-    return F.scaled_dot_product_attention(q, k, v, sees, scale=scale).transpose(0, 1).flatten(1)
 
 
 def test_softmax_of_extreme_scores() -> None:

@@ -10,9 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
+from native_cases import low_rank_cases, made, plain_attention
 from symbiont_ecology.host.backend import backward, passes
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.compiled import Addresses
@@ -36,10 +36,6 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     torch.set_num_threads(request.param)
     yield
     torch.set_num_threads(before)
-
-
-def made(*size: int) -> Tensor:
-    return torch.randn(*size, generator=torch.Generator().manual_seed(sum(size)))
 
 
 def gradient_of(work: Callable[[Tensor], Tensor], x: Tensor, dy: Tensor) -> Tensor:
@@ -122,26 +118,8 @@ def test_attention(
     assert_close(found, gradient_of(seen, x, dy))
 
 
-def plain_attention(
-    rotated: Tensor, values: Tensor, heads: int, window: int | None, scale: float
-) -> Tensor:
-    q, k = rotated[:, :heads].transpose(0, 1), rotated[:, heads:].transpose(0, 1)
-    groups, spots = heads // len(k), torch.arange(len(rotated))
-    ages = spots[:, None] - spots
-    sees = (ages >= 0) & (ages < (window or len(spots)))
-    k, v = (one.repeat_interleave(groups, 0) for one in (k, values.transpose(0, 1)))
-    scores = (q @ k.transpose(1, 2) * scale).masked_fill(~sees, -torch.inf)
-    return (scores.softmax(-1) @ v).transpose(0, 1).flatten(1)
-
-
 @settings(deadline=None, max_examples=60)
-@given(
-    ranks=st.lists(st.integers(1, 19), min_size=1, max_size=6),
-    counts=st.lists(st.sampled_from([0, 1, 2, 3, 5, 8, 23, 24, 65, 130]), min_size=6, max_size=6),
-    d_in=st.integers(1, 40),
-    d_outs=st.lists(st.integers(1, 90), min_size=1, max_size=3),
-    absent=st.integers(0, 3),
-)
+@given(**low_rank_cases(1))
 def test_low_rank_terms(
     ranks: list[int], counts: list[int], d_in: int, d_outs: list[int], absent: int
 ) -> None:

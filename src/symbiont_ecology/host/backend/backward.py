@@ -17,10 +17,10 @@ from symbiont_ecology.host.backend.passes import (
     address_of,
     call_pass,
     check_plain,
-    counts_of,
-    norm_places,
+    norm_arguments,
     rows_like,
-    turn_places,
+    table_arguments,
+    token_counts,
 )
 from symbiont_ecology.host.packing import STRETCH
 
@@ -32,7 +32,7 @@ def normalize_back(x: Tensor, norm: RMSNorm, dy: Tensor) -> Tensor:
     dx = x.new_empty(x.shape)
     call_pass(
         "normalize_back",
-        *(*x.shape, x.data_ptr(), x.stride(0), *norm_places(norm)),
+        *(*x.shape, x.data_ptr(), x.stride(0), *norm_arguments(norm)),
         *(dy.data_ptr(), dy.stride(0), dx.data_ptr()),
     )
     return dx
@@ -64,8 +64,8 @@ def rotate_back(x: Tensor, spec: AttentionSpec, positions: Tensor, dy: Tensor, o
     check_plain(x, dy, out)
     call_pass(
         "turn_back",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_places(spec.norm)),
-        *(*turn_places(spec.table, size), positions.data_ptr(), dy.data_ptr()),
+        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_arguments(spec.norm)),
+        *(*table_arguments(spec.table, size), positions.data_ptr(), dy.data_ptr()),
         *(out.data_ptr(), out.stride(0)),
     )
 
@@ -125,7 +125,7 @@ def _run_low_rank_back(
     counts: Sequence[int],
     dx: Tensor | None,
 ) -> None:
-    tokens, total = counts_of(tuple(counts))
+    tokens, total = token_counts(tuple(counts))
     if len(x) != total or not len(tokens) == pointers.owners == gradient.owners:
         raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)}")
     x, dy = rows_like(x, x.shape), rows_like(dy, (total, pointers.size[1]))

@@ -29,8 +29,7 @@ from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 def backend_for(device: torch.device, dtype: torch.dtype) -> TorchBackend:
     """The fastest back end for a host with such weights, as long as no gradients are wanted."""
-    can_compile = device.type == "cpu" and dtype == torch.float32 and passes.library() is not None
-    return CompiledBackend() if can_compile else TorchBackend()
+    return CompiledBackend() if passes.suit(device, dtype) else TorchBackend()
 
 
 MORE_ROWS, MOST_SPARE = 8, 2

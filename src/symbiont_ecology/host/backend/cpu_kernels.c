@@ -515,6 +515,27 @@ INLINE void stand(const stretch *all, const int64_t *path, int64_t number, const
     }
 }
 
+/* Products of `count` rows with what is seen of a path, its tokens from number `least` up to `end`: (count, width),
+ * scaled. `columns` are those tokens as `stand` makes them, scaled already; if it is NULL, they are read where they lie. */
+INLINE void match(const stretch *all, const int64_t *path, int64_t number, int64_t least, int64_t end, const float *rows,
+                  int64_t rs, int64_t count, const float *tokens, int64_t ts, int64_t dim, float scale,
+                  const float *columns, float *products, int64_t width)
+{
+    if (columns) {
+        memset(products, 0, sizeof(float) * count * width);
+        mixes(rows, rs, count, columns + least, width, dim, products, width, (end - least + 7) / 8 * 8);
+        return;
+    }
+    for (int64_t p = 0; p < number; p++) {
+        const stretch past = all[path[p]];
+        const int64_t low = past.before > least ? past.before : least;
+        const int64_t high = past.before + past.count < end ? past.before + past.count : end;
+        if (low < high)
+            dots(rows, rs, count, tokens + (past.start + low - past.before) * ts, ts, high - low, dim, scale,
+                 products + low - least, width);
+    }
+}
+
 /* What the tokens of stretches see, (rows, heads, dim): all of what is before their stretch and, of their own,
  * themselves and what lies before. A stretch comes behind its parent. turned and states as in `fill`. A window of 0
  * sees all. */
@@ -554,18 +575,8 @@ int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads,
                 const int64_t position = s.before + q, least = window && position >= window ? position - window + 1 : 0;
                 const int64_t end = position + count, seen = end - least;
                 const float *queries = turned + (s.start + q) * ts + head * dim;
-                if (is_many) {
-                    memset(scores, 0, sizeof(float) * count * width);
-                    mixes(queries, ts, count, columns + least, width, dim, scores, width, (seen + 7) / 8 * 8);
-                }
-                for (int64_t p = 0; p < number && !is_many; p++) {
-                    const stretch past = all[path[p]];
-                    const int64_t low = past.before > least ? past.before : least;
-                    const int64_t high = past.before + past.count < end ? past.before + past.count : end;
-                    if (low < high)
-                        dots(queries, ts, count, keys + (past.start + low - past.before) * ts, ts, high - low, dim, scale,
-                             scores + low - least, width);
-                }
+                match(all, path, number, least, end, queries, ts, count, keys, ts, dim, scale, is_many ? columns : NULL,
+                      scores, width);
                 float *to = out + (s.to + q - s.first) * os + head * dim, shares[QUERIES];
                 for (int64_t i = 0; i < count; i++) {
                     float *mine = scores + i * width;
@@ -717,21 +728,10 @@ INLINE void look_back_at(const stretch *all, int64_t n, const int64_t *path, int
             const int64_t end = position + count, seen = end - least, wide = (seen + 7) / 8 * 8;
             const float *queries = turned + (s.start + q) * ts + head * dim;
             const float *from = dy + (s.to + q - s.first) * os + head * dim;
-            if (is_many) {
-                memset(weights, 0, sizeof(float) * count * width);
-                memset(slopes, 0, sizeof(float) * count * width);
-                mixes(queries, ts, count, columns + least, width, dim, weights, width, wide);
-                mixes(from, os, count, value_columns + least, width, dim, slopes, width, wide);
-            }
-            for (int64_t p = 0; p < number && !is_many; p++) {
-                const stretch past = all[path[p]];
-                const int64_t low = past.before > least ? past.before : least;
-                const int64_t high = past.before + past.count < end ? past.before + past.count : end;
-                const int64_t place = past.start + low - past.before;
-                if (low >= high) continue;
-                dots(queries, ts, count, keys + place * ts, ts, high - low, dim, scale, weights + low - least, width);
-                dots(from, os, count, values + place * ss, ss, high - low, dim, 1, slopes + low - least, width);
-            }
+            match(all, path, number, least, end, queries, ts, count, keys, ts, dim, scale, is_many ? columns : NULL, weights,
+                  width);
+            match(all, path, number, least, end, from, os, count, values, ss, dim, 1, is_many ? value_columns : NULL, slopes,
+                  width);
             for (int64_t i = 0; i < count; i++) {
                 float *mine = weights + i * width, *slope = slopes + i * width;
                 const int64_t visible = seen - count + i + 1, nearest = window ? position + i - window + 1 - least : 0;

@@ -25,29 +25,20 @@ from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares,
 from symbiont_ecology.host.backend.passes import Pointers
 from symbiont_ecology.host.backend.torch_backend import Activation, TorchBackend
 from symbiont_ecology.host.packing import Packing
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.weights.adapter import AdapterWeights
 
 
 class VectorLearners(Learners):
     """Where their numbers lie: nothing is copied, and smaller ranks cost less."""
 
-    def __init__(
-        self,
-        sites: tuple[Site, ...],
-        layout: AdapterLayout,
-        weights: Sequence[AdapterWeights],
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        are_observed: bool = False,
-    ) -> None:
-        super().__init__(sites, layout, weights, device, dtype, are_observed=are_observed)
-        self._gradients = [torch.zeros(len(one.vector)) for one in weights]
-        self._vectors, self._slopes = (Addresses(sites, layout, len(weights)) for _ in range(2))
-        for owner, (one, gradient) in enumerate(zip(weights, self._gradients, strict=True)):
+    def __post_init__(self) -> None:
+        self._gradients = [torch.zeros(len(one.vector)) for one in self.weights]
+        size = self.sites, self.layout, len(self.weights)
+        self._vectors, self._slopes = Addresses(*size), Addresses(*size)
+        for owner, (one, gradient) in enumerate(zip(self.weights, self._gradients, strict=True)):
             self._vectors.place(owner, one.vector.ctypes.data, one)
             self._slopes.place(owner, gradient.data_ptr(), one)
-        self._inputs = _inputs_of(sites, weights[0]) if are_observed else []
+        self._inputs = _inputs_of(self.sites, self.weights[0]) if self.are_observed else []
 
     def adapters(self, owners: Sequence[int]) -> Adapters:
         """As ``Learners``."""
@@ -202,8 +193,7 @@ class _Attended(torch.autograd.Function):
 
 def learning_backend_for(device: torch.device, dtype: torch.dtype) -> TorchBackend:
     """The fastest back end for a host with such weights where gradients are wanted."""
-    can_compile = device.type == "cpu" and dtype == torch.float32 and passes.library() is not None
-    return CompiledLearning() if can_compile else TorchBackend()
+    return CompiledLearning() if passes.suit(device, dtype) else TorchBackend()
 
 
 class CompiledLearning(TorchBackend):

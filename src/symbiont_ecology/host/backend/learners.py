@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -19,24 +20,25 @@ from symbiont_ecology.host.backend.lowrank import Adapters, Site
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 
+@dataclass(eq=False)
 class Learners(ABC):
-    """Some adapters of one layout, by their number in ``weights``.
+    """Adapters of one layout that learn on a host with these ``sites``, by their number in
+    ``weights``; ``device`` and ``dtype`` are the host's.
 
     If they ``are_observed``, all have one A, and B are taken to be 0: what the host puts out stays
     as it is, and the gradients of B alone are found.
     """
 
-    def __init__(
-        self,
-        sites: tuple[Site, ...],
-        layout: AdapterLayout,
-        weights: Sequence[AdapterWeights],
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        are_observed: bool = False,
-    ) -> None:
-        self.weights, self.are_observed = weights, are_observed
+    sites: tuple[Site, ...]
+    layout: AdapterLayout
+    weights: Sequence[AdapterWeights]
+    device: torch.device
+    dtype: torch.dtype
+    are_observed: bool = False
+
+    @abstractmethod
+    def __post_init__(self) -> None:
+        """Makes room for gradients."""
 
     @abstractmethod
     def adapters(self, owners: Sequence[int]) -> Adapters:
@@ -50,22 +52,14 @@ class Learners(ABC):
 class ArenaLearners(Learners):
     """In an arena, on any device."""
 
-    def __init__(
-        self,
-        sites: tuple[Site, ...],
-        layout: AdapterLayout,
-        weights: Sequence[AdapterWeights],
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        are_observed: bool = False,
-    ) -> None:
-        super().__init__(sites, layout, weights, device, dtype, are_observed=are_observed)
-        self._arrangement = arrangement_of(sites, layout, max(one.rank for one in weights))
-        distinct = {id(one): one for one in weights}
+    def __post_init__(self) -> None:
+        most = max(one.rank for one in self.weights)
+        self._arrangement = arrangement_of(self.sites, self.layout, most)
+        distinct = {id(one): one for one in self.weights}
         rows = {name: self._arrangement.laid(one) for name, one in distinct.items()}
-        arena = torch.from_numpy(np.stack([rows[id(one)] for one in weights])).to(device)
-        self._factors, self._gradients = arena.to(dtype), torch.zeros_like(arena)
+        arena = torch.from_numpy(np.stack([rows[id(one)] for one in self.weights]))
+        arena = arena.to(self.device)
+        self._factors, self._gradients = arena.to(self.dtype), torch.zeros_like(arena)
 
     def adapters(self, owners: Sequence[int]) -> Adapters:
         """As ``Learners``."""

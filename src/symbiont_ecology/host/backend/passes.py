@@ -48,6 +48,11 @@ _NO_MEMORY, _MISFIT = 1, 2
 """What the passes return, 0 where all went well."""
 
 
+def suit(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the passes take a host with such weights."""
+    return device.type == "cpu" and dtype == torch.float32 and library() is not None
+
+
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """The library of the source beside this file, None where there is none."""
@@ -127,7 +132,7 @@ def add_low_rank(
 
     Gated, ``gate`` of that instead, ``(tokens, Σ d_outs / 2)``, in the same pass.
     """
-    tokens, total = counts_of(tuple(counts))
+    tokens, total = token_counts(tuple(counts))
     d_in, width = pointers.size
     if x.shape != (total, d_in) or y.shape != (total, width) or len(tokens) != pointers.owners:
         raise IndexError(
@@ -151,7 +156,7 @@ def normalize(x: Tensor, norm: RMSNorm) -> Tensor:
     check_plain(x)
     out = x.new_empty(x.shape)
     call_pass(
-        "normalize", *x.shape, *(x.data_ptr(), x.stride(0)), *norm_places(norm), out.data_ptr()
+        "normalize", *x.shape, *(x.data_ptr(), x.stride(0)), *norm_arguments(norm), out.data_ptr()
     )
     return out
 
@@ -176,8 +181,8 @@ def rotate(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
     out = x.new_empty(x.shape)
     call_pass(
         "turn_all",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_places(spec.norm)),
-        *(*turn_places(spec.table, size), positions.data_ptr(), out.data_ptr()),
+        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_arguments(spec.norm)),
+        *(*table_arguments(spec.table, size), positions.data_ptr(), out.data_ptr()),
     )
     return out
 
@@ -212,10 +217,10 @@ def attend(
             size,
             heads.data_ptr(),
             heads.stride(0),
-            *norm_places(spec.norm),
+            *norm_arguments(spec.norm),
         ),
         *(
-            *turn_places(spec.table, size),
+            *table_arguments(spec.table, size),
             *_pair(cache),
             capacity,
             room,
@@ -318,7 +323,7 @@ def call_pass(name: str, *arguments: float | None) -> None:
 
 
 @lru_cache(maxsize=1024)
-def norm_places(norm: RMSNorm | None) -> tuple[int | None, int, float]:
+def norm_arguments(norm: RMSNorm | None) -> tuple[int | None, int, float]:
     """Address and number of the weights, and what is added to the mean square."""
     if norm is None:
         return None, 0, 0.0
@@ -327,7 +332,7 @@ def norm_places(norm: RMSNorm | None) -> tuple[int | None, int, float]:
 
 
 @lru_cache(maxsize=16)
-def turn_places(table: Tensor, size: int) -> tuple[int, int, int]:
+def table_arguments(table: Tensor, size: int) -> tuple[int, int, int]:
     """The addresses of cosines and sines, and of how many positions they are."""
     check_plain(table)
     if table.shape[2] != size:
@@ -373,6 +378,6 @@ def check_plain(*tensors: Tensor) -> None:
 
 
 @lru_cache(maxsize=64)
-def counts_of(counts: tuple[int, ...]) -> tuple[np.ndarray, int]:
+def token_counts(counts: tuple[int, ...]) -> tuple[np.ndarray, int]:
     """How many tokens each owner has, as the library reads it, and all of them have."""
     return np.array(counts, dtype=np.int64), sum(counts)
