@@ -51,7 +51,7 @@ def test_what_is_remembered_is_learned_beside_practice_or_without_it(tmp_path: P
 def test_answers_are_learned_in_one_step_whatever_the_rule_is(tmp_path: Path) -> None:
     room = school(tmp_path, Told(is_absent=True))
     answers = [remembered(item, "o9") for item in room.items(2)]
-    update = learn_answers("o2", answers, room.turn)
+    (update,) = learn_answers({"o2": answers}, room.turn)
     (batch,) = room.host.batches
     assert batch.lessons == tuple(Lesson(one.prompt, (7, 1), 0, 1.0) for one in answers)
     assert batch.learning_rates == {0: 0.1}
@@ -63,6 +63,18 @@ def test_answers_are_learned_in_one_step_whatever_the_rule_is(tmp_path: Path) ->
     assert (update.learned.id, update.learned.lessons, update.learned.flops) == ("o2", 2, flops)
     assert update.flops == {cell_name(room.turn.tasks.cells[0]): flops}
     assert room.turn.state.spent.flops == flops
+
+
+def test_organelles_that_have_answers_to_learn_are_one_batch(tmp_path: Path) -> None:
+    room = school(tmp_path, Told(is_absent=True))
+    first, second = (remembered(item, "o9") for item in room.items(2))
+    updates = learn_answers({"o2": [second], "o1": [first]}, room.turn)
+    assert [update.learned.id for update in updates] == ["o1", "o2"]
+    (batch,) = room.host.batches
+    assert [(lesson.prompt, lesson.slot) for lesson in batch.lessons] == [
+        (first.prompt, 0),
+        (second.prompt, 1),
+    ]
 
 
 # Rules that compare with the host.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import signal
@@ -158,6 +159,8 @@ def _load_and_serve(
             timeout_graceful_shutdown=LAST_BYTES,
             limit_concurrency=MOST_CONNECTIONS,
         )
+        gc.collect()
+        gc.freeze()  # what is loaded stays: to go through it again would stop the service each time
         _serve(uvicorn.Server(web), service, listener, folder, keys is not None)
 
 

@@ -71,7 +71,9 @@ class Found(Decision):
         born = replace(born, is_endowed=bool(self.parents))
         organelle = state.population[organelle_id].remembering(self.memories)
         state.population[organelle_id] = organelle
-        return [born, *materials.feed(organelle_id, self.meals)]
+        if self.meals:
+            materials.meals[organelle_id] = self.meals
+        return [born]
 
     def _drawn(self, organelle_id: OrganelleId, materials: Materials) -> AdapterWeights:
         """Fresh weights. Where A and B are zero, every gradient is: such a module never learns."""
@@ -101,12 +103,13 @@ class Colonise(Decision):
     weights: BlobRef | None = None
 
     def carried_out(self, materials: Materials) -> list[Event]:
-        """Founds the organelle, which serves these habitats from now on, and feeds it."""
-        founding = Found(self.traits, self.rank, self.weights, operator="coloniser")
-        (born, *_) = founding.carried_out(materials)
+        """Founds the organelle, which serves these habitats from now on."""
+        founding = Found(
+            self.traits, self.rank, self.weights, operator="coloniser", meals=self.meals
+        )
+        (born,) = founding.carried_out(materials)
         assert isinstance(born, Born)
-        events = Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)
-        return [born, *events, *materials.feed(born.id, self.meals)]
+        return [born, *Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)]
 
 
 @dataclass(frozen=True)

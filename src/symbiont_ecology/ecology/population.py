@@ -5,7 +5,7 @@ changes and ascents are files of their own. Births, deaths and trials move energ
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -33,9 +33,10 @@ Inheritance = Literal["lamarckian", "darwinian"]
 class Materials:
     """What decisions are carried out with: the state, weights and their layout, prices, chance.
 
-    ``feed`` lets an organelle learn the remembered answers of the habitats that it serves, in so
-    many steps. ``norms`` are those of the host's base weights, by module. ``rank`` is the most
-    that a slot holds, ``faults`` what operators did wrong.
+    ``norms`` are those of the host's base weights, by module. ``rank`` is the most that a slot
+    holds, ``faults`` what operators did wrong. ``meals`` are written down as organelles are born:
+    the steps in which each is to learn the remembered answers of its habitats, once all decisions
+    are carried out.
     """
 
     state: EcologyState
@@ -43,10 +44,10 @@ class Materials:
     layout: AdapterLayout
     prices: Prices
     draw: Draw
-    feed: Callable[[OrganelleId, int], list[Event]] = lambda organelle_id, meals: []
     norms: Norms = field(default_factory=dict)
     rank: int = MOST_RANK
     faults: Faults = field(default_factory=Faults)
+    meals: dict[OrganelleId, int] = field(default_factory=dict)
 
     def as_parent(
         self, organelle_id: OrganelleId, inheritance: Inheritance = "lamarckian"

@@ -1,5 +1,12 @@
-"""The first food of a newborn: it learns what its habitats accepted before it answers anything."""
+"""The first food of newborns: they learn what their habitats accepted before they answer anything.
 
+All newborns of a generation learn in one batch.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from symbiont_ecology.ecology import RememberedAnswer
 from symbiont_ecology.engine.learn import learn_answers
 from symbiont_ecology.engine.news import with_news
 from symbiont_ecology.engine.runtime import Turn
@@ -11,18 +18,24 @@ MEAL = 24
 """Most answers in one meal."""
 
 
-def feed(organelle_id: OrganelleId, meals: int, turn: Turn) -> list[Event]:
-    """So many steps on the remembered answers of its habitats, each on some of them by draw.
+def feed(meals: Mapping[OrganelleId, int], turn: Turn) -> list[Event]:
+    """So many steps for each newborn on the remembered answers of its habitats, each step on some
+    of them by draw.
 
     The world pays, as it pays the dowry; the compute counts.
     """
-    state, events = turn.state, list[Event]()
-    answers = [answer for server, answer in state.accepted_answers() if server == organelle_id]
-    what = f"first food of {organelle_id}"
-    for meal in with_news(range(meals if answers else 0), what, turn.tell):
-        order = turn.draw("meal", organelle_id, meal).permutation(len(answers))[:MEAL]
-        update = learn_answers(organelle_id, [answers[place] for place in order], turn)
-        events += [update.learned, *install([update], state)]
-        if update.is_sick:
-            break
+    food: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)
+    for server, answer in turn.state.accepted_answers() if meals else ():
+        if server in meals:
+            food[server].append(answer)
+    events, steps = list[Event](), range(max(map(meals.__getitem__, food), default=0))
+    for meal in with_news(steps, "first food of newborns", turn.tell):
+        portions = {}
+        for name, answers in food.items():
+            if name in turn.state.population and meal < meals[name]:  # one that fell sick is gone
+                order = turn.draw("meal", name, meal).permutation(len(answers))[:MEAL]
+                portions[name] = [answers[place] for place in order]
+        updates = learn_answers(portions, turn)
+        events += [update.learned for update in updates]
+        events += install(updates, turn.state)
     return events

@@ -9,7 +9,6 @@ call, and learn in another.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.ecology.births import with_rule_traits
@@ -90,7 +89,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
 
 def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
-    """Carries out what was decided, in that order.
+    """Carries out what was decided, in that order; then newborns have their first food.
 
     Raises:
         RunError: the strategy decided something else.
@@ -102,14 +101,13 @@ def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
         turn.host.layout,
         turn.prices,
         turn.draw,
-        partial(feed, turn=turn),
         turn.host.norms,
         turn.rank,
         turn.faults,
     )
     if turn.learning_rule.rule_count > 1:
         decisions = with_rule_traits(decisions, turn.draw("rules"))
-    return carry_out(decisions, materials)
+    return carry_out(decisions, materials) + feed(materials.meals, turn)
 
 
 def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> None:

@@ -114,14 +114,19 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
 
 
 def learn_answers(
-    organelle_id: OrganelleId, answers: Sequence[RememberedAnswer], turn: Turn
-) -> Update:
-    """One step of one organelle on remembered answers, whatever its rule is."""
-    learner = _learner(turn.state.population[organelle_id], 0, (), (), turn)
-    targets = [WeightedTarget(answer.item, answer.token_ids, 1.0) for answer in answers]
-    lessons = _priced(targets, 0, learner.weights, turn)
-    (update,) = _learn_wave([replace(learner, lessons=lessons)], turn, by_traces=False)
-    return update
+    answers: Mapping[OrganelleId, Sequence[RememberedAnswer]], turn: Turn
+) -> list[Update]:
+    """One step of each organelle on remembered answers, whatever its rule is."""
+    updates = []
+    for slots in waves(set(answers), turn.host.slots) if answers else ():
+        learners = []
+        for name, slot in slots.items():
+            learner = _learner(turn.state.population[name], slot, (), (), turn)
+            targets = [WeightedTarget(one.item, one.token_ids, 1.0) for one in answers[name]]
+            lessons = _priced(targets, slot, learner.weights, turn)
+            learners.append(replace(learner, lessons=lessons))
+        updates += _learn_wave(learners, turn, by_traces=False)
+    return updates
 
 
 def learning_rate(traits: Mapping[str, float], updates: int) -> float:
