@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import gc
-import json
-import logging
 import signal
 import socket
 import sys
 import threading
-from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +28,6 @@ MOST_CONNECTIONS = 4096
 """Connections at a time; more get 503."""
 LAST_BYTES = 5
 """Seconds for clients to read the last answers when the service is stopped."""
-RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def serve(
@@ -72,6 +68,7 @@ def serve(
     _check_extra()
     from symbiont_ecology.service.app import HttpLimits
     from symbiont_ecology.service.living import ServiceLimits
+    from symbiont_ecology.service.log_lines import log_as_json
 
     api_keys = _keys(keys, address)
     if not 0 <= learn_share <= 1:
@@ -85,7 +82,7 @@ def serve(
     limits = ServiceLimits(learn_share, patience, slots, most_waiting, log_texts)
     http = HttpLimits(per_minute, timeout, most_tokens)
     listener = _listener(address, port)
-    _log_as_json()
+    log_as_json()
     _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
 
 
@@ -207,6 +204,7 @@ def _serve(
     """HTTP in a thread of its own, the engine in this one, until a signal. Then answers in flight
     are finished while HTTP still says that nobody new is let in, HTTP ends, and a checkpoint is
     made."""
+    from symbiont_ecology.service.log_lines import flush_log
 
     def listen() -> None:
         """The thread of HTTP."""
@@ -237,6 +235,7 @@ def _serve(
     finally:
         for name, handler in handlers.items():
             signal.signal(name, handler)
+    flush_log()
     if service.learning_error:
         print("warning: learning stopped, and the log says why", file=sys.stderr)
     print(
@@ -277,23 +276,3 @@ def _tell_address(listener: socket.socket, folder: Path, has_keys: bool) -> None
         f"-d '{body}'",
         file=sys.stderr,
     )
-
-
-def _log_as_json() -> None:
-    """Lines of JSON on stderr, for machines."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_JsonLines())
-    logger = logging.getLogger("symbiont_ecology")
-    logger.setLevel(logging.INFO)
-    logger.addHandler(handler)
-
-
-class _JsonLines(logging.Formatter):
-    """A record as a line of JSON."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        facts = {name: value for name, value in vars(record).items() if name not in RECORD_FIELDS}
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        head = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
-        return json.dumps(head | facts, default=str)

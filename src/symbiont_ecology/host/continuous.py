@@ -229,9 +229,13 @@ class ContinuousBatch:
 
     def _choose(self, logits: Tensor) -> tuple[Tensor, list[float], list[dict[int, float]]]:
         """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
-        scores, tokens = logits.log_softmax(-1), logits.argmax(-1)
+        scores = logits.log_softmax(-1)
         places = [place for place, row in enumerate(self._rows) if row.request.generator]
-        if places:
+        if len(places) == len(self._rows):
+            tokens = self._drawn(logits, self._rows)
+        else:
+            tokens = logits.argmax(-1)
+        if 0 < len(places) < len(self._rows):
             tokens[places] = self._drawn(logits[places], [self._rows[place] for place in places])
         token_scores = scores.gather(1, tokens[:, None])[:, 0].tolist()
         alternatives = list[dict[int, float]]()

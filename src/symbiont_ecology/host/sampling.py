@@ -31,5 +31,7 @@ def inverse_cdf(
     # The first place beyond the target has weight > 0; rounding may push the target to the very
     # end.
     place = torch.searchsorted(cumulative, target, right=True)[:, 0]
-    last = (weights > 0).long().cumsum(-1).argmax(-1)
-    return torch.minimum(place, last)
+    # To ask a GPU takes longer than to do it always.
+    if not place.is_cpu or bool((place == weights.shape[-1]).any()):
+        place = torch.minimum(place, (weights > 0).long().cumsum(-1).argmax(-1))
+    return place

@@ -17,7 +17,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO, TypeAlias
@@ -294,7 +294,8 @@ class Journal:
 
 
 def _line(entry: JournalEntry) -> bytes:
-    return json.dumps({_NAMES[type(entry)]: asdict(entry)}).encode() + b"\n"
+    fields = {name: getattr(entry, name) for name in entry.__slots__}
+    return json.dumps({_NAMES[type(entry)]: fields}).encode() + b"\n"
 
 
 def _entry(line: bytes, where: str) -> JournalEntry:

@@ -56,7 +56,8 @@ class BodyLimit:
             await refuse(send, 413, f"expected at most {self._most} bytes")
             return
         try:
-            body = await asyncio.wait_for(self._whole(receive), SLOWEST_BODY)
+            async with asyncio.timeout(SLOWEST_BODY):
+                body = await self._whole(receive)
         except TimeoutError:
             await refuse(send, 408, f"expected a request within {SLOWEST_BODY:g} seconds")
             return

@@ -176,16 +176,18 @@ class Ecology(CurriculumStrategy):
         """A mechanism's choice for what habitats ask, or else the allocator's; every question is
         answered."""
         state, items = context.state, self.items(context)
-        allowance = dict.fromkeys(state.population, len(items))
-        niches, generator = [item.niche for item in items], context.draw("allocate")
-        takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
-        chosen = {place: organelle_id for organelle_id, place in takers}
-        pairs, earlier = list[tuple[OrganelleId, Item]](), Counter[str]()
-        for place, item in enumerate(items):
-            wish = self._wish(item, context, earlier[item.habitat])
-            pairs.append((wish or chosen[place], item))
+        wishes, earlier = list[OrganelleId | None](), Counter[str]()
+        for item in items:
+            wishes.append(self._wish(item, context, earlier[item.habitat]))
             earlier[item.habitat] += 1
-        return pairs
+        chosen: dict[int, OrganelleId] = {}
+        if not all(wishes):
+            allowance = dict.fromkeys(state.population, len(items))
+            niches, generator = [item.niche for item in items], context.draw("allocate")
+            takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
+            chosen = {place: organelle_id for organelle_id, place in takers}
+        pairs = zip(wishes, items, strict=True)
+        return [(wish or chosen[place], item) for place, (wish, item) in enumerate(pairs)]
 
     def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """The author of a reply that was given, or the first mechanism's choice that has one."""

@@ -89,16 +89,16 @@ class Foraging(Mechanism):
         nobody yet may be of a kind of its own. Where replies are open, a refusal says little: who
         accepted nothing yet puts its next questions to others, too."""
         state = context.state
-        pleased = Counter(
-            habitat.chosen
-            for habitat in state.habitats.values()
-            if habitat.chosen in state.population and habitat.accepted
-        )
         habitat = state.habitats.get(item.habitat, Habitat())
         is_served = habitat.chosen in state.population
         tries_others = earlier and context.tasks.families[item.family].is_open
         if is_served and (habitat.accepted or not tries_others):
             return habitat.chosen
+        pleased = Counter(
+            other.chosen
+            for other in state.habitats.values()
+            if other.chosen in state.population and other.accepted
+        )
         if not pleased:
             return None
         shared = shared_among(len(context.tasks.names))

@@ -1,0 +1,78 @@
+"""The log of a service: lines of JSON on stderr, for machines.
+
+To write a line takes a moment in which other threads work on. Who answers requests must not wait
+for that at each of them, so a thread writes what has gathered, ten times a second.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import threading
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TextIO
+
+_LOGGER = logging.getLogger("symbiont_ecology")
+SECONDS_BETWEEN_LINES = 0.1
+RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonLines(logging.Formatter):
+    """A record as a line of JSON."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line."""
+        facts = {name: value for name, value in vars(record).items() if name not in RECORD_FIELDS}
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+        head = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
+        return json.dumps(head | facts, default=str)
+
+
+class LateLines(logging.Handler):
+    """Gathers lines, and writes them soon. ``flush`` writes them at once."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__()
+        self._stream, self._lines, self._is_closed = stream, list[str](), threading.Event()
+        threading.Thread(target=self._write_all, name="log", daemon=True).start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keeps the line of a record."""
+        self._lines.append(self.format(record))
+
+    def flush(self) -> None:
+        """Writes what has gathered. A stream that nobody reads any more loses it."""
+        self.acquire()
+        lines, self._lines = self._lines, []
+        self.release()
+        if lines:
+            with suppress(OSError, ValueError):
+                self._stream.write("\n".join(lines) + "\n")
+                self._stream.flush()
+
+    def close(self) -> None:
+        """Writes the last lines."""
+        self._is_closed.set()
+        self.flush()
+        super().close()
+
+    def _write_all(self) -> None:
+        """The thread."""
+        while not self._is_closed.wait(SECONDS_BETWEEN_LINES):
+            self.flush()
+
+
+def log_as_json() -> None:
+    """Sends what this package logs to stderr, from now on."""
+    handler = LateLines(sys.stderr)
+    handler.setFormatter(JsonLines())
+    _LOGGER.setLevel(logging.INFO)
+    _LOGGER.addHandler(handler)
+
+
+def flush_log() -> None:
+    """Writes what was logged and is not written yet."""
+    for handler in _LOGGER.handlers:
+        handler.flush()
