@@ -101,11 +101,13 @@ def examples_in(prompt: str) -> int:
 class LoggedReply:
     """What was replied to an item in the past, by whatever model, and whether it was accepted; None
     for a text that is only there to be read, such as a reference answer. ``author`` is the
-    organelle that gave it, if one did."""
+    organelle that gave it, if one did, and ``log_probability`` (nats) how sure it was then, if that
+    is known."""
 
     text: str
     is_accepted: bool | None = None
     author: OrganelleId = ""
+    log_probability: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,17 +181,27 @@ def read_log(
     host it took.
 
     Nobody is asked. Each organelle reads the replies to its questions: their log-probabilities are
-    its own, as if it had given them.
+    its own, as if it had given them. It need not read what it gave itself and was as sure of as
+    the log says: then each token has an equal part of that.
     """
     rollouts, calls = dict[int, Rollout](), 0
     for slots, ranks, wave in _placed(questions, host, weights_of):
-        calls += 1
         replies = [_logged(question.item) for _, question, _ in wave]
         prompts = [prompt for *_, prompt in wave]
         completions = host.encode_answers([reply.text for reply in replies])
-        scores = host.score(
-            prompts, completions, [slots[question.respondent] for _, question, _ in wave]
-        )
+        scores = {
+            row: np.full(len(completions[row]), reply.log_probability / len(completions[row]))
+            for row, (reply, (_, question, _)) in enumerate(zip(replies, wave, strict=True))
+            if reply.log_probability is not None and question.respondent == (reply.author, None)
+        }
+        if unread := [row for row in range(len(wave)) if row not in scores]:
+            calls += 1
+            values = host.score(
+                [prompts[row] for row in unread],
+                [completions[row] for row in unread],
+                [slots[wave[row][1].respondent] for row in unread],
+            )
+            scores |= {row: np.asarray(part) for row, part in zip(unread, values, strict=True)}
         lengths = [len(prompt) for prompt in host.encode(prompts)]
         for row, (index, question, _) in enumerate(wave):
             parameters = host.layout.size(ranks[question.respondent])
@@ -202,7 +212,7 @@ def read_log(
                 item=question.item,
                 organelle_id=question.organelle_id,
                 token_ids=completions[row],
-                log_probabilities=np.asarray(scores[row]),
+                log_probabilities=scores[row],
                 text=replies[row].text,
                 verdict=verdict,
                 reward=verdict,

@@ -37,7 +37,8 @@ MOST_JUDGEABLE = 100_000
 class GivenAnswer:
     """What somebody asked and was answered: one reply, or several to choose from.
 
-    ``prompt`` is as the host was asked, with its turns. ``organelle`` is who answered.
+    ``prompt`` is as the host was asked, with its turns. ``organelle`` is who answered, and
+    ``log_probabilities`` are its own, of each reply, in nats; old journals have none.
     """
 
     id: str
@@ -46,6 +47,7 @@ class GivenAnswer:
     prompt: str
     replies: tuple[str, ...]
     organelle: OrganelleId
+    log_probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import deque
@@ -252,8 +253,16 @@ class Scheduler:
 
     def _finish(self, job: AnswerJob) -> None:
         """The answer goes to the disk, and then to who asked."""
-        item, texts = job.item, tuple(job.texts)
-        answer = GivenAnswer(job.id, item.habitat, item.family, item.prompt, texts, job.organelle)
+        item, sums = job.item, [sum(token.log_probability for token in r) for r in job.replies]
+        answer = GivenAnswer(
+            job.id,
+            item.habitat,
+            item.family,
+            item.prompt,
+            tuple(job.texts),
+            job.organelle,
+            tuple(sums) if all(map(math.isfinite, sums)) else (),
+        )
         self._journal.append([answer], lambda error: self._end(job, error))
 
     def _end(self, job: AnswerJob, error: EcologyError | None) -> None:

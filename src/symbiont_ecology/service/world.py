@@ -66,8 +66,9 @@ class JudgedItems:
 
     def _item(self, judged: JudgedReply) -> Item:
         answer, verdict = judged.answer, judged.verdict
-        text = answer.replies[verdict.choice]
-        reply = LoggedReply(text, verdict.is_accepted, answer.organelle)
+        text, known = answer.replies[verdict.choice], answer.log_probabilities
+        sureness = known[verdict.choice] if known else None
+        reply = LoggedReply(text, verdict.is_accepted, answer.organelle, sureness)
         item = typed_item(answer.user, answer.family, answer.prompt, self.tasks)
         return replace(item, logged=reply)
 
