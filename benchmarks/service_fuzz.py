@@ -14,11 +14,13 @@ import argparse
 import json
 import resource
 import shutil
+import sys
 import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +30,15 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
 from sides import machine
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from in_service import desk_of
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import host_source
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.service.app import HttpLimits, ServiceApp
+from symbiont_ecology.service.app import ServiceApp
+from symbiont_ecology.service.limits import HttpLimits
 from symbiont_ecology.service.living import ServiceLimits, opened_service
 
 SLOWEST, MOST_MB = 5.0, 200
@@ -155,10 +162,11 @@ def main() -> None:
     kernel, tally = host_source(config).load(), Tally()
     start(config, place / "run", host=kernel, may_learn_nothing=True)
     limits = ServiceLimits(learn_share=0.25, patience=0.5)
-    with opened_service(config, place / "run", kernel, limits, is_new=False) as service:
-        decode = kernel.tokenizer.decode
+    opened = opened_service(config, place / "run", kernel, limits, is_new=False)
+    with opened as service, ExitStack() as lines:
         http = HttpLimits(per_minute=1e9, most_tokens=32)
-        app = ServiceApp(service, None, http, lambda token: str(decode([token])))
+        desk = lines.enter_context(desk_of(service, kernel, http))
+        app = ServiceApp(desk, None, http, desk.text_of)
         client = TestClient(app.asgi, base_url="http://localhost", raise_server_exceptions=False)
         thread = threading.Thread(target=service.live, daemon=True)
         thread.start()

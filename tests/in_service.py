@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
 
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.service.desk import Desk
+from symbiont_ecology.service.limits import HttpLimits
+from symbiont_ecology.service.line import Line
+from symbiont_ecology.service.line_server import LineServer
 from symbiont_ecology.service.living import LivingService
+from symbiont_ecology.weights import AdapterWeights
 
 TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"
@@ -22,6 +30,7 @@ class Served:
     """A service that lives in a thread of its own, and a client of it."""
 
     service: LivingService
+    desk: Desk
     client: TestClient
     folder: Path
     thread: threading.Thread
@@ -35,6 +44,12 @@ class Served:
         """Feedback; the response."""
         return self.client.post("/v1/feedback", json={"id": name, **said})
 
+    def live_as(self, **weights: AdapterWeights) -> None:
+        """From now on these organelles live."""
+        self.service.snapshot = replace(self.service.snapshot, weights=weights)
+        self.service.changed()
+        wait_until(lambda: self.desk.names == sorted(weights))
+
     def stop(self) -> None:
         """As Ctrl-C does."""
         self.service.stop()
@@ -43,6 +58,22 @@ class Served:
 
 
 Serve = Callable[..., Served]
+
+
+@contextmanager
+def desk_of(service: LivingService, kernel: HostKernel, http: HttpLimits) -> Iterator[Desk]:
+    """A desk with its line to the service, as if this were another process."""
+    ours, theirs = socket.socketpair()
+    line, can_begin = Line(theirs), threading.Event()
+    desk = Desk(line, service.run.folder, service.run.runtime.tasks, http.most_waiting)
+    listener = threading.Thread(target=desk.listen, args=(can_begin.set, list), daemon=True)
+    listener.start()
+    decode = kernel.tokenizer.decode
+    LineServer(service, Line(ours), lambda token_id: str(decode([token_id])))
+    assert can_begin.wait(60)
+    yield desk
+    line.close()
+    listener.join(60)
 
 
 def wait_until(is_so: Callable[[], object], seconds: float = 60) -> None:

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,14 @@ pytest.importorskip("prometheus_client")
 
 from fastapi.testclient import TestClient
 
-from in_service import TOWN, Serve, Served
+from in_service import TOWN, Serve, Served, desk_of
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.app import HttpLimits, ServiceApp
+from symbiont_ecology.service.app import ServiceApp
 from symbiont_ecology.service.keys import ApiKeys
+from symbiont_ecology.service.limits import HttpLimits
 from symbiont_ecology.service.living import ServiceLimits, opened_service
 
 
@@ -73,15 +75,14 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             where = folder.with_name("other") if config else folder
             opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
             service = open_things.enter_context(opened)
-            decode = kernel.tokenizer.decode
-            app = ServiceApp(
-                service, keys, http or HttpLimits(per_minute=1e9), lambda one: decode([one])
-            )
+            http = replace(http or HttpLimits(per_minute=1e9), most_waiting=limits.most_waiting)
+            desk = open_things.enter_context(desk_of(service, kernel, http))
+            app = ServiceApp(desk, keys, http, desk.text_of)
             thread = threading.Thread(target=service.live, daemon=True)
             if lives:
                 thread.start()
             client = TestClient(app.asgi, base_url="http://localhost")
             open_things.callback(lambda: (service.stop(), thread.is_alive() and thread.join(60)))
-            return Served(service, client, where, thread)
+            return Served(service, desk, client, where, thread)
 
         yield begin

@@ -15,7 +15,8 @@ import pytest
 
 from in_service import QUESTION, Serve, Served
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.service.app import UNABLE, HttpLimits
+from symbiont_ecology.service.desk import UNABLE
+from symbiont_ecology.service.limits import HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
 from symbiont_ecology.service.world import prompt_of
 from symbiont_ecology.types import HOST_SLOT, Decoding, Request, in_turns
@@ -56,8 +57,7 @@ def test_an_organelle_with_a_phrase_is_asked_behind_it(served: Served) -> None:
     snapshot = served.service.snapshot
     name, weights = next(iter(snapshot.weights.items()))
     bare = served.ask(model=name, temperature=0).json()["usage"]["prompt_tokens"]
-    said = {**snapshot.weights, name: replace(weights, phrase="Now. ")}
-    served.service.snapshot = replace(snapshot, weights=said)
+    served.live_as(**{**snapshot.weights, name: replace(weights, phrase="Now. ")})
     asked = served.ask(model=name, temperature=0).json()["usage"]["prompt_tokens"]
     assert asked == bare + len("Now. ")
 
@@ -265,7 +265,9 @@ def test_without_a_limit_an_answer_has_the_room_that_is_left(served: Served, ker
     assert answer.json()["usage"]["total_tokens"] <= most
 
 
-def test_who_leaves_is_not_answered(served: Served) -> None:
+def test_who_leaves_is_not_answered(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, lives=False)
+    threading.Timer(0.5, served.thread.start).start()
     body = {"messages": [{"role": "user", "content": "1+1="}], "model": "host", "n": 8}
     messages = [
         {"type": "http.request", "body": json.dumps(body).encode()},

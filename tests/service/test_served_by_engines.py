@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,8 @@ from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.app import UNABLE, HttpLimits
+from symbiont_ecology.service.desk import UNABLE
+from symbiont_ecology.service.limits import HttpLimits
 from symbiont_ecology.service.living import ServiceLimits
 from symbiont_ecology.types import HOST_SLOT
 from tally import tally
@@ -70,10 +70,8 @@ def connect(server: FakeServer, serve: Serve, tmp_path: Path) -> Any:
 
 def apart(served: Served, seed: int = 0) -> None:
     """Three organelles that answer otherwise than the host and than each other."""
-    snapshot = served.service.snapshot
-    (weights, *_) = snapshot.weights.values()
-    living = {f"o{k}": random_weights(weights.layout, seed + k, rank=2) for k in range(3)}
-    served.service.snapshot = replace(snapshot, weights=living)
+    (weights, *_) = served.service.snapshot.weights.values()
+    served.live_as(**{f"o{k}": random_weights(weights.layout, seed + k, rank=2) for k in range(3)})
 
 
 def text_of(kernel: HostKernel, served: Served, name: str) -> str:
@@ -146,9 +144,8 @@ def test_an_adapter_that_the_kernel_cannot_hold_ends_a_request_and_not_the_servi
     connect: Any, kernel: HostKernel
 ) -> None:
     served = connect()
-    snapshot, layout = served.service.snapshot, kernel.layout
-    large = random_weights(layout, 7, rank=served.service.run.runtime.rank + 1)
-    served.service.snapshot = replace(snapshot, weights={**snapshot.weights, "o0": large})
+    large = random_weights(kernel.layout, 7, rank=served.service.run.runtime.rank + 1)
+    served.live_as(**{**served.service.snapshot.weights, "o0": large})
     answer = ask(served, "o0")
     assert answer.status_code == 503
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")

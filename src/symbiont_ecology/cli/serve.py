@@ -6,7 +6,6 @@ import gc
 import signal
 import socket
 import sys
-import threading
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,18 +15,14 @@ from symbiont_ecology.cli.options import Overrides, argument, option, resumable_
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 
 if TYPE_CHECKING:
-    from uvicorn import Server
-
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.service.app import HttpLimits
+    from symbiont_ecology.service.http_process import HttpProcess
     from symbiont_ecology.service.keys import ApiKeys
+    from symbiont_ecology.service.limits import HttpLimits
+    from symbiont_ecology.service.line_server import LineServer
     from symbiont_ecology.service.living import LivingService, ServiceLimits
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
-MOST_CONNECTIONS = 4096
-"""Connections at a time; more get 503."""
-LAST_BYTES = 5
-"""Seconds for clients to read the last answers when the service is stopped."""
 
 
 def serve(
@@ -66,7 +61,7 @@ def serve(
     to talk with it is at /.
     """
     _check_extra()
-    from symbiont_ecology.service.app import HttpLimits
+    from symbiont_ecology.service.limits import HttpLimits
     from symbiont_ecology.service.living import ServiceLimits
     from symbiont_ecology.service.log_lines import log_as_json
 
@@ -80,7 +75,7 @@ def serve(
         )
     config, folder, is_new = _run(run, overrides or [], out)
     limits = ServiceLimits(learn_share, patience, slots, most_waiting, log_texts)
-    http = HttpLimits(per_minute, timeout, most_tokens)
+    http = HttpLimits(per_minute, timeout, most_tokens, most_waiting)
     listener = _listener(address, port)
     log_as_json()
     _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
@@ -134,31 +129,24 @@ def _load_and_serve(
     is_new: bool,
 ) -> None:
     """Loads the host, opens the run, and serves it until a signal comes."""
-    import uvicorn
-
     from symbiont_ecology.engine.build import host_source
     from symbiont_ecology.host.engines import engines
-    from symbiont_ecology.service.app import ServiceApp
+    from symbiont_ecology.service.http_process import HttpProcess, HttpSettings
+    from symbiont_ecology.service.line_server import LineServer
     from symbiont_ecology.service.living import opened_service
 
     engines.build(config.host.engine).reach()
-    print(f"loading {config.host.model} …", file=sys.stderr)
-    kernel = host_source(config).load()
-    with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
-        text_of = kernel.tokenizer.decode
-        app = ServiceApp(service, keys, http, lambda token_id: str(text_of([token_id])))
-        web = uvicorn.Config(
-            app.asgi,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",  # a second Ctrl-C would end it with a trace
-            timeout_graceful_shutdown=LAST_BYTES,
-            limit_concurrency=MOST_CONNECTIONS,
-        )
-        gc.collect()
-        gc.freeze()  # what is loaded stays: to go through it again would stop the service each time
-        _serve(uvicorn.Server(web), service, listener, folder, keys is not None)
+    where = _told_address(listener, folder, keys is not None)
+    with HttpProcess(listener, HttpSettings(config, folder, keys, http)) as process:
+        print(f"loading {config.host.model} …", file=sys.stderr)
+        kernel = host_source(config).load()
+        with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
+            text_of = kernel.tokenizer.decode
+            server = LineServer(service, process.line, lambda token_id: str(text_of([token_id])))
+            gc.collect()
+            gc.freeze()  # what is loaded stays: to search it would stop the service each time
+            print(where, file=sys.stderr)
+            _serve(service, server, process, folder)
 
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
@@ -198,44 +186,32 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     return config, folder, not (folder / STATE_FILE).exists()
 
 
-def _serve(
-    server: Server, service: LivingService, listener: socket.socket, folder: Path, has_keys: bool
-) -> None:
-    """HTTP in a thread of its own, the engine in this one, until a signal. Then answers in flight
-    are finished while HTTP still says that nobody new is let in, HTTP ends, and a checkpoint is
-    made."""
+def _serve(service: LivingService, server: LineServer, process: HttpProcess, folder: Path) -> None:
+    """The engine in this thread, until a signal. Then answers in flight are finished while HTTP
+    still says that nobody new is let in, HTTP ends, and a checkpoint is made."""
     from symbiont_ecology.service.log_lines import flush_log
 
-    def listen() -> None:
-        """The thread of HTTP."""
-        try:
-            server.run(sockets=[listener])
-        finally:
-            service.stop()
+    is_told = False
 
     def stop(*signal_and_frame: object) -> None:
         """Nobody new is let in; a second signal does not wait for who is in."""
-        if service.is_stopping:
-            server.should_exit = server.force_exit = True
+        nonlocal is_told
+        if is_told:
+            process.kill()
         else:
             print("finishing the answers in flight …", file=sys.stderr)
+        is_told = True
         service.drain()
 
-    def end_http() -> None:
-        """Nobody waits for an answer any more."""
-        server.should_exit = True
-
     handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
-    web = threading.Thread(target=listen, name="http", daemon=True)
-    web.start()
-    _tell_address(listener, folder, has_keys)
     try:
-        service.live(end_http)
-        web.join()
+        service.live(server.end)
     finally:
         for name, handler in handlers.items():
             signal.signal(name, handler)
     flush_log()
+    if not is_told:
+        raise RunError("the process of HTTP ended, and the log says why: start the service again")
     if service.learning_error:
         print("warning: learning stopped, and the log says why", file=sys.stderr)
     print(
@@ -265,14 +241,14 @@ def _listener(address: str, port: int) -> socket.socket:
     return listener
 
 
-def _tell_address(listener: socket.socket, folder: Path, has_keys: bool) -> None:
+def _told_address(listener: socket.socket, folder: Path, has_keys: bool) -> str:
+    """Where it is served, and how to ask."""
     address, port = listener.getsockname()[:2]
     place = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
     key = " -H 'Authorization: Bearer KEY'" if has_keys else ""
     body = '{"user":"ada","messages":[{"role":"user","content":"Hello"}]}'
-    print(
+    return (
         f"serving {folder} at {place}; Ctrl-C ends it\n"
         f"try: curl {place}/v1/chat/completions{key} -H 'Content-Type: application/json' "
-        f"-d '{body}'",
-        file=sys.stderr,
+        f"-d '{body}'"
     )

@@ -9,8 +9,8 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,12 +18,12 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException as HttpError
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.errors import DataError, EcologyError, HostError
+from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.host.streaming import NewToken
+from symbiont_ecology.service.desk import Desk, SubmittedVerdict, refusal
 from symbiont_ecology.service.journal import GivenVerdict
 from symbiont_ecology.service.keys import Access, ApiKeys
-from symbiont_ecology.service.limits import BodyLimit, HostLimit, RateLimit
-from symbiont_ecology.service.living import LivingService
+from symbiont_ecology.service.limits import BodyLimit, HostLimit, HttpLimits, RateLimit
 from symbiont_ecology.service.metrics import ServiceMetrics, TimedRequests
 from symbiont_ecology.service.pages import ServicePages
 from symbiont_ecology.service.replies import (
@@ -37,7 +37,7 @@ from symbiont_ecology.service.replies import (
     text_chunk,
     text_logprobs,
 )
-from symbiont_ecology.service.scheduler import AnswerJob, LateError, usage
+from symbiont_ecology.service.scheduler import AnswerJob, usage
 from symbiont_ecology.service.schema import (
     AnswerRequest,
     ChatRequest,
@@ -51,31 +51,18 @@ _log = logging.getLogger(__name__)
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"
 """The model whose organelles answer their own users; who asks without a name."""
 ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
-UNABLE = "the service could not do this: ask again later, or for fewer tokens"
-"""What clients are told of its own trouble, such as a full disk."""
-
-
-@dataclass(frozen=True)
-class HttpLimits:
-    """What the server lets in.
-
-    ``per_minute`` are requests of a user, ``seconds`` is the longest that an answer may take.
-    """
-
-    per_minute: float = 600.0
-    seconds: float = 120.0
-    most_tokens: int = 256
+_Heard = TypeVar("_Heard")
 
 
 class ServiceApp:
-    """Answers requests for a service; ``asgi`` is what a web server runs."""
+    """Answers requests for the service behind a desk; ``asgi`` is what a web server runs."""
 
     def __init__(
-        self, service: LivingService, keys: ApiKeys | None, limits: HttpLimits, text_of: TokenText
+        self, desk: Desk, keys: ApiKeys | None, limits: HttpLimits, text_of: TokenText
     ) -> None:
-        self._service, self._keys, self._limits, self._text_of = service, keys, limits, text_of
-        self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics(service)
-        self._pages = ServicePages(service.run.folder)
+        self._desk, self._keys, self._limits, self._text_of = desk, keys, limits, text_of
+        self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics()
+        self._pages = ServicePages(desk.folder)
         self.asgi = FastAPI(title="symbiont serve", openapi_url=None)
         self._add_routes()
 
@@ -152,27 +139,14 @@ class ServiceApp:
 
     async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
         """Keeps what a user says of a reply. The first verdict counts."""
-        journal = self._service.journal
-        answer = journal.answer(said.id)
-        access = self._access(request, said.user or (answer.user if answer else ""))
-        user = _user(said.user, access)
-        # Another user's answer is not there: nobody learns of it by asking.
-        is_theirs = answer is not None and (access.is_application or answer.user == user)
-        if answer is None or not is_theirs or (said.user and answer.user != user):
-            raise HTTPException(404, f"no answer {said.id!r} of yours that can be judged")
-        if said.choice >= len(answer.replies):
-            raise HTTPException(400, f"choice: the answer has {len(answer.replies)} replies")
+        access = self._access(request, said.user)
         if (said.accepted is None) == (said.score is None):
             raise HTTPException(400, "expected one of accepted and score")
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
         verdict = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
-        if journal.verdict(said.id, said.choice) is None:
-            await self._on_disk(partial(journal.append, [verdict]))
-        first = journal.verdict(said.id, said.choice)
-        if first is None:  # so many came meanwhile that the answer is forgotten
-            raise HTTPException(404, f"no answer {said.id!r} of yours that can be judged")
-        if first.is_accepted != verdict.is_accepted:
-            raise HTTPException(409, "this reply was judged before, and otherwise")
+        is_for_all = access.is_application and said.user is None
+        submitted = SubmittedVerdict(verdict, _user(said.user, access), is_for_all)
+        await self._kept(partial(self._desk.judge, submitted))
         return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})
 
     async def models(self, request: Request) -> Response:
@@ -180,7 +154,7 @@ class ServiceApp:
         access, moment = self._access(request), created()
         names = [OWN_ADAPTER, HOST]
         if access.is_application:
-            names += sorted(self._service.snapshot.weights)
+            names += sorted(self._desk.names)
         data = [
             {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
             for name in names
@@ -189,21 +163,22 @@ class ServiceApp:
 
     async def health(self, request: Request) -> Response:
         """200 while requests are taken. Why learning stopped may be words of any user."""
-        service, access = self._service, self._known(request)
+        status, access = await self._heard(self._desk.tell_status), self._known(request)
         facts: dict[str, object] = {
-            "status": "draining" if service.is_stopping else "ok",
-            "generation": service.generation,
-            "verdicts": service.journal.verdicts,
-            "learning": "stopped" if service.learning_error else "ok",
+            "status": "draining" if status.is_stopping else "ok",
+            "generation": status.generation,
+            "verdicts": status.verdicts,
+            "learning": "stopped" if status.learning_error else "ok",
         }
-        if service.learning_error and access is not None and access.is_application:
-            facts["reason"] = service.learning_error
-        return JSONResponse(facts, 503 if service.is_stopping else 200)
+        if status.learning_error and access is not None and access.is_application:
+            facts["reason"] = status.learning_error
+        return JSONResponse(facts, 503 if status.is_stopping else 200)
 
     async def metrics(self, request: Request) -> Response:
         """For Prometheus."""
         self._access(request)
-        return Response(self._metrics.text(), media_type="text/plain; version=0.0.4")
+        text = self._metrics.text(await self._heard(self._desk.tell_status))
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     async def _description(self, request: Request) -> Response:
         """What can be asked, as OpenAPI says it."""
@@ -226,7 +201,7 @@ class ServiceApp:
         access = self._known(request)
         if access is None:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
-        if self._service.is_stopping:
+        if self._desk.is_stopping:
             raise HTTPException(503, "the service is stopping")
         name = access.user or user
         address = request.client.host if request.client else ""
@@ -253,18 +228,16 @@ class ServiceApp:
         """What the scheduler has to do for a request."""
         if any(TURN_END in text for text in turns):
             raise HTTPException(400, "expected text without control characters")
-        tasks, service = self._service.run.runtime.tasks, self._service
+        tasks, facts = self._desk.tasks, self._desk.facts
         family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
         limit = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
-        prompt = prompt_of(turns, family, tasks, is_chat=service.is_chat)
+        prompt = prompt_of(turns, family, tasks, is_chat=facts.is_chat)
         item = typed_item(_user(wanted.user, access), family, prompt, tasks, limit)
-        practice, kind = service.run.runtime.practice, "cmpl"
-        if isinstance(wanted, ChatRequest):
-            kind = "chatcmpl"
+        kind = "chatcmpl" if isinstance(wanted, ChatRequest) else "cmpl"
         decoding = Decoding(
-            practice.temperature if wanted.temperature is None else wanted.temperature,
+            facts.temperature if wanted.temperature is None else wanted.temperature,
             wanted.top_p or 1.0,
-            stop=(*practice.stop, *wanted.stops),
+            stop=(*facts.stop, *wanted.stops),
         )
         return AnswerJob(
             id=f"{kind}-{secrets.token_hex(12)}",
@@ -283,7 +256,7 @@ class ServiceApp:
         """Who is asked by name; None for the user's own."""
         if wanted.model == OWN_ADAPTER:
             return None
-        names = self._service.snapshot.weights if access.is_application else ()
+        names = self._desk.names if access.is_application else ()
         if wanted.model == HOST or wanted.model in names:
             return wanted.model
         raise HTTPException(404, f"no model {wanted.model[:80]!r}: GET /v1/models names them")
@@ -298,9 +271,9 @@ class ServiceApp:
 
         gone = asyncio.create_task(_left(request))
         # Also where the wait ends otherwise: of a job that is done, nothing is left to cancel.
-        gone.add_done_callback(lambda _: self._service.scheduler.cancel(job))
+        gone.add_done_callback(lambda _: self._desk.cancel(job))
         try:
-            await self._on_disk(begin)
+            await self._kept(begin)
         finally:
             gone.cancel()
         self._told(job)
@@ -332,7 +305,9 @@ class ServiceApp:
                     if message[1].text or job.has_scores:
                         yield _event(head(moment, [delta(*message)]))
                 if isinstance(message, EcologyError):
-                    yield f"data: {error_body(*_refusal(message)).decode()}\n\n"
+                    refused = refusal(message)
+                    body = error_body(refused.status, refused.message).decode()
+                    yield f"data: {body}\n\n"
                     return
                 yield _event(head(moment, [end(choice) for choice in range(job.choices)]))
                 if has_usage:
@@ -340,36 +315,39 @@ class ServiceApp:
                 yield "data: [DONE]\n\n"
                 self._told(job)
             finally:
-                self._service.scheduler.cancel(job)
+                self._desk.cancel(job)
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
     def _submit(self, job: AnswerJob) -> None:
-        if not self._service.scheduler.submit(job):
+        if not self._desk.submit(job):
             raise HTTPException(503, "too many requests wait", {"Retry-After": "1"})
 
-    async def _on_disk(
-        self, begin: Callable[[Callable[[EcologyError | None], None]], None]
-    ) -> None:
-        """Waits until what ``begin`` begins is done.
+    async def _kept(self, begin: Callable[[Callable[[EcologyError | None], None]], None]) -> None:
+        """Waits until what ``begin`` begins is on the disk.
 
         Raises:
             EcologyError: it could not be.
         """
-        loop, future = asyncio.get_running_loop(), asyncio.get_running_loop().create_future()
+        if (error := await self._heard(begin)) is not None:
+            raise error
 
-        def finish(error: EcologyError | None) -> None:
+    async def _heard(self, begin: Callable[[Callable[[_Heard], None]], None]) -> _Heard:
+        """Waits for what ``begin`` lets somebody tell, in another thread."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[_Heard] = loop.create_future()
+
+        def finish(heard: _Heard) -> None:
             """In the event loop."""
             if not future.done():
-                future.set_result(error)
+                future.set_result(heard)
 
-        begin(lambda error: _soon(loop, finish, error))
-        if (error := await future) is not None:
-            raise error
+        begin(lambda heard: _soon(loop, finish, heard))
+        return await future
 
     def _told(self, job: AnswerJob) -> None:
         facts: dict[str, object] = {"id": job.id, "organelle": job.organelle, **usage(job)}
-        if self._service.limits.has_texts:
+        if self._desk.facts.has_texts:
             facts |= {"prompt": job.item.prompt, "replies": job.texts}
         _log.info("answered", extra=facts)
 
@@ -432,16 +410,7 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 
 async def _unable(request: Request, error: Exception) -> Response:
-    status, message = _refusal(error)
-    return Response(error_body(status, message), status, media_type="application/json")
-
-
-def _refusal(error: Exception) -> tuple[int, str]:
-    """Status and message. What the library refuses is the client's mistake. What disk, memory or
-    another server refuses is ours, and may name paths: the log alone has it."""
-    if isinstance(error, DataError | HostError):
-        return 400, str(error)
-    if isinstance(error, LateError):
-        return 504, str(error)
-    _log.error("request failed", extra={"reason": str(error)})
-    return 503, UNABLE
+    assert isinstance(error, EcologyError)
+    refused = refusal(error)
+    body = error_body(refused.status, refused.message)
+    return Response(body, refused.status, media_type="application/json")

@@ -20,6 +20,20 @@ MOST_BUCKETS = 65_536
 """Users whose rate is watched; of more, the longest silent ones are forgotten."""
 
 
+@dataclass(frozen=True)
+class HttpLimits:
+    """What the server lets in.
+
+    ``per_minute`` are requests of a user, ``seconds`` is the longest that an answer may take,
+    ``most_waiting`` are requests that may wait.
+    """
+
+    per_minute: float = 600.0
+    seconds: float = 120.0
+    most_tokens: int = 256
+    most_waiting: int = 1024
+
+
 @dataclass
 class RateLimit:
     """At most so many requests a minute from each user (token bucket). A burst may have as many,

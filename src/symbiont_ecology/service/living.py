@@ -91,12 +91,14 @@ class LivingService:
         self._pose(())
         self.learning_error = ""
         """Why learning stopped, if it did. It may hold words of users."""
+        self.changed: Callable[[], None] = lambda: None
+        """Is called once others live, and when the service begins to drain."""
         self.left_out = 0
         self.seconds_learning = 0.0
         self._since, self._resting_until = 0.0, 0.0
         self._drain_until: float | None = None
         self._drained: Callable[[], None] = lambda: None
-        self._is_stopped = False
+        self._is_stopped, self._is_said = False, False
         self._first_waiting: float | None = None
         self.snapshot = self._snapshot()
         self._catch_up()
@@ -148,6 +150,9 @@ class LivingService:
         return self._drain_until is not None and time.monotonic() >= self._drain_until
 
     def _tell_drained(self) -> None:
+        if self.is_stopping and not self._is_said:
+            self._is_said = True
+            self.changed()
         if self._is_late or (self.is_stopping and not self.scheduler.open_jobs):
             self._drained()
 
@@ -198,6 +203,7 @@ class LivingService:
                 self._pose(items)
                 self.run.live()
                 self.snapshot = self._snapshot()
+                self.changed()
         except (RuntimeError, MemoryError) as error:
             raise RunError(f"generation {self.generation} failed: {said_of(error)}") from error
         self.left_out += len(replies) - len(items)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 _LOGGER = logging.getLogger("symbiont_ecology")
-SECONDS_BETWEEN_LINES = 0.1
+SECONDS_BETWEEN_WRITES = 0.1
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -60,7 +60,7 @@ class LateLines(logging.Handler):
 
     def _write_all(self) -> None:
         """The thread."""
-        while not self._is_closed.wait(SECONDS_BETWEEN_LINES):
+        while not self._is_closed.wait(SECONDS_BETWEEN_WRITES):
             self.flush()
 
 

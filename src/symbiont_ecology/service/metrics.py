@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from symbiont_ecology.service.desk import ServiceStatus
 from symbiont_ecology.service.limits import AsgiApp, AsgiMessage, Receive, Scope, Send
-from symbiont_ecology.service.living import LivingService
 
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
@@ -24,9 +24,9 @@ LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 class ServiceMetrics:
     """Counters of a service, and how long requests took."""
 
-    def __init__(self, service: LivingService) -> None:
-        self._registry = CollectorRegistry()
-        self._registry.register(_Tallies(service))
+    def __init__(self) -> None:
+        self._registry, self._tallies = CollectorRegistry(), _Tallies()
+        self._registry.register(self._tallies)
         self._seconds = Histogram(
             "symbiont_request_seconds",
             "Time from a request to its last byte.",
@@ -39,8 +39,9 @@ class ServiceMetrics:
         """A request is over."""
         self._seconds.labels(path, str(status)).observe(seconds)
 
-    def text(self) -> bytes:
+    def text(self, status: ServiceStatus) -> bytes:
         """All of it in the format of Prometheus."""
+        self._tallies.status = status
         return generate_latest(self._registry)
 
 
@@ -73,41 +74,34 @@ class TimedRequests:
 
 
 class _Tallies(Collector):
-    """Reads the service when Prometheus does."""
+    """How a service stands."""
 
-    def __init__(self, service: LivingService) -> None:
-        self._service = service
+    status: ServiceStatus | None = None
 
     def collect(self) -> Iterator[Metric]:
         """Counters and gauges."""
-        service, tally = self._service, self._service.scheduler.tally
-        state, journal = service.snapshot.turn.state, service.journal
+        if (status := self.status) is None:
+            return
         counters = {
-            "answers": ("Answers given.", tally.answers),
-            "refused": ("Requests refused since too many waited.", tally.refused),
-            "late": ("Answers that took too long.", tally.late),
-            "prompt_tokens": ("Tokens of prompts.", tally.prompt_tokens),
-            "new_tokens": ("Tokens written.", tally.new_tokens),
-            "verdicts": ("Verdicts of users.", journal.verdicts),
-            "verdicts_left_out": ("Verdicts on texts too long to learn from.", service.left_out),
-            "learning_seconds": ("Time that generations took.", service.seconds_learning),
+            "answers": ("Answers given.", status.answers),
+            "refused": ("Requests refused since too many waited.", status.refused),
+            "late": ("Answers that took too long.", status.late),
+            "prompt_tokens": ("Tokens of prompts.", status.prompt_tokens),
+            "new_tokens": ("Tokens written.", status.new_tokens),
+            "verdicts": ("Verdicts of users.", status.verdicts),
+            "verdicts_left_out": ("Verdicts on texts too long to learn from.", status.left_out),
+            "learning_seconds": ("Time that generations took.", status.seconds_learning),
         }
         for name, (description, value) in counters.items():
             yield CounterMetricFamily(f"symbiont_{name}", description, value=value)
         gauges = {
-            "open_requests": (
-                "Requests that wait or are being answered.",
-                service.scheduler.open_jobs,
-            ),
-            "rows": ("Rows that are being written.", service.scheduler.rows),
-            "organelles": ("Organelles alive.", len(state.population)),
-            "users": ("Users that judged something.", len(state.habitats)),
-            "generation": ("Generations lived.", state.generation),
-            "waiting_verdicts": (
-                "Verdicts to be learned from.",
-                journal.verdicts - journal.learned,
-            ),
-            "is_learning": ("1, or 0 once learning has stopped.", not service.learning_error),
+            "open_requests": ("Requests that wait or are being answered.", status.open_requests),
+            "rows": ("Rows that are being written.", status.rows),
+            "organelles": ("Organelles alive.", status.organelles),
+            "users": ("Users that judged something.", status.users),
+            "generation": ("Generations lived.", status.generation),
+            "waiting_verdicts": ("Verdicts to be learned from.", status.waiting_verdicts),
+            "is_learning": ("1, or 0 once learning has stopped.", not status.learning_error),
         }
         for name, (description, value) in gauges.items():
             yield GaugeMetricFamily(f"symbiont_{name}", description, value=float(value))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,9 +24,6 @@ from symbiont_ecology.weights import AdapterWeights
 
 if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
-
-_CHANCE = np.random.default_rng()
-"""What nobody wants to have again is drawn with it."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class ServingSnapshot:
         copies = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
         habitats = ServedHabitats(world.config, copies)
         # Not the generation's own draw: newcomers that come one by one must not all meet the same.
-        draw = Draw(int(_CHANCE.integers(1 << 63)), turn.state.generation)
+        draw = Draw(int(_chance().integers(1 << 63)), turn.state.generation)
         context = replace(turn.context, tasks=replace(turn.tasks, habitats=habitats), draw=draw)
         try:
             with Fence() as fence:
@@ -197,7 +195,13 @@ def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: 
 
 def generator_of(seed: int | None, choice: int) -> np.random.Generator:
     """What a reply is drawn with: the same for a seed, chance for none."""
-    return _CHANCE if seed is None else Draw(seed)("reply", choice)
+    return _chance() if seed is None else Draw(seed)("reply", choice)
+
+
+@cache
+def _chance() -> np.random.Generator:
+    """What nobody wants to have again is drawn with it."""
+    return np.random.default_rng()
 
 
 def _no_verdict(reply: str) -> object:

@@ -1,0 +1,121 @@
+"""The process of HTTP, as its parent sees it, and what it does.
+
+An engine computes in many short steps. In one process, each of them waits for whatever HTTP just
+does in Python: on two cores, steps took 1.6 times as long (docs/log.md).
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+
+import uvicorn
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.service.app import ServiceApp
+from symbiont_ecology.service.desk import Desk
+from symbiont_ecology.service.keys import ApiKeys
+from symbiont_ecology.service.limits import HttpLimits
+from symbiont_ecology.service.line import Line
+from symbiont_ecology.service.log_lines import flush_log, log_as_json
+
+MOST_CONNECTIONS = 4096
+"""Connections at a time; more get 503."""
+LAST_BYTES = 5
+"""Seconds for clients to read the last answers when the service is stopped."""
+
+
+@dataclass(frozen=True)
+class HttpSettings:
+    """What the process of HTTP has to know. ``folder`` is the run's."""
+
+    config: RunConfig
+    folder: Path
+    keys: ApiKeys | None
+    limits: HttpLimits
+
+
+class HttpProcess:
+    """Begins with the process; its parent must leave the context. ``line`` is the engine's end of
+    the line."""
+
+    def __init__(self, listener: socket.socket, settings: HttpSettings) -> None:
+        ours, theirs = socket.socketpair()
+        self.line = Line(ours)
+        context = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
+        arguments = listener, theirs, settings
+        self._process = context.Process(target=_serve_http, args=arguments, name="http")
+        self._process.start()
+        for end in (listener, theirs):  # they are the process's own
+            end.close()
+
+    def __enter__(self) -> HttpProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.line.close()
+        self._process.join(LAST_BYTES)
+        self.kill()
+        self._process.join()
+
+    def kill(self) -> None:
+        """Ends it at once, whoever it is answering."""
+        self._process.kill()
+
+
+class _Server(uvicorn.Server):
+    """Listens to its parent, not to signals."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Leaves them alone."""
+        return nullcontext()
+
+
+def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSettings) -> None:
+    """The work of the process, until the line ends or its parent says so."""
+    for name in (signal.SIGINT, signal.SIGTERM):  # who sends them means the parent, which tells
+        signal.signal(name, signal.SIG_IGN)
+    log_as_json()
+    line, can_begin = Line(end), threading.Event()
+    desk = Desk(line, settings.folder, mixture(settings.config), settings.limits.most_waiting)
+    app = ServiceApp(desk, settings.keys, settings.limits, desk.text_of)
+    server = _Server(
+        uvicorn.Config(
+            app.asgi,
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            lifespan="off",
+            timeout_graceful_shutdown=LAST_BYTES,
+            limit_concurrency=MOST_CONNECTIONS,
+        )
+    )
+
+    def end_http() -> None:
+        """Nobody waits for an answer any more."""
+        server.should_exit = True
+
+    def listen() -> None:
+        """A thread. Without its parent the process has nothing to do."""
+        desk.listen(can_begin.set, end_http)
+        flush_log()
+        os._exit(1)
+
+    threading.Thread(target=listen, name="line", daemon=True).start()
+    can_begin.wait()
+    server.run(sockets=[listener])
+    flush_log()
+    os._exit(0)  # no thread waits for what nobody will say
