@@ -225,6 +225,12 @@ INLINE float weigh(float *scores, int64_t count)
     return sum(totals);
 }
 
+/* So many numbers, rounded up to whole vectors. */
+INLINE int64_t padded(int64_t count)
+{
+    return (count + 7) / 8 * 8;
+}
+
 /* scale · Aᵀ of all members side by side, (d_in, width), where width is at least members · rank. */
 INLINE void pack(const int64_t *a, int64_t owners, int64_t members, int64_t rank, int64_t d_in, float scale, float *packed,
                  int64_t width)
@@ -281,7 +287,7 @@ int add_low_rank(int64_t tokens, const float *x, int64_t xs, int64_t d_in, float
     }
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t o = 0; o < owners; o++) {
-        const int64_t rank = ranks[o], width = (members * rank + 7) / 8 * 8;
+        const int64_t rank = ranks[o], width = padded(members * rank);
         if (!counts[o] || (!rank && !gate_to)) continue;
         if (o + 1 < owners && counts[o] < WORTH_PACKING)
             for (int64_t m = 0; m < members; m++) {
@@ -849,14 +855,16 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
         free(starts);
         return MISFIT;
     }
-    /* First what A made of the tokens, and the gradients of that, (tokens, width) each, for some tokens of an owner at a
-     * time. Then the gradients of factors are summed up, for some columns at a time. So a lone owner has all threads. */
-    int64_t width = 0, parts = 0, longest = d_in > widest ? d_in : widest, failures = 0, number = 0;
+    /* First what A made of the tokens, (tokens, width), and the gradients of that, (tokens, steep), for some tokens of an
+     * owner at a time. Then the gradients of factors are summed up, for some columns at a time. So a lone owner has all
+     * threads. Of whole vectors are all members together in the first, and each one in the second. */
+    int64_t width = 0, steep = 0, parts = 0, longest = d_in > widest ? d_in : widest, failures = 0, number = 0;
     for (int64_t o = 0; o < owners; o++) {
-        width = members * ranks[o] > width ? members * ranks[o] : width;
+        width = padded(members * ranks[o]) > width ? padded(members * ranks[o]) : width;
+        steep = members * padded(ranks[o]) > steep ? members * padded(ranks[o]) : steep;
         parts += (counts[o] + PART - 1) / PART;
     }
-    float *inner = calloc(2 * tokens * width + 1, sizeof *inner), *slopes = inner + tokens * width;
+    float *inner = calloc(tokens * (width + steep) + 1, sizeof *inner), *slopes = inner + tokens * width;
     int64_t *owner_of = malloc(sizeof *owner_of * (2 * parts + 1)), *start_of = owner_of + parts;
     if (!inner || !owner_of) parts = longest = 0, failures = 1;
     for (int64_t o = 0; parts && o < owners; o++)
@@ -864,11 +872,12 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
             owner_of[number] = o, start_of[number] = token;
     #pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
     for (int64_t part = 0; part < parts; part++) {
-        const int64_t o = owner_of[part], rank = ranks[o], own = members * rank, token = start_of[part];
+        const int64_t o = owner_of[part], rank = ranks[o], token = start_of[part];
         const int64_t left = starts[o + 1] - token, n = left < PART ? left : PART;
+        const int64_t own = padded(members * rank), each = padded(rank);
         if (!own || !dx) continue;
         /* Packed, factors are what `mixes` takes: Aᵀ of all members, B of each. */
-        float *packed_a = malloc(sizeof *packed_a * own * (d_in + widest)), *packed_b = packed_a + d_in * own;
+        float *packed_a = calloc(d_in * own + widest * each, sizeof *packed_a), *packed_b = packed_a + d_in * own;
         if (!packed_a) {
             #pragma omp atomic
             failures++;
@@ -877,10 +886,10 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
         pack(a + o, owners, members, rank, d_in, scales[o], packed_a, own);
         mixes(x + token * xs, xs, n, packed_a, own, d_in, inner + token * width, width, own);
         for (int64_t m = 0; m < members; m++) {
-            float *slope = slopes + token * width + m * rank;
-            transpose((const float *)b[m * owners + o], widths[m], rank, widths[m], scales[o], packed_b, rank);
-            mixes(dy + token * dys + columns[m], dys, n, packed_b, rank, widths[m], slope, width, rank);
-            mixes(slope, width, n, (const float *)a[m * owners + o], d_in, rank, dx + token * d_in, d_in, d_in);
+            float *slope = slopes + token * steep + m * each;
+            transpose((const float *)b[m * owners + o], widths[m], rank, widths[m], scales[o], packed_b, each);
+            mixes(dy + token * dys + columns[m], dys, n, packed_b, each, widths[m], slope, steep, each);
+            mixes(slope, steep, n, (const float *)a[m * owners + o], d_in, rank, dx + token * d_in, d_in, d_in);
         }
         free(packed_a);
     }
@@ -893,9 +902,9 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
                     const int64_t rank = ranks[o], first = block * BLOCK, all = is_a ? d_in : widths[m];
                     if (!counts[o] || !rank || first >= all || (is_a && !dx)) continue;
                     /* Of A: the gradients of what it made, times the tokens. Of B: what A made, times dy. */
-                    const float *factor = (is_a ? slopes : dx ? inner : x) + m * rank;
+                    const float *factor = is_a ? slopes + m * padded(rank) : (dx ? inner : x) + m * rank;
                     const float *rows = is_a ? x + first : dy + columns[m] + first;
-                    const int64_t fs = dx ? width : xs, rs = is_a ? xs : dys, wide = all - first < BLOCK ? all - first : BLOCK;
+                    const int64_t fs = is_a ? steep : dx ? width : xs, rs = is_a ? xs : dys, wide = all - first < BLOCK ? all - first : BLOCK;
                     float *sums = (float *)(is_a ? da : db)[m * owners + o] + first;
                     float *turned = malloc(sizeof *turned * rank * BATCH);
                     if (!turned) {
