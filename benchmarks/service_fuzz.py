@@ -166,7 +166,7 @@ def main() -> None:
     with opened as service, ExitStack() as lines:
         http = HttpLimits(per_minute=1e9, most_tokens=32)
         desk = lines.enter_context(desk_of(service, kernel, http))
-        app = ServiceApp(desk, None, http, desk.text_of)
+        app = ServiceApp(desk, None, http)
         client = TestClient(app.asgi, base_url="http://localhost", raise_server_exceptions=False)
         thread = threading.Thread(target=service.live, daemon=True)
         thread.start()

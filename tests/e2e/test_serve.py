@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 pytest.importorskip("fastapi")
@@ -170,6 +171,30 @@ def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
     assert "5 verdicts" in "".join(again.log)
 
 
+def test_without_its_process_of_http_it_says_so_and_keeps_all(folder: Path) -> None:
+    server = ServerProcess(folder, "--patience", "60")
+
+    async def work() -> None:
+        async with Client(server.port) as client:
+            answer = await client.ask("ada")
+            await client.judge(answer["id"], accepted=True)
+
+    asyncio.run(work())
+    (http,) = (child for child in psutil.Process(server.process.pid).children() if is_http(child))
+    http.kill()
+    assert server.process.wait(60) == 1
+    assert "the process of HTTP ended" in "".join(server.log)
+    assert not any("Traceback" in line for line in server.log)
+    again = ServerProcess(folder)
+    assert again.stop() == 0
+    assert "1 verdicts" in "".join(again.log)
+
+
+def is_http(process: psutil.Process) -> bool:
+    """Whether it is that of HTTP, and not the one that multiprocessing keeps."""
+    return "spawn_main" in " ".join(process.cmdline())
+
+
 def test_mistakes_are_one_line_before_a_model_loads(
     symbiont: Symbiont, folder: Path, tmp_path: Path
 ) -> None:
@@ -196,6 +221,31 @@ def test_a_config_goes_on_in_the_folder_that_it_founded(folder: Path) -> None:
     server = ServerProcess(Path("habitats/town"), "--out", str(folder))
     assert server.stop() == 0
     assert f"serving {folder} at" in "".join(server.log)
+
+
+STYLE = """
+from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles
+
+@prompt_styles.register("mine")
+class Mine(PromptStyle):
+    def render(self, family, question):
+        return f"{family.name}: {question}\\n"
+"""
+
+
+def test_a_run_that_was_not_there_is_founded_and_has_the_parts_of_its_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(STYLE, encoding="utf-8")
+    words = "plugins=[mine.py]", "tasks.style=mine", "--out", "new"
+    server = ServerProcess(Path("habitats/town"), *words)
+    body = {"user": "ada", "messages": [{"role": "user", "content": QUESTION}]}
+    where = f"http://127.0.0.1:{server.port}"
+    answer = httpx.post(f"{where}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200
+    assert httpx.get(f"{where}/ecology", timeout=60).status_code == 200
+    assert server.stop() == 0
 
 
 def test_a_port_that_is_taken_is_said(

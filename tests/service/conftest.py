@@ -77,7 +77,7 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             service = open_things.enter_context(opened)
             http = replace(http or HttpLimits(per_minute=1e9), most_waiting=limits.most_waiting)
             desk = open_things.enter_context(desk_of(service, kernel, http))
-            app = ServiceApp(desk, keys, http, desk.text_of)
+            app = ServiceApp(desk, keys, http)
             thread = threading.Thread(target=service.live, daemon=True)
             if lives:
                 thread.start()

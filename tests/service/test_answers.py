@@ -124,6 +124,12 @@ def test_log_probabilities_are_those_of_the_kernel(served: Served, kernel: Any) 
     found = [one["logprob"] for one in content]
     assert found == pytest.approx(expected.log_probabilities.tolist(), abs=1e-4)
     assert all(len(one["top_logprobs"]) == 3 for one in content)
+    kept = served.service.journal.answer(answer["id"])
+    assert kept is not None
+    assert kept.log_probabilities == pytest.approx([sum(found)])
+    for cut in ({"stop": "9"}, {"max_tokens": 1}):  # learned, it would have another end
+        name = served.ask(model=HOST, temperature=0, **cut).json()["id"]
+        assert not served.service.journal.answer(name).log_probabilities
 
 
 def test_a_stop_text_ends_an_answer(served: Served) -> None:
@@ -230,6 +236,13 @@ def test_who_asks_too_often_has_to_wait(serve: Serve) -> None:
     codes = [served.ask().status_code for _ in range(4)]
     assert codes == [200, 200, 200, 429]
     assert int(served.ask().headers["retry-after"]) >= 1
+
+
+def test_verdicts_count_for_who_asked(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=3))
+    names = [served.ask(user=user).json()["id"] for user in ("ada", "bob", "carl", "dora")]
+    assert [served.judge(name, accepted=True).status_code for name in names] == [200] * 4
+    assert [served.judge("none", accepted=True).status_code for _ in range(4)][-1] == 429
 
 
 def test_an_answer_that_takes_too_long_is_given_up(serve: Serve) -> None:

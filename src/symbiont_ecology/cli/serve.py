@@ -141,6 +141,8 @@ def _load_and_serve(
         print(f"loading {config.host.model} …", file=sys.stderr)
         kernel = host_source(config).load()
         with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
+            if not process.is_alive:
+                raise RunError("the process of HTTP could not begin: what it said is above")
             text_of = kernel.tokenizer.decode
             server = LineServer(service, process.line, lambda token_id: str(text_of([token_id])))
             gc.collect()
@@ -211,7 +213,7 @@ def _serve(service: LivingService, server: LineServer, process: HttpProcess, fol
             signal.signal(name, handler)
     flush_log()
     if not is_told:
-        raise RunError("the process of HTTP ended, and the log says why: start the service again")
+        raise RunError("the process of HTTP ended: start the service again")
     if service.learning_error:
         print("warning: learning stopped, and the log says why", file=sys.stderr)
     print(

@@ -194,7 +194,8 @@ def read_log(
             for row, (reply, (_, question, _)) in enumerate(zip(replies, wave, strict=True))
             if reply.log_probability is not None and question.respondent == (reply.author, None)
         }
-        if unread := [row for row in range(len(wave)) if row not in scores]:
+        given = set(scores)
+        if unread := [row for row in range(len(wave)) if row not in given]:
             calls += 1
             values = host.score(
                 [prompts[row] for row in unread],
@@ -206,7 +207,7 @@ def read_log(
         for row, (index, question, _) in enumerate(wave):
             parameters = host.layout.size(ranks[question.respondent])
             read, written = lengths[row], len(completions[row])
-            flops = host.shape.scoring_flops(parameters, read, written)
+            cost = Cost.computed(host.shape.scoring_flops(parameters, read, written), read, written)
             verdict = float(bool(replies[row].is_accepted))
             rollouts[index] = Rollout(
                 item=question.item,
@@ -216,7 +217,7 @@ def read_log(
                 text=replies[row].text,
                 verdict=verdict,
                 reward=verdict,
-                cost=Cost.computed(flops, read, written),
+                cost=replace(cost, executed=0) if row in given else cost,
             )
     return [rollouts[index] for index in range(len(questions))], calls
 

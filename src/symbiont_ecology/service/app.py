@@ -20,14 +20,13 @@ from starlette.exceptions import HTTPException as HttpError
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.host.streaming import NewToken
-from symbiont_ecology.service.desk import Desk, SubmittedVerdict, refusal
+from symbiont_ecology.service.desk import Desk, refusal
 from symbiont_ecology.service.journal import GivenVerdict
 from symbiont_ecology.service.keys import Access, ApiKeys
 from symbiont_ecology.service.limits import BodyLimit, HostLimit, HttpLimits, RateLimit
 from symbiont_ecology.service.metrics import ServiceMetrics, TimedRequests
 from symbiont_ecology.service.pages import ServicePages
 from symbiont_ecology.service.replies import (
-    TokenText,
     chat_answer,
     chat_chunk,
     chat_logprobs,
@@ -57,10 +56,8 @@ _Heard = TypeVar("_Heard")
 class ServiceApp:
     """Answers requests for the service behind a desk; ``asgi`` is what a web server runs."""
 
-    def __init__(
-        self, desk: Desk, keys: ApiKeys | None, limits: HttpLimits, text_of: TokenText
-    ) -> None:
-        self._desk, self._keys, self._limits, self._text_of = desk, keys, limits, text_of
+    def __init__(self, desk: Desk, keys: ApiKeys | None, limits: HttpLimits) -> None:
+        self._desk, self._keys, self._limits, self._text_of = desk, keys, limits, desk.text_of
         self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics()
         self._pages = ServicePages(desk.folder)
         self.asgi = FastAPI(title="symbiont serve", openapi_url=None)
@@ -139,14 +136,13 @@ class ServiceApp:
 
     async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
         """Keeps what a user says of a reply. The first verdict counts."""
-        access = self._access(request, said.user)
+        access = self._access(request, said.user or self._desk.asker(said.id))
         if (said.accepted is None) == (said.score is None):
             raise HTTPException(400, "expected one of accepted and score")
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
         verdict = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
-        is_for_all = access.is_application and said.user is None
-        submitted = SubmittedVerdict(verdict, _user(said.user, access), is_for_all)
-        await self._kept(partial(self._desk.judge, submitted))
+        user, is_for_all = _user(said.user, access), access.is_application and said.user is None
+        await self._kept(partial(self._desk.judge, verdict, user, is_for_all=is_for_all))
         return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})
 
     async def models(self, request: Request) -> Response:

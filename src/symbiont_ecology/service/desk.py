@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass, replace
 from itertools import count
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import DataError, EcologyError, HostError
-from symbiont_ecology.service.journal import GivenVerdict
+from symbiont_ecology.service.journal import MOST_JUDGEABLE, GivenVerdict
 from symbiont_ecology.service.line import Line, read_token
 from symbiont_ecology.service.scheduler import AnswerJob, LateError
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -79,15 +80,6 @@ class ServiceStatus:
     users: int
 
 
-@dataclass(frozen=True)
-class SubmittedVerdict:
-    """A verdict and who brings it: ``user``, or an application that judges for all users."""
-
-    verdict: GivenVerdict
-    user: str
-    is_for_all: bool
-
-
 class Desk:
     """Hands everything on through a line. ``listen`` hears what comes, in a thread of its own, and
     tells the listeners.
@@ -106,7 +98,7 @@ class Desk:
         self._jobs, self._numbers = dict[int, AnswerJob](), dict[AnswerJob, int]()
         self._waiting = dict[int, Callable[[dict[str, Any]], None]]()
         self._texts = dict[int, str]()
-        self._refused = 0
+        self._askers, self._refused = OrderedDict[str, str](), 0
 
     def text_of(self, token_id: int) -> str:
         """The text of a token that came with a score."""
@@ -118,6 +110,9 @@ class Desk:
         if len(self._jobs) >= self._most:
             self._refused += 1
             return False
+        self._askers[job.id] = job.item.habitat
+        if len(self._askers) > MOST_JUDGEABLE:
+            self._askers.popitem(last=False)
         number = self._numbers[job] = next(self._next)
         self._jobs[number], job.replies = job, [[] for _ in range(job.choices)]
         self._line.send(
@@ -145,17 +140,26 @@ class Desk:
         if (number := self._numbers.get(job)) is not None:
             self._line.send("cancel", number=number)
 
+    def asker(self, answer_id: str) -> str:
+        """The user of an answer that was asked for here lately, or nobody."""
+        return self._askers.get(answer_id, "")
+
     def judge(
-        self, submitted: SubmittedVerdict, done: Callable[[EcologyError | None], None]
+        self,
+        verdict: GivenVerdict,
+        user: str,
+        done: Callable[[EcologyError | None], None],
+        *,
+        is_for_all: bool,
     ) -> None:
-        """Keeps a verdict. ``done`` hears once it is on the disk, or why it is not kept; the first
-        verdict on a reply counts."""
+        """Keeps the verdict of a user, or of an application that judges for all of them. ``done``
+        hears once it is on the disk, or why it is not kept; the first one on a reply counts."""
 
         def judged(answer: dict[str, Any]) -> None:
             """Nothing, or why it was not kept."""
             done(RequestRefusedError(**answer) if answer else None)
 
-        self._ask_for(judged, "judge", **asdict(submitted))
+        self._ask_for(judged, "judge", verdict=asdict(verdict), user=user, is_for_all=is_for_all)
 
     def tell_status(self, told: Callable[[ServiceStatus], None]) -> None:
         """Says how the service stands; who was refused here counts, too."""
@@ -163,6 +167,7 @@ class Desk:
         def heard(answer: dict[str, Any]) -> None:
             """All of it."""
             status = ServiceStatus(**answer)
+            self.is_stopping = status.is_stopping
             told(replace(status, refused=status.refused + self._refused))
 
         self._ask_for(heard, "status")
@@ -175,8 +180,9 @@ class Desk:
         self._line.send(kind, number=number, **message)
 
     def listen(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
-        """Tells of what comes until the other end has gone: ``begin`` hears when requests can be
-        taken, ``end`` when nobody waits any more."""
+        """Tells of what comes until the other end has gone: ``begin`` hears once when requests can
+        be taken, ``end`` when nobody waits any more."""
+        has_begun = False
         for message in self._line:
             match message.pop("kind"):
                 case "facts":
@@ -184,7 +190,9 @@ class Desk:
                     self.facts = ServiceFacts(**message, stop=stop)
                 case "state":
                     self.names, self.is_stopping = message["names"], message["is_stopping"]
-                    begin()
+                    if not has_begun:
+                        begin()
+                    has_begun = True
                 case "token":
                     self._token(**message)
                 case "done":

@@ -11,7 +11,6 @@ import os
 import signal
 import socket
 import threading
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +19,7 @@ import uvicorn
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.registry import load_plugin
 from symbiont_ecology.service.app import ServiceApp
 from symbiont_ecology.service.desk import Desk
 from symbiont_ecology.service.keys import ApiKeys
@@ -53,7 +53,10 @@ class HttpProcess:
         context = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
         arguments = listener, theirs, settings
         self._process = context.Process(target=_serve_http, args=arguments, name="http")
+        # Ctrl-C reaches both processes: this one hears it, and tells the other.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         self._process.start()
+        signal.signal(signal.SIGINT, handler)
         for end in (listener, theirs):  # they are the process's own
             end.close()
 
@@ -67,55 +70,52 @@ class HttpProcess:
         trace: TracebackType | None,
     ) -> None:
         self.line.close()
-        self._process.join(LAST_BYTES)
         self.kill()
         self._process.join()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.is_alive()
 
     def kill(self) -> None:
         """Ends it at once, whoever it is answering."""
         self._process.kill()
 
 
-class _Server(uvicorn.Server):
-    """Listens to its parent, not to signals."""
-
-    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Leaves them alone."""
-        return nullcontext()
-
-
 def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSettings) -> None:
     """The work of the process, until the line ends or its parent says so."""
-    for name in (signal.SIGINT, signal.SIGTERM):  # who sends them means the parent, which tells
-        signal.signal(name, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # who sends it to all means the parent
     log_as_json()
-    line, can_begin = Line(end), threading.Event()
-    desk = Desk(line, settings.folder, mixture(settings.config), settings.limits.most_waiting)
-    app = ServiceApp(desk, settings.keys, settings.limits, desk.text_of)
-    server = _Server(
-        uvicorn.Config(
-            app.asgi,
-            log_config=None,
-            access_log=False,
-            server_header=False,
-            lifespan="off",
-            timeout_graceful_shutdown=LAST_BYTES,
-            limit_concurrency=MOST_CONNECTIONS,
-        )
+    for plugin in settings.config.plugins:
+        load_plugin(Path(plugin))
+    limits, tasks = settings.limits, mixture(settings.config)
+    desk = Desk(Line(end), settings.folder, tasks, limits.most_waiting)
+    web = uvicorn.Config(
+        ServiceApp(desk, settings.keys, limits).asgi,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        timeout_graceful_shutdown=LAST_BYTES,
+        limit_concurrency=MOST_CONNECTIONS,
     )
+    server = uvicorn.Server(web)
+
+    def serve() -> None:
+        """A thread, in which uvicorn leaves signals alone."""
+        try:
+            server.run(sockets=[listener])
+        finally:
+            flush_log()
+            os._exit(0)  # nobody waits for anything any more
 
     def end_http() -> None:
         """Nobody waits for an answer any more."""
         server.should_exit = True
 
-    def listen() -> None:
-        """A thread. Without its parent the process has nothing to do."""
-        desk.listen(can_begin.set, end_http)
+    try:
+        desk.listen(threading.Thread(target=serve, daemon=True).start, end_http)
+    finally:
         flush_log()
-        os._exit(1)
-
-    threading.Thread(target=listen, name="line", daemon=True).start()
-    can_begin.wait()
-    server.run(sockets=[listener])
-    flush_log()
-    os._exit(0)  # no thread waits for what nobody will say
+        os._exit(1)  # without its parent the process has nothing to do

@@ -38,7 +38,7 @@ class GivenAnswer:
     """What somebody asked and was answered: one reply, or several to choose from.
 
     ``prompt`` is as the host was asked, with its turns. ``organelle`` is who answered, and
-    ``log_probabilities`` are its own, of each reply, in nats; old journals have none.
+    ``log_probabilities`` are its own, of each reply, in nats, if all ended by themselves.
     """
 
     id: str

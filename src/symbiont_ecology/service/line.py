@@ -16,6 +16,9 @@ from typing import Any
 
 from symbiont_ecology.host.streaming import NewToken
 
+READ_AT_ONCE = 1 << 20
+"""Bytes that are read at a time: most messages whole."""
+
 
 class Line:
     """One end of it. Any thread may send, one reads."""
@@ -25,16 +28,17 @@ class Line:
 
     def send(self, kind: str, **message: object) -> None:
         """Sends a message. If the other end has gone, who reads hears of it."""
-        data = json.dumps({"kind": kind, **message}).encode() + b"\n"
+        text = json.dumps({"kind": kind, **message}, ensure_ascii=False)
+        data = text.encode("utf-8", "surrogatepass") + b"\n"
         with self._lock, suppress(OSError):
             self._socket.sendall(data)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """What comes, until the other end has gone."""
-        with suppress(OSError), self._socket.makefile("rb") as lines:
+        with suppress(OSError), self._socket.makefile("rb", READ_AT_ONCE) as lines:
             for line in lines:
                 if line.endswith(b"\n"):  # else it was torn
-                    yield json.loads(line)
+                    yield json.loads(line.decode("utf-8", "surrogatepass"))
 
     def close(self) -> None:
         """Both ends read nothing any more."""

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from symbiont_ecology.errors import EcologyError
@@ -28,7 +28,7 @@ class LineServer:
     """
 
     def __init__(self, service: LivingService, line: Line, text_of: TokenText) -> None:
-        self._service, self._line, self._text_of = service, line, text_of
+        self._service, self._line, self._text_of = service, line, cache(text_of)
         self._tasks, self._jobs = service.run.runtime.tasks, dict[int, AnswerJob]()
         self._is_ended = False
         service.changed = self._tell_state

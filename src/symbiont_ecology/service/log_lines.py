@@ -10,12 +10,14 @@ import json
 import logging
 import sys
 import threading
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TextIO
 
 _LOGGER = logging.getLogger("symbiont_ecology")
-SECONDS_BETWEEN_WRITES = 0.1
+SECONDS_BETWEEN_WRITES, MOST_AT_ONCE = 0.1, 4096
+"""Bytes that a pipe takes whole (``PIPE_BUF`` of Linux); lines are of ASCII."""
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -35,7 +37,8 @@ class LateLines(logging.Handler):
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
-        self._stream, self._lines, self._is_closed = stream, list[str](), threading.Event()
+        self._stream, self._lines = stream, list[str]()
+        self._writing, self._is_closed = threading.Lock(), threading.Event()
         threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -44,13 +47,14 @@ class LateLines(logging.Handler):
 
     def flush(self) -> None:
         """Writes what has gathered. A stream that nobody reads any more loses it."""
-        self.acquire()
-        lines, self._lines = self._lines, []
-        self.release()
-        if lines:
+        with self._writing:
+            self.acquire()
+            lines, self._lines = self._lines, []
+            self.release()
             with suppress(OSError, ValueError):
-                self._stream.write("\n".join(lines) + "\n")
-                self._stream.flush()
+                for piece in _pieces(lines):
+                    self._stream.write(piece)
+                    self._stream.flush()
 
     def close(self) -> None:
         """Writes the last lines."""
@@ -62,6 +66,18 @@ class LateLines(logging.Handler):
         """The thread."""
         while not self._is_closed.wait(SECONDS_BETWEEN_WRITES):
             self.flush()
+
+
+def _pieces(lines: Sequence[str]) -> Iterator[str]:
+    """The lines in pieces that a pipe takes whole, beside those of another process."""
+    piece = ""
+    for line in lines:
+        if piece and len(piece) + len(line) >= MOST_AT_ONCE:
+            yield piece
+            piece = ""
+        piece += f"{line}\n"
+    if piece:
+        yield piece
 
 
 def log_as_json() -> None:

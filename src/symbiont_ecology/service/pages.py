@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
 
 from fastapi import Request
@@ -22,8 +23,12 @@ class ServicePages:
     """The pages of a run in service."""
 
     def __init__(self, folder: Path) -> None:
-        self._record = LiveRecord([folder])
-        self._chat = CHAT_PAGE.read_bytes()
+        self._folder, self._chat = folder, CHAT_PAGE.read_bytes()
+
+    @cached_property
+    def _record(self) -> LiveRecord:
+        """Of a run that has begun by now."""
+        return LiveRecord([self._folder])
 
     async def chat(self) -> Response:
         """Where people talk with the ecology, and judge its replies."""

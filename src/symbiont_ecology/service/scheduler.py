@@ -253,7 +253,7 @@ class Scheduler:
 
     def _finish(self, job: AnswerJob) -> None:
         """The answer goes to the disk, and then to who asked."""
-        item, sums = job.item, [sum(token.log_probability for token in r) for r in job.replies]
+        item = job.item
         answer = GivenAnswer(
             job.id,
             item.habitat,
@@ -261,7 +261,7 @@ class Scheduler:
             item.prompt,
             tuple(job.texts),
             job.organelle,
-            tuple(sums) if all(map(math.isfinite, sums)) else (),
+            _sureness(job),
         )
         self._journal.append([answer], lambda error: self._end(job, error))
 
@@ -270,6 +270,14 @@ class Scheduler:
             self._open -= 1
             self.tally.answers += error is None
         job.done(error)
+
+
+def _sureness(job: AnswerJob) -> tuple[float, ...]:
+    """The log-probability of each reply, if all ended by themselves: as they are learned, too."""
+    if job.decoding.stop or any(reply[-1].end != "stop" for reply in job.replies):
+        return ()
+    sums = tuple(sum(token.log_probability for token in reply) for reply in job.replies)
+    return sums if all(map(math.isfinite, sums)) else ()
 
 
 def usage(job: AnswerJob) -> Mapping[str, int]:

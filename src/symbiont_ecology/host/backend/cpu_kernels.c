@@ -877,12 +877,13 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
         const int64_t own = padded(members * rank), each = padded(rank);
         if (!own || !dx) continue;
         /* Packed, factors are what `mixes` takes: Aᵀ of all members, B of each. */
-        float *packed_a = calloc(d_in * own + widest * each, sizeof *packed_a), *packed_b = packed_a + d_in * own;
+        float *packed_a = malloc(sizeof *packed_a * (d_in * own + widest * each)), *packed_b = packed_a + d_in * own;
         if (!packed_a) {
             #pragma omp atomic
             failures++;
             continue;
         }
+        memset(packed_b, 0, sizeof *packed_b * widest * each);
         pack(a + o, owners, members, rank, d_in, scales[o], packed_a, own);
         mixes(x + token * xs, xs, n, packed_a, own, d_in, inner + token * width, width, own);
         for (int64_t m = 0; m < members; m++) {
