@@ -224,9 +224,11 @@ def test_a_config_goes_on_in_the_folder_that_it_founded(folder: Path) -> None:
 
 
 STYLE = """
+from dataclasses import dataclass
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles
 
 @prompt_styles.register("mine")
+@dataclass(frozen=True)
 class Mine(PromptStyle):
     def render(self, family, question):
         return f"{family.name}: {question}\\n"
