@@ -53,7 +53,7 @@ WORLD = (
     "tasks.habitats.activity=0.8",
     "tasks.habitats.arrivals=0",
 )
-PEFT_REQUESTS = 40
+PEFT_REQUESTS, ROUNDS = 40, 3
 RATE = 40.0
 """Requests a second with which learning keeps up."""
 PATIENCE = 0.5
@@ -158,25 +158,39 @@ def measure(place: Path, scale: float, seed: int) -> dict[str, object]:
         together = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False))
         rate = 3 * len(alone.latencies) / alone.seconds
         busy = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False, per_second=rate))
-        judged = asyncio.run(load(server.port, asked, count, CLIENTS, judges=True))
     finally:
         server.stop()
     figures |= beside_peft(place, config, max(int(960 * scale), 96))
     figures["one at a time"] = alone.figures()
     figures[f"{CLIENTS} clients"] = together.figures()
     figures[f"{CLIENTS} clients at three times the rate of one"] = busy.figures()
-    figures["with feedback, learning off"] = judged.figures()
-    figures["learning at a quarter, as many as come"] = saturated(place / "busy", config, count)
+    figures |= learning_cost(place, config, count)
     figures |= learned(place / "learned", config, int(12_000 * scale))
     return figures
 
 
-def saturated(folder: Path, config: Any, count: int) -> dict[str, float]:
-    """As many requests as come, each judged, with learning at a quarter of the time."""
+def learning_cost(place: Path, config: Any, count: int) -> dict[str, object]:
+    """As many requests as come, each judged, with learning off and at a quarter of the time, by
+    turns: the speed of a machine changes from minute to minute. The round in the middle counts."""
+    rounds = [
+        [saturated(place / f"{share}-{number}", config, count, share) for share in ("0", "0.25")]
+        for number in range(ROUNDS)
+    ]
+    costs = [round(1 - on["per_second"] / off["per_second"], 3) for off, on in rounds]
+    off, on = rounds[costs.index(sorted(costs)[ROUNDS // 2])]
+    return {
+        "with feedback, learning off": off,
+        "learning at a quarter, as many as come": on,
+        "what learning costs, by rounds": costs,
+    }
+
+
+def saturated(folder: Path, config: Any, count: int, share: str) -> dict[str, float]:
+    """As many requests as come, each judged, after some that do not count."""
     start(config, folder, may_learn_nothing=True)
     world = mixture(config).habitats
     assert world is not None
-    server = ServerProcess(folder, "--learn-share", "0.25", "--patience", "0")
+    server = ServerProcess(folder, "--learn-share", share, "--patience", "0")
     try:
         asked = questions(world)
         asyncio.run(load(server.port, asked, count // 4, CLIENTS, judges=True))

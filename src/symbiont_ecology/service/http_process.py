@@ -114,8 +114,6 @@ def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSetti
         """Nobody waits for an answer any more."""
         server.should_exit = True
 
-    try:
-        desk.listen(threading.Thread(target=serve, daemon=True).start, end_http)
-    finally:
-        flush_log()
-        os._exit(1)  # without its parent the process has nothing to do
+    desk.listen(threading.Thread(target=serve, daemon=True).start, end_http)
+    flush_log()
+    os._exit(1)  # without its parent the process has nothing to do
