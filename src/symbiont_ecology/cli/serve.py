@@ -6,6 +6,7 @@ import gc
 import signal
 import socket
 import sys
+from contextlib import closing
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -137,7 +138,7 @@ def _load_and_serve(
 
     engines.build(config.host.engine).reach()
     where = _told_address(listener, folder, keys is not None)
-    with HttpProcess(listener, HttpSettings(config, folder, keys, http)) as process:
+    with closing(HttpProcess(listener, HttpSettings(config, folder, keys, http))) as process:
         print(f"loading {config.host.model} …", file=sys.stderr)
         kernel = host_source(config).load()
         with opened_service(config, folder, kernel, limits, is_new=is_new) as service:

@@ -13,7 +13,6 @@ import socket
 import threading
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import uvicorn
 
@@ -44,8 +43,8 @@ class HttpSettings:
 
 
 class HttpProcess:
-    """Begins with the process; its parent must leave the context. ``line`` is the engine's end of
-    the line."""
+    """Begins with the process, which lives until ``close``. ``line`` is the engine's end of the
+    line."""
 
     def __init__(self, listener: socket.socket, settings: HttpSettings) -> None:
         ours, theirs = socket.socketpair()
@@ -60,15 +59,8 @@ class HttpProcess:
         for end in (listener, theirs):  # they are the process's own
             end.close()
 
-    def __enter__(self) -> HttpProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Ends the line, and the process with it."""
         self.line.close()
         self.kill()
         self._process.join()
