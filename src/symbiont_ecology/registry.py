@@ -13,8 +13,8 @@ A registry scans its own package on first use, so a new component is one new fil
     operators.build({"kind": "svd_noise", "sigma": 0.1})
 
 Other packages register the same way, and name their module in the entry-point group
-``symbiont_ecology.<kind>``. ``validate`` is the one place where data from outside becomes typed
-values.
+``symbiont_ecology.<kind>``; an extension lists its modules (``extension``). ``validate`` is the one
+place where data from outside becomes typed values.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from symbiont_ecology.bounds import MOST_RANK, MOST_SLOTS, MOST_THREADS
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.extension import modules_of
 
 _OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
 _foreign: set[str] = set()
@@ -188,6 +189,8 @@ class Registry(Generic[T]):
             folder = getattr(package, "__path__", ())  # a single module has none
             for module in pkgutil.iter_modules(folder, f"{self.package}."):
                 importlib.import_module(module.name)
+            for name in modules_of(self.kind):
+                importlib.import_module(name)
             for entry_point in entry_points(
                 group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"
             ):

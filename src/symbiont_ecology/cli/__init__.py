@@ -55,6 +55,7 @@ from symbiont_ecology.errors import (
     RunError,
     WaitingError,
 )
+from symbiont_ecology.extension import commands
 from symbiont_ecology.fence import blamed
 
 app = typer.Typer(
@@ -110,7 +111,16 @@ for _name, _command in _COMMANDS.items():
 app.command("lm-eval", context_settings={"ignore_unknown_options": True})(lm_eval)
 app.add_typer(host, name="host")
 app.add_typer(datasets, name="datasets")
-for _known in (app, host, datasets):
+_groups = [host, datasets]
+for _name, _entry in commands().items():
+    _added = _entry.load()
+    if isinstance(_added, typer.Typer):
+        app.add_typer(_added, name=_name, rich_help_panel=_entry.panel)
+        _groups.append(_added)
+    else:
+        _settings = {"ignore_unknown_options": True} if _entry.passes_unknown_options else None
+        app.command(_name, rich_help_panel=_entry.panel, context_settings=_settings)(_added)
+for _known in (app, *_groups):
     for _typed in _known.registered_commands:  # line ends of a docstring are none of the help
         _typed.help = unfolded((_typed.callback and _typed.callback.__doc__) or "")
 
