@@ -105,9 +105,12 @@ def _differences(before: Path, after: Path) -> Iterator[str]:
                 break
 
 
-def _lines(path: Path) -> Iterator[Any]:
-    with path.open(encoding="utf-8") as file:
-        yield from map(json.loads, file)
+def _lines(path: Path) -> list[Any]:
+    """Return the lines of a log, or a whole file of JSON as one line."""
+    text = path.read_text(encoding="utf-8")
+    return (
+        [json.loads(text)] if path.suffix == ".json" else list(map(json.loads, text.splitlines()))
+    )
 
 
 def _mapped(value: Any, names: dict[str, Any]) -> Any:
