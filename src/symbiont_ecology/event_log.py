@@ -11,19 +11,16 @@ Lines hold no time of day, so equal runs write equal bytes. What can happen is i
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import MISSING
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO
 
 from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.events import Event
-from symbiont_ecology.files import open_own
+from symbiont_ecology.jsonlog import JsonLog, json_line
 from symbiont_ecology.registry import did_you_mean
 
 SCHEMA = 1
@@ -36,9 +33,9 @@ class EventLog:
     state."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._log = path, JsonLog(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with self._opened("a+b") as file:
+        with self._log.opened("a+b") as file:
             file.seek(0)
             header = file.readline()
             if not header.endswith(b"\n"):  # new, or killed while the header was written
@@ -50,53 +47,36 @@ class EventLog:
                 )
 
     def emit(self, seq: int, *events: Event) -> int:
-        """Appends the events as numbers ``seq``, ``seq + 1``, … and returns the next number.
+        """Append the events as numbers ``seq``, ``seq + 1``, … and return the next number.
 
         Raises:
             ValueError: a field is NaN, infinite or no plain value; nothing is written then.
             RunError: the file cannot be written.
         """
-        text = "".join(_line(number, event) for number, event in enumerate(events, start=seq))
-        with self._opened("ab") as file:
-            file.write(text.encode())
+        self._log.append(b"".join(_line(number, event) for number, event in enumerate(events, seq)))
         return seq + len(events)
 
     def sync(self) -> None:
-        """Returns when everything emitted so far would survive a power cut.
+        """Return when everything emitted so far would survive a power cut.
 
         Raises:
             RunError: the disk is full or gone.
         """
-        with self._opened("ab") as file:
-            os.fsync(file.fileno())
+        self._log.sync()
 
     def rewind(self, seq: int) -> None:
-        """Drops event ``seq`` and everything behind it, a line torn by a crash included.
+        """Drop event ``seq`` and everything behind it, a line torn by a crash included.
 
         Raises:
             RunError: the log holds fewer than ``seq`` whole events, so the state is not of this
                 log.
         """
-        with self._opened("r+b") as file:
-            for line in range(seq + 1):  # the header, then seq events
-                if not file.readline().endswith(b"\n"):
-                    raise RunError(
-                        f"{self.path} holds {max(line - 1, 0)} events, expected at least {seq}"
-                    )
-            file.truncate(file.tell())
-
-    @contextmanager
-    def _opened(self, mode: str) -> Iterator[BinaryIO]:
-        try:
-            with open_own(self.path, mode) as file:
-                yield file
-        except OSError as error:
-            raise RunError(f"cannot write events to {self.path}: {error.strerror}") from error
+        if (lines := self._log.truncate(seq + 1)) <= seq:  # the header, then seq events
+            raise RunError(f"{self.path} holds {max(lines - 1, 0)} events, expected at least {seq}")
 
 
 class LogReader:
-    """The reading end of a log that may still grow: every call of ``news`` goes on behind the last
-    one."""
+    """The reading end of a log that may still grow."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -104,7 +84,7 @@ class LogReader:
         self._last = b""
 
     def news(self) -> Iterator[Event]:
-        """The events that came since, without a last line that is not whole.
+        """Yield the events that came since the last call, without a last line that is not whole.
 
         Raises:
             RunError: no such log, another schema, an unknown kind, a damaged line, a gap in the
@@ -139,7 +119,7 @@ class LogRewoundError(RunError):
 
 
 def read_events(path: Path) -> Iterator[Event]:
-    """The events of a log in order, without a last line that a crash has torn.
+    """Yield the events of a log in order, without a last line that a crash has torn.
 
     Raises:
         RunError: no such log, another schema, an unknown kind, a damaged line, or a gap in the
@@ -155,18 +135,17 @@ def _row(line: bytes, where: str) -> dict[str, object]:
         raise RunError(f"{where}: not JSON ({error})") from error
 
 
-_HEADER = f'{{"schema":{SCHEMA}}}\n'.encode()
-_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
+_HEADER = json_line({"schema": SCHEMA})
 
 
-def _line(seq: int, event: Event) -> str:
-    """One event as JSON. A field with a default is left out where it has it."""
+def _line(seq: int, event: Event) -> bytes:
+    """Return one event as JSON. A field is left out where it has its default."""
     kind = type(event)
     fields = {
         name: value for name, value in vars(event).items() if value != getattr(kind, name, MISSING)
     }
     try:
-        return _JSON.encode({"seq": seq, "kind": kind.__name__, **fields}) + "\n"
+        return json_line({"seq": seq, "kind": kind.__name__, **fields})
     except (TypeError, ValueError) as error:
         raise ValueError(f"{event} cannot be written as JSON: {error}") from error
 
