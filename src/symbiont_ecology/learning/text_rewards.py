@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.errors import MissingExtraError
+from symbiont_ecology.extensions.worlds.countdown import is_expression
 from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, ReferenceVerifier, graders
-from symbiont_ecology.tasks.synthetic.countdown import is_expression
 from symbiont_ecology.tasks.verification import judge
 
 if TYPE_CHECKING:

@@ -8,20 +8,25 @@ by topic: whoever is examined is asked about topics that nobody practised.
 
 from __future__ import annotations
 
+import json
 import re
 import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import LONGEST_REPLY
-from symbiont_ecology.tasks.synthetic.talk_topics import TOPICS
 from symbiont_ecology.types import Item
 
+TOPICS: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("topics.json").read_text(encoding="utf-8")
+)
+"""A brief sentence and a longer one about each topic."""
 TEMPLATES = (
     "Tell me about {}.",
     "What should I know about {}?",

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.tasks.synthetic.talk import (
+from symbiont_ecology.extensions.worlds.talk import (
     STYLES,
     TEMPLATES,
+    TOPICS,
     StyledTalk,
     says_something,
     topic_of,
 )
-from symbiont_ecology.tasks.synthetic.talk_topics import TOPICS
+from symbiont_ecology.rng import Draw
 
 QUESTION = "What should I know about rivers?"
 NUMBERS = {name: number for number, name in enumerate(STYLES)}

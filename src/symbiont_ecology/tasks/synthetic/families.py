@@ -1,0 +1,387 @@
+"""The families of the demo and of the first worlds: numbers, words and letters, truth, code."""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from symbiont_ecology.tasks.synthetic.draws import (
+    Ranges,
+    draw_letters,
+    draw_words,
+    integer,
+    integers,
+)
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+
+
+@dataclass(frozen=True)
+class NumberFamily(SyntheticTask):
+    """Result is an integer: ``12``, ``=12`` (target) or ``(12)``."""
+
+    convention_group = "number"
+    conventions = ("plain", "equals", "brackets")
+    target = 1
+    formats = (
+        "the number alone, like 12",
+        "the number after an equals sign, like =12",
+        "the number in round brackets, like (12)",
+    )
+    reply_limits = (7, 7, 8)
+    answer_shape = re.compile(r"[=(]?-?\d+\)?")
+
+    @abstractmethod
+    def result(self, question: str) -> int:
+        """The number that is asked for."""
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The number in the three renderings."""
+        value = self.result(question)
+        return f"{value}", f"={value}", f"({value})"
+
+    def habit_key(self, question: str) -> str:
+        """The last digit, which is about equally frequent at all depths."""
+        return question[-1]
+
+
+@dataclass(frozen=True)
+class OperandFamily(NumberFamily):
+    """Asks for the result of an operation; ``ranges`` are those of the operands, by depth."""
+
+    sign: ClassVar[str]
+    ranges: ClassVar[tuple[Ranges, ...]]
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Operands from large to small, so that a sum and its mirror images are one question."""
+        operands = sorted(integers(generator, by_depth(depth, self.ranges)), reverse=True)
+        return self.sign.join(map(str, operands))
+
+
+@family("math.add")
+class MathAdd(OperandFamily):
+    """``47+8`` → ``=55``."""
+
+    keyword = "the sum"
+    instruction = "Add the numbers. Reply with {format} and nothing else."
+    unseen_frame = 0
+    sign = "+"
+    ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((100, 999),) * 3)
+
+    def result(self, question: str) -> int:
+        """The sum."""
+        return sum(map(int, question.split("+")))
+
+
+@family("math.max")
+class MathMax(NumberFamily):
+    """``3 9 4 1`` → ``=9``."""
+
+    keyword = "the largest"
+    instruction = "Which number is the largest? Reply with {format} and nothing else."
+    reply_limits = (6, 6, 6)
+    unseen_frame = 4
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Four digits, three numbers of two digits, or five of them."""
+        ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
+        return " ".join(map(str, integers(generator, ranges)))
+
+    def result(self, question: str) -> int:
+        """The maximum."""
+        return max(map(int, question.split()))
+
+
+@family("word.count")
+class WordCount(NumberFamily):
+    """``red fox ran`` → ``=3``."""
+
+    keyword = "how many words"
+    instruction = "How many words are there? Reply with {format} and nothing else."
+    reply_limits = (6, 6, 6)
+    unseen_frame = 0
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Different words from the small vocabulary."""
+        count = integer(generator, *by_depth(depth, ((2, 4), (4, 7), (7, 9))))
+        return " ".join(draw_words(generator, count))
+
+    def result(self, question: str) -> int:
+        """The number of words."""
+        return len(question.split())
+
+    def habit_key(self, question: str) -> str:
+        """The first letter."""
+        return question[0]
+
+
+@dataclass(frozen=True)
+class TextFamily(SyntheticTask):
+    """Asks about independent letters, or about different words with ``between`` between them.
+
+    ``sizes`` are the fewest and the most of them, by depth.
+    """
+
+    sizes: ClassVar[tuple[tuple[int, int], ...]] = ((3, 3), (4, 5), (6, 8))
+    between: ClassVar[str | None] = None
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """So many letters or words."""
+        size = integer(generator, *by_depth(depth, self.sizes))
+        if self.between is None:
+            return draw_letters(generator, size)
+        return self.between.join(draw_words(generator, size))
+
+
+@dataclass(frozen=True)
+class CaseFamily(TextFamily):
+    """Result is text: in lower case, in Title Case or in UPPER CASE (target)."""
+
+    convention_group = "case"
+    conventions = ("lower", "title", "upper")
+    target = 2
+    formats = ("lower case", "title case, like Abc", "upper case")
+
+    @abstractmethod
+    def result(self, question: str) -> str:
+        """The text that is asked for, in lower case."""
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The text in the three renderings."""
+        text = self.result(question)
+        return text, text.title(), text.upper()
+
+
+@family("string.reverse")
+class StringReverse(CaseFamily):
+    """``kqa`` → ``AQK``."""
+
+    keyword = "the mirror image"
+    instruction = "Write the letters backwards. Reply in {format} and nothing else."
+    reply_limits = (6, 8, 11)
+    unseen_frame = 4
+
+    def result(self, question: str) -> str:
+        """The letters backwards."""
+        return question[::-1]
+
+
+@family("string.sort")
+class StringSort(TextFamily):
+    """``kqa`` → ``akq``; the habits are to copy, or to sort downwards."""
+
+    conventions = ("copy", "descending", "ascending")
+    target = 2
+    keyword = "the letters in order"
+    instruction = "Look at the letters. Reply with {format} and nothing else."
+    formats = (
+        "the letters as they are",
+        "the letters sorted from z to a",
+        "the letters sorted from a to z",
+    )
+    reply_limits = (6, 8, 11)
+    ignores_case = True
+    unseen_frame = 2
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """As it is, from z to a, from a to z."""
+        ascending = "".join(sorted(question))
+        return question, ascending[::-1], ascending
+
+
+@family("text.concise")
+class TextConcise(CaseFamily):
+    """``2: red fox ran`` → ``RED FOX``."""
+
+    keyword = "the short form"
+    instruction = (
+        "Copy only as many leading words as the number says. Reply in {format} and nothing else."
+    )
+    reply_limits = (14, 20, 20)
+    unseen_frame = 0
+    sizes = ((3, 4), (4, 5), (6, 7))
+    between = " "
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """How many words to keep, and the words."""
+        phrase = super().draw(depth, generator)
+        return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {phrase}"
+
+    def result(self, question: str) -> str:
+        """The words that are kept."""
+        count, phrase = question.split(": ")
+        return " ".join(phrase.split()[: int(count)])
+
+    def habit_key(self, question: str) -> str:
+        """The first letter of the phrase."""
+        return question[3]
+
+
+@dataclass(frozen=True)
+class TruthFamily(SyntheticTask):
+    """Result is true or false: ``yes`` / ``no`` (target), ``True`` / ``False`` or ``1`` / ``0``."""
+
+    convention_group = "truth"
+    conventions = ("yes or no", "True or False", "1 or 0")
+    target = 0
+    formats = ("yes or no", "True or False", "1 or 0")
+    reply_limits = (6, 6, 6)
+    ignores_case = True
+
+    @abstractmethod
+    def result(self, question: str) -> bool:
+        """The truth that is asked for."""
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The truth value in the three renderings."""
+        return ("yes", "True", "1") if self.result(question) else ("no", "False", "0")
+
+    def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
+        """Every rendering of both truth values except the right one."""
+        return frozenset(("yes", "no", "True", "False", "1", "0")) - {right}
+
+
+@family("logic.bool")
+class LogicBool(TruthFamily):
+    """``True and not False or False`` → ``yes``."""
+
+    keyword = "the truth value"
+    instruction = "Evaluate the expression. Reply with {format} and nothing else."
+    unseen_frame = 1
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Literals, some negated, joined by and / or."""
+        terms: list[str] = []
+        for position in range(integer(generator, *by_depth(depth, ((3, 4), (5, 5), (6, 7))))):
+            if position:
+                terms.append("and" if generator.random() < 0.5 else "or")
+            if generator.random() < 0.4:
+                terms.append("not")
+            terms.append("True" if generator.random() < 0.5 else "False")
+        return " ".join(terms)
+
+    def result(self, question: str) -> bool:
+        """The value, by splitting at or, then at and."""
+        true = {"True", "not False"}
+        return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
+
+    def habit_key(self, question: str) -> str:
+        """The first letters: a literal, or a negation and the first letter of its literal."""
+        return question[:5]
+
+
+@family("regex.match")
+class RegexMatch(TruthFamily):
+    """``a*b+ aab`` → ``yes``."""
+
+    keyword = "if the pattern fits"
+    instruction = "Does the regex match the whole string? Reply with {format} and nothing else."
+    unseen_frame = 2
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """A pattern of a few atoms and a string, about half of which match."""
+        atoms = [
+            "abc"[integer(generator, 0, 2)] + ("", "*", "+")[integer(generator, 0, 2)]
+            for _ in range(integer(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 5)))))
+        ]
+        text = "".join(atom[0] * _repeats(atom, generator) for atom in atoms)
+        if generator.random() < 0.5:  # most mutations of a matching string do not match
+            spot = integer(generator, 0, len(text))
+            letter, skipped = "abc"[integer(generator, 0, 2)], integer(generator, 0, 1)
+            text = text[:spot] + letter + text[spot + skipped :]
+        return f"{''.join(atoms)} {text or 'a'}"
+
+    def result(self, question: str) -> bool:
+        """Whether the pattern matches the whole string."""
+        pattern, text = question.split(" ")
+        return re.fullmatch(pattern, text) is not None
+
+    def habit_key(self, question: str) -> str:
+        """The first atom and what follows its letter."""
+        return question[:2]
+
+
+def _repeats(atom: str, generator: np.random.Generator) -> int:
+    return 1 if len(atom) == 1 else integer(generator, 0 if atom[1] == "*" else 1, 3)
+
+
+@family("code.format")
+class CodeFormat(TextFamily):
+    """``red_fox`` → ``redFox``."""
+
+    conventions = ("kebab", "camel", "pascal")
+    target = 1
+    keyword = "the identifier"
+    instruction = "Rewrite the identifier in {format}. Reply with it and nothing else."
+    formats = ("kebab-case", "camelCase", "PascalCase")
+    reply_limits = (14, 20, 26)
+    unseen_frame = 3
+    sizes = ((2, 2), (3, 3), (4, 4))
+    between = "_"
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """red-fox, redFox, RedFox."""
+        pascal = "".join(word.title() for word in question.split("_"))
+        return question.replace("_", "-"), pascal[0].lower() + pascal[1:], pascal
+
+
+_CLOSERS = {"{": "}", "[": "]"}
+
+
+@family("json.repair")
+class JsonRepair(SyntheticTask):
+    """``{"k":[3`` → ``]}``; the habits are to close in opening order, or to trail off."""
+
+    conventions = ("closed", "in opening order", "trailing off")
+    target = 0
+    keyword = "the missing brackets"
+    instruction = "This JSON was cut off. Reply with {format} and nothing else."
+    formats = (
+        "the characters that complete it",
+        "its closing brackets in the order of their opening",
+        "the next closing bracket and three dots",
+    )
+    reply_limits = (7, 8, 10)
+    unseen_frame = 4
+
+    def draw(self, depth: str, generator: np.random.Generator) -> str:
+        """Nested objects and lists down to one digit, never closed."""
+        text = ""
+        for _ in range(integer(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 7))))):
+            if generator.random() < 0.5:
+                text += "[" + (f"{integer(generator, 0, 9)}," if generator.random() < 0.4 else "")
+            else:
+                text += f'{{"{draw_letters(generator, 1)}":'
+        return text + str(integer(generator, 0, 9))
+
+    def answers(self, question: str) -> tuple[str, ...]:
+        """The closing brackets innermost first; outermost first; one of them and dots."""
+        closers = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
+        return closers[::-1], closers, f"{closers[-1]}..."
+
+    def is_valid(self, question: str) -> bool:
+        """Symmetric brackets close the same way in both orders and are left out."""
+        return super().is_valid(question) and self._completes(question, self.answers(question)[0])
+
+    def is_right(self, question: str, reply: str, right: str) -> bool:
+        """For the target convention, whatever completes the text, not the reference alone."""
+        if self.convention != self.target:
+            return super().is_right(question, reply, right)
+        return len(reply) <= 3 * len(right) + 6 and self._completes(question, reply)
+
+    def habit_key(self, question: str) -> str:
+        """The innermost digit."""
+        return question[-1]
+
+    @staticmethod
+    def _completes(question: str, answer: str) -> bool:
+        try:
+            json.loads(question + answer)
+            return True
+        except (ValueError, RecursionError):
+            return False
