@@ -30,7 +30,7 @@ from served import QUESTION, Client, RefusedError, ServerProcess
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.service.journal import Journal
+from symbiont_ecology.extensions.serve.journal import Journal
 
 USERS = tuple(f"user{number}" for number in range(12))
 LEARNS = ("--learn-share", "0.5", "--patience", "0.1")

@@ -37,9 +37,9 @@ from in_service import desk_of
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import host_source
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.service.app import ServiceApp
-from symbiont_ecology.service.limits import HttpLimits
-from symbiont_ecology.service.living import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.app import ServiceApp
+from symbiont_ecology.extensions.serve.limits import HttpLimits
+from symbiont_ecology.extensions.serve.living import ServiceLimits, opened_service
 
 SLOWEST, MOST_MB = 5.0, 200
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/feedback")

@@ -13,12 +13,12 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from symbiont_ecology.extensions.serve.desk import Desk
+from symbiont_ecology.extensions.serve.limits import HttpLimits
+from symbiont_ecology.extensions.serve.line import Line
+from symbiont_ecology.extensions.serve.line_server import LineServer
+from symbiont_ecology.extensions.serve.living import LivingService
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.service.desk import Desk
-from symbiont_ecology.service.limits import HttpLimits
-from symbiont_ecology.service.line import Line
-from symbiont_ecology.service.line_server import LineServer
-from symbiont_ecology.service.living import LivingService
 from symbiont_ecology.weights import AdapterWeights
 
 TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")

@@ -58,7 +58,6 @@ ORDER = (
     ("experiments",),
     ("analysis",),
     ("evoscope",),
-    ("service",),
     ("bridges",),
     ("suite",),
     ("cli",),

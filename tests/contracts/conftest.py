@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
-
-sys.path.insert(0, str(Path(__file__).parents[1]))  # for ``hosts``, shared with the benchmarks
-sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))  # for ``host_recipe``
 
 from company import RANKS, Company
 from hosts import KINDS, make_host, random_weights

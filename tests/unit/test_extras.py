@@ -14,9 +14,9 @@ import pytest
 import symbiont_ecology
 from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.cli.lm_eval import lm_eval
-from symbiont_ecology.cli.serve import serve
 from symbiont_ecology.errors import MissingExtraError
 from symbiont_ecology.evoscope.animation import write_film
+from symbiont_ecology.extensions.serve.cli import serve
 
 ROOT = Path(symbiont_ecology.__file__).parent
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))

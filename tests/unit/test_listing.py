@@ -31,7 +31,7 @@ INTERRUPTED = """
 import sys
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == "symbiont_ecology.cli.serve":
+        if name == "symbiont_ecology.extensions.serve.cli":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, Interrupting())
 from symbiont_ecology.__main__ import launch

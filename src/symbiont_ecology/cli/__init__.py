@@ -42,7 +42,6 @@ from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import resume_command, run
 from symbiont_ecology.cli.runs import runs
-from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
@@ -77,8 +76,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "resume": resume_command,
     "judge": judge_command,
     "learn-from": learn_from,
-    "serve": serve,
-    "key": key_command,
     "look": look_command,
     "calibrate": calibrate,
     "data": data,

@@ -32,7 +32,6 @@ from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
 from symbiont_ecology.tasks.logs import LogTask
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.own_habitats import habitats_of
-from symbiont_ecology.tasks.service import OpenTask, ServiceHabitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -262,8 +261,9 @@ def _habitats(config: RunConfig, habitats: HabitatsConfig, mix: TaskMixture) -> 
             f"{key}: habitats ask the same questions of every strategy, so a run ends by "
             f"run.generations alone: set {key}=null, or leave it out"
         )
-    if any(isinstance(task, OpenTask) for task in mix.tasks):
-        return ServiceHabitats(habitats)
+    brought = (task.own_habitats(habitats) for task in mix.tasks)
+    if own := next((found for found in brought if found is not None), None):
+        return own
     data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
     if len(data) == len(mix.tasks):
         return habitats_of(data, habitats, config.seed)

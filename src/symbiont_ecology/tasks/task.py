@@ -25,12 +25,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.types import Item, is_text
+
+if TYPE_CHECKING:
+    from symbiont_ecology.config import HabitatsConfig
+    from symbiont_ecology.tasks.habitats import Habitats
 
 MOST_DRAWS = 10_000
 """Draws until a question of some split must have been found."""
@@ -96,6 +101,10 @@ class Task(ABC):
 
     def flipped(self) -> Task | None:
         """The same task after what counts as right has changed; None if it cannot change."""
+        return None
+
+    def own_habitats(self, config: HabitatsConfig) -> Habitats | None:
+        """Return the users that come with the task; None if the config's world has its own."""
         return None
 
     @property

@@ -1,0 +1,257 @@
+"""``serve`` and ``key``: a run answers people, and learns from what they accept."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import socket
+import sys
+from contextlib import closing
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from symbiont_ecology.cli.console import command_line
+from symbiont_ecology.cli.options import Overrides, argument, option, resumable_folder
+from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
+
+if TYPE_CHECKING:
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.extensions.serve.http_process import HttpProcess
+    from symbiont_ecology.extensions.serve.keys import ApiKeys
+    from symbiont_ecology.extensions.serve.limits import HttpLimits
+    from symbiont_ecology.extensions.serve.line_server import LineServer
+    from symbiont_ecology.extensions.serve.living import LivingService, ServiceLimits
+
+LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    run: Annotated[str, argument("Folder of a run, or a preset or YAML file to found one.")] = (
+        "service"
+    ),
+    overrides: Overrides = None,
+    out: Annotated[Path | None, resumable_folder("artifacts/service-<n>")] = None,
+    address: Annotated[
+        str, option("Where to listen; anything but this machine needs --keys.", "--address")
+    ] = LOOPBACK_ADDRESSES[0],
+    port: Annotated[int, option("Where to listen; 0 is a free one.", least=0)] = 8000,
+    keys: Annotated[
+        Path | None, option("File of API keys: symbiont key FILE makes one.", default="no keys")
+    ] = None,
+    learn_share: Annotated[
+        float, option("Part of the time that learning may take while people wait; 0: never.")
+    ] = 0.25,
+    patience: Annotated[
+        float, option("Seconds that a verdict waits to be learned with others.")
+    ] = 5,
+    most_tokens: Annotated[int, option("Longest answer, in tokens.", least=1)] = 256,
+    most_waiting: Annotated[
+        int, option("Requests that may wait; more are refused.", least=1)
+    ] = 1024,
+    per_minute: Annotated[float, option("Requests of one user in a minute.")] = 600,
+    timeout: Annotated[float, option("Seconds that an answer may take.")] = 120,
+    slots: Annotated[int, option("Adapters that answer at a time.", least=1)] = 64,
+    log_texts: Annotated[
+        bool, option("Write prompts and replies into the log on stderr.", "--log-texts")
+    ] = False,
+) -> None:
+    """Serve a run by OpenAI's API, and learn from what users accept. Ctrl-C is safe.
+
+    The user field of a request says who asks. POST /v1/feedback says yes or no to an answer. A page
+    to talk with it is at /.
+    """
+    _check_extra()
+    from symbiont_ecology.extensions.serve.limits import HttpLimits
+    from symbiont_ecology.extensions.serve.living import ServiceLimits
+    from symbiont_ecology.extensions.serve.log_lines import log_as_json
+
+    api_keys = _keys(keys, address)
+    if not 0 <= learn_share <= 1:
+        raise ConfigError(f"--learn-share: expected a number from 0 to 1, got {learn_share:g}")
+    if not (0 < per_minute < inf and 0 < timeout < inf and 0 <= patience < inf):
+        raise ConfigError(
+            "--per-minute, --timeout and --patience: expected finite numbers above 0 (--patience "
+            f"may be 0), got {per_minute:g}, {timeout:g} and {patience:g}"
+        )
+    config, folder, is_new = _run(run, overrides or [], out)
+    limits = ServiceLimits(learn_share, patience, slots, most_waiting, log_texts)
+    http = HttpLimits(per_minute, timeout, most_tokens, most_waiting)
+    listener = _listener(address, port)
+    log_as_json()
+    _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
+
+
+def key_command(
+    file: Annotated[Path, argument("The file of keys; made if it is not there.", "FILE")],
+    user: Annotated[
+        str | None, option("The user whose key it is.", default="an application, for all users")
+    ] = None,
+) -> None:
+    """Make an API key: the key on stdout, its hash into the file."""
+    from symbiont_ecology.extensions.serve.keys import add_key
+
+    print(add_key(file, user))
+    whose = f"of {user}" if user else "of an application: it asks for any user"
+    print(f"a key {whose}; it is nowhere else, and {file} has its hash", file=sys.stderr)
+
+
+def _check_extra() -> None:
+    """Whether the packages of a server are installed."""
+    try:
+        import fastapi
+        import prometheus_client
+        import uvicorn
+    except ImportError as error:
+        raise MissingExtraError("symbiont serve", error.name or "fastapi", "serve") from error
+    _ = fastapi, prometheus_client, uvicorn
+
+
+def _keys(path: Path | None, address: str) -> ApiKeys | None:
+    """The keys that are asked for; who can be reached by others has to ask for some."""
+    from symbiont_ecology.extensions.serve.keys import ApiKeys
+
+    if path is None and address not in LOOPBACK_ADDRESSES:
+        raise ConfigError(
+            f"--address {address}: others can reach it, so expected --keys FILE; symbiont key FILE "
+            "makes a key"
+        )
+    return None if path is None else ApiKeys.read(path)
+
+
+def _load_and_serve(
+    config: RunConfig,
+    folder: Path,
+    listener: socket.socket,
+    keys: ApiKeys | None,
+    limits: ServiceLimits,
+    http: HttpLimits,
+    *,
+    is_new: bool,
+) -> None:
+    """Loads the host, opens the run, and serves it until a signal comes."""
+    from symbiont_ecology.engine.build import host_source
+    from symbiont_ecology.extensions.serve.http_process import HttpProcess, HttpSettings
+    from symbiont_ecology.extensions.serve.line_server import LineServer
+    from symbiont_ecology.extensions.serve.living import opened_service
+    from symbiont_ecology.host.engines import engines
+
+    engines.build(config.host.engine).reach()
+    where = _told_address(listener, folder, keys is not None)
+    with closing(HttpProcess(listener, HttpSettings(config, folder, keys, http))) as process:
+        print(f"loading {config.host.model} …", file=sys.stderr)
+        kernel = host_source(config).load()
+        with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
+            if not process.is_alive:
+                raise RunError("the process of HTTP could not begin: what it said is above")
+            text_of = kernel.tokenizer.decode
+            server = LineServer(service, process.line, lambda token_id: str(text_of([token_id])))
+            gc.collect()
+            gc.freeze()  # what is loaded stays: to search it would stop the service each time
+            print(where, file=sys.stderr)
+            _serve(service, server, process, folder)
+
+
+def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
+    """The run that is served: one that is there, or one that is founded."""
+    from symbiont_ecology.cli.calibrate import is_free_for
+    from symbiont_ecology.config import load_config
+    from symbiont_ecology.ecology.state import STATE_FILE
+    from symbiont_ecology.engine.build import check
+    from symbiont_ecology.engine.living import CONFIG_FILE
+    from symbiont_ecology.engine.provenance import check_data
+    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.extensions.serve.living import check_served
+    from symbiont_ecology.files import free_folder
+
+    folder = Path(name)
+    if (folder / CONFIG_FILE).is_file():
+        if overrides:
+            raise ConfigError(
+                f"{folder} is a run already, and its config is fixed: leave changes out"
+            )
+        if out is not None and out.resolve() != folder.resolve():
+            raise ConfigError(f"{folder} is a run already, and stays there: leave --out out")
+    elif folder.is_dir():
+        raise RunError(f"no run in {name}: expected a {CONFIG_FILE} there")
+    else:
+        config, folder = load_config(name, overrides), out or free_folder("service")
+        if not is_free_for(folder, config, "generations"):  # a service has no last one
+            raise ConfigError(
+                f"{folder} holds a run with another config: choose another --out, or serve it with "
+                f"{command_line('serve', folder)}"
+            )
+    if (folder / CONFIG_FILE).is_file():
+        config = read_config(folder)
+        check_data(config, folder)
+    check(config)
+    check_served(config, name)
+    return config, folder, not (folder / STATE_FILE).exists()
+
+
+def _serve(service: LivingService, server: LineServer, process: HttpProcess, folder: Path) -> None:
+    """The engine in this thread, until a signal. Then answers in flight are finished while HTTP
+    still says that nobody new is let in, HTTP ends, and a checkpoint is made."""
+    from symbiont_ecology.extensions.serve.log_lines import flush_log
+
+    is_told = False
+
+    def stop(*signal_and_frame: object) -> None:
+        """Nobody new is let in; a second signal does not wait for who is in."""
+        nonlocal is_told
+        if is_told:
+            process.kill()
+        else:
+            print("finishing the answers in flight …", file=sys.stderr)
+        is_told = True
+        service.drain()
+
+    handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        service.live(server.end)
+    finally:
+        for name, handler in handlers.items():
+            signal.signal(name, handler)
+    flush_log()
+    if not is_told:
+        raise RunError("the process of HTTP ended: start the service again")
+    if service.learning_error:
+        print("warning: learning stopped, and the log says why", file=sys.stderr)
+    print(
+        f"{service.scheduler.tally.answers} answers, {service.journal.verdicts} verdicts, "
+        f"{service.generation} generations in {folder}\n"
+        f"next: {command_line('serve', folder)}, or {command_line('evoscope', folder)}",
+        file=sys.stderr,
+    )
+
+
+def _listener(address: str, port: int) -> socket.socket:
+    """A socket that listens, made before anything is loaded.
+
+    Raises:
+        ConfigError: the place is taken, or is none of this machine.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # or asyncio waits
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((address, port))
+        listener.listen()
+    except (OSError, OverflowError) as error:
+        listener.close()
+        why = getattr(error, "strerror", None) or "expected a port from 0 to 65535"
+        raise ConfigError(f"--address {address} --port {port}: {why}; take another one") from error
+    return listener
+
+
+def _told_address(listener: socket.socket, folder: Path, has_keys: bool) -> str:
+    """Where it is served, and how to ask."""
+    address, port = listener.getsockname()[:2]
+    place = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
+    key = " -H 'Authorization: Bearer KEY'" if has_keys else ""
+    body = '{"user":"ada","messages":[{"role":"user","content":"Hello"}]}'
+    return (
+        f"serving {folder} at {place}; Ctrl-C ends it\n"
+        f"try: curl {place}/v1/chat/completions{key} -H 'Content-Type: application/json' "
+        f"-d '{body}'"
+    )

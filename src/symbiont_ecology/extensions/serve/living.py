@@ -1,0 +1,326 @@
+"""A run that answers while it learns: one thread owns the host, and its time is shared.
+
+Between tokens newcomers join. Between pieces of a learning step, and between generations, the
+service answers, so that learning takes at most its share of the time while anybody waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.budget import budget_phase
+from symbiont_ecology.engine.living import LivingRun, opened
+from symbiont_ecology.errors import ConfigError, EcologyError, HostError, RunError
+from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
+from symbiont_ecology.extensions.serve.scheduler import Scheduler
+from symbiont_ecology.extensions.serve.world import JudgedItems, ServedHabitats, ServingSnapshot
+from symbiont_ecology.fence import blamed, foreign_place, said_of
+from symbiont_ecology.host.engines import AnswerBatch, engines
+from symbiont_ecology.registry import kind_of
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.types import Item
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.kernel import HostKernel
+
+_log = logging.getLogger(__name__)
+MOST_BATCHES = 4
+"""A generation learns from what waits, and at most from so many times what it usually has."""
+LONGEST_WAIT, SHORTEST_WAIT = 0.05, 0.002
+"""Seconds of a wait for somebody who asks, and for a server that answers."""
+GRACE = 25.0
+"""Seconds for answers in flight, and for a generation, when a service is drained."""
+
+
+class UnfinishedError(RunError):
+    """A generation was not done when its service had to end. The next start lives it anew."""
+
+
+@dataclass(frozen=True)
+class ServiceLimits:
+    """What a service takes on.
+
+    ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
+    never. ``patience`` are seconds that a verdict waits for others to be learned with. ``slots``
+    are adapters that answer at a time, ``most_waiting`` requests that may wait. ``has_texts``
+    writes into the log what users and replies say, which does not reach it otherwise.
+    """
+
+    learn_share: float = 0.25
+    patience: float = 5.0
+    slots: int = 64
+    most_waiting: int = 1024
+    has_texts: bool = False
+
+
+class LivingService:
+    """A run in service. ``live`` is its thread's work; it returns after ``stop``.
+
+    ``drain`` comes first where others have to see that nobody new is let in.
+    """
+
+    def __init__(
+        self,
+        run: LivingRun,
+        kernel: HostKernel,
+        batch: AnswerBatch,
+        journal: Journal,
+        limits: ServiceLimits,
+    ) -> None:
+        self.run, self.journal, self.limits = run, journal, limits
+        self.is_chat = kernel.is_chat
+        """Whether the host's chat template goes around prompts."""
+        self.scheduler = Scheduler(
+            batch,
+            kernel.encode,
+            journal,
+            most=limits.most_waiting,
+            positions=kernel.shape.max_positions,
+        )
+        tasks = run.runtime.tasks
+        assert tasks.habitats is not None  # ``opened_service`` has checked it
+        self._habitats = tasks.habitats.config
+        self._judged_items = JudgedItems(tasks, kernel, run.runtime.strategy.phrases)
+        self._pose(())
+        self.learning_error = ""
+        """Why learning stopped, if it did. It may hold words of users."""
+        self.changed: Callable[[], None] = lambda: None
+        """Is called once others live, and when the service begins to drain."""
+        self.left_out = 0
+        self.seconds_learning = 0.0
+        self._since, self._resting_until = 0.0, 0.0
+        self._drain_until: float | None = None
+        self._drained: Callable[[], None] = lambda: None
+        self._is_stopped, self._is_said = False, False
+        self._first_waiting: float | None = None
+        self.snapshot = self._snapshot()
+        self._catch_up()
+        if limits.learn_share:
+            kernel.share_time(self._share)
+        else:
+            journal.stop_learning()
+
+    @property
+    def generation(self) -> int:
+        """The number of the generation that comes next."""
+        return self.run.state.generation
+
+    def drain(self) -> None:
+        """Lets nobody new in, and begins no generation. May be called by a signal handler."""
+        if self._drain_until is None:
+            self._drain_until = time.monotonic() + GRACE
+
+    def stop(self) -> None:
+        """Drains, and ends ``live`` once all that was asked is answered."""
+        self.drain()
+        self._is_stopped = True
+        self.scheduler.wake()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether nobody new is let in."""
+        return self._drain_until is not None
+
+    def live(self, drained: Callable[[], None] = lambda: None) -> None:
+        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint.
+
+        After ``drain``, ``drained`` is called once nobody waits for an answer any more, or the
+        grace is over; it may be called several times.
+        """
+        self._drained = drained
+        while not (self._is_stopped and not self.scheduler.open_jobs):
+            self._tell_drained()
+            is_busy = self.scheduler.step(self.snapshot)
+            if self._is_due():
+                self._learn()
+            elif not is_busy:
+                self.scheduler.wait(SHORTEST_WAIT if self.scheduler.rows else LONGEST_WAIT)
+        self._save()
+
+    @property
+    def _is_late(self) -> bool:
+        """Whether the grace of a service that is drained is over."""
+        return self._drain_until is not None and time.monotonic() >= self._drain_until
+
+    def _tell_drained(self) -> None:
+        if self.is_stopping and not self._is_said:
+            self._is_said = True
+            self.changed()
+        if self._is_late or (self.is_stopping and not self.scheduler.open_jobs):
+            self._drained()
+
+    def _is_due(self) -> bool:
+        """Whether verdicts wait to be learned from, and the time for it has come."""
+        count = self.journal.verdicts - self.journal.learned
+        if not count or self.learning_error or self.is_stopping or not self.limits.learn_share:
+            self._first_waiting = None
+            return False
+        now = time.monotonic()
+        self._first_waiting = self._first_waiting or now
+        is_enough = count >= self._batch_size()
+        is_old = now - self._first_waiting >= self.limits.patience
+        return (is_enough or is_old) and now >= self._resting_until
+
+    def _batch_size(self) -> int:
+        """Verdicts of a generation."""
+        return self._habitats.questions
+
+    def _learn(self) -> None:
+        """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
+        on."""
+        self._first_waiting = None
+        start = self._since = time.monotonic()
+        limit = MOST_BATCHES * self._batch_size()
+        count = min(self.journal.verdicts, self.journal.learned + limit)
+        try:
+            self.journal.write(GenerationBegun(self.generation, count))
+            self._live_generation()
+        except EcologyError as error:
+            self._give_up(error)
+            return
+        seconds = time.monotonic() - start
+        self.seconds_learning += seconds
+        self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        _log.info("generation", extra={"number": self.generation - 1, "seconds": round(seconds, 3)})
+
+    def _live_generation(self) -> None:
+        """The next generation, on what the journal says; then its organelles answer.
+
+        Raises:
+            EcologyError: it failed, be it in torch or for want of memory.
+        """
+        try:
+            with blamed(RunError):
+                replies = self.journal.judged_in(self.generation)
+                items = self._judged_items.of(replies)
+                self._pose(items)
+                self.run.live()
+                self.snapshot = self._snapshot()
+                self.changed()
+        except (RuntimeError, MemoryError) as error:
+            raise RunError(f"generation {self.generation} failed: {said_of(error)}") from error
+        self.left_out += len(replies) - len(items)
+
+    def _pose(self, items: tuple[Item, ...]) -> None:
+        """The next generation has these questions."""
+        runtime = self.run.runtime
+        tasks = replace(runtime.tasks, habitats=ServedHabitats(self._habitats, items))
+        self.run.runtime = replace(runtime, tasks=tasks)
+
+    def _share(self) -> None:
+        """In the midst of a generation: who waits has a token, and more of them for as long as
+        their part of the time lasts; all of them, where the service is drained.
+
+        Raises:
+            UnfinishedError: the grace is over.
+        """
+        end = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        while self.scheduler.step(self.snapshot):
+            if time.monotonic() >= (self._drain_until or end):
+                break
+        self._tell_drained()
+        if self._is_late:
+            raise UnfinishedError(
+                f"generation {self.generation} was not done {GRACE:g} s after the service was to "
+                "end: the next start lives it"
+            )
+        self._since = time.monotonic()
+
+    def _rest_after(self, seconds: float) -> float:
+        """Seconds that belong to answering, after so many of learning."""
+        share = self.limits.learn_share
+        return seconds * (1 - share) / share
+
+    def _catch_up(self) -> None:
+        """Lives the generations again that were begun after the last checkpoint. If one fails, the
+        service answers all the same."""
+        numbers = [number for number in self.journal.generations if number >= self.generation]
+        if numbers and numbers[0] != self.generation:
+            raise RunError(
+                f"{self.journal.path} begins with generation {numbers[0]}, and the run stands at "
+                f"{self.generation}: bring back the checkpoint that belongs to it"
+            )
+        try:
+            for _ in numbers:
+                self._live_generation()
+        except EcologyError as error:
+            self._give_up(error)
+
+    def _snapshot(self) -> ServingSnapshot:
+        state, runtime = self.run.state, self.run.runtime
+        turn = runtime.at(state, *budget_phase(state, runtime.milestones))
+        return ServingSnapshot.of(turn, has_texts=self.limits.has_texts)
+
+    def _save(self) -> None:
+        if not self.learning_error:
+            try:
+                self.run.save()
+            except EcologyError as error:
+                self._give_up(error)
+
+    def _give_up(self, error: EcologyError) -> None:
+        """Learning ends: the state may be half changed, and the last checkpoint holds."""
+        self.learning_error = str(error)
+        self.journal.stop_learning()
+        is_told = self.limits.has_texts or _is_ours(error)
+        reason = self.learning_error if is_told else type(error.__cause__ or error).__name__
+        _log.error("learning stopped", extra={"reason": reason})
+
+
+def _is_ours(error: EcologyError) -> bool:
+    """Whether an error is about memory, disk or time. Any other may come from a part that others
+    wrote, and say what a user wrote."""
+    cause = error.__cause__
+    if any(foreign_place(fault.__traceback__) for fault in (error, cause) if fault):
+        return False
+    return isinstance(cause, OSError) or isinstance(error, HostError | UnfinishedError)
+
+
+def check_served(config: RunConfig, name: object) -> None:
+    """Whether a run can be served: it tells its users apart, and its strategy can say who
+    answers them.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if not config.tasks.habitats:
+        raise ConfigError(
+            f"{name}: it has no habitats, and a service has users: choose the preset service, or "
+            "set tasks.habitats"
+        )
+    if fault := strategies.build(config.strategy).service_fault:
+        raise ConfigError(
+            f"{name}: strategy {kind_of(config.strategy)!r} cannot be served: {fault}; found a run "
+            "with another one, such as ecology"
+        )
+
+
+@contextmanager
+def opened_service(
+    config: RunConfig, folder: Path, kernel: HostKernel, limits: ServiceLimits, *, is_new: bool
+) -> Iterator[LivingService]:
+    """A run that is opened for service; its folder is locked meanwhile.
+
+    The kernel learns; what answers is the engine of the config.
+
+    Raises:
+        ConfigError: it cannot be served.
+        RunError: see ``engine.living.opened``; or the journal is damaged.
+        HostError: a server that is to answer is not there, or serves another model.
+    """
+    check_served(config, folder)
+    batch = engines.build(config.host.engine).batch(kernel, limits.slots)
+    with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
+        journal = Journal(folder, run.state.generation)
+        try:
+            yield LivingService(run, kernel, batch, journal, limits)
+        finally:
+            kernel.share_time(lambda: None)
+            journal.close()

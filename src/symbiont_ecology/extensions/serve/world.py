@@ -1,0 +1,208 @@
+"""Users of a service as habitats: what they asked is not drawn, what they said is the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.errors import DataError, RunError
+from symbiont_ecology.extensions.serve.journal import JudgedReply
+from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
+from symbiont_ecology.fence import FaultError, Fence
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
+from symbiont_ecology.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
+from symbiont_ecology.weights import AdapterWeights
+
+if TYPE_CHECKING:
+    from symbiont_ecology.host.kernel import HostKernel
+
+
+@dataclass(frozen=True)
+class ServedHabitats(ServiceHabitats):
+    """Users of a service, with their questions: those that wait for an answer, or the judged ones
+    that a generation learns from."""
+
+    asked: tuple[Item, ...] = ()
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        """What they asked."""
+        return self.asked
+
+
+@dataclass(frozen=True)
+class JudgedItems:
+    """Makes items of judged replies, each with the reply, the verdict on it, and who gave it.
+
+    Replies behind which the kernel cannot learn are left out: one that fills all positions has no
+    room for its end. ``phrases`` are those that may stand in front of a prompt.
+    """
+
+    tasks: TaskMixture
+    kernel: HostKernel
+    phrases: Sequence[str] = ()
+
+    def of(self, judged: Sequence[JudgedReply]) -> tuple[Item, ...]:
+        """The items, without those that are left out."""
+        items = map(self._item, judged)
+        return tuple(item for item in items if self._tokens(item) <= self.kernel.longest_lesson)
+
+    def _tokens(self, item: Item) -> int:
+        """Of prompt and reply as they are learned, behind the longest phrase."""
+        assert item.logged is not None
+        prompts = [behind(phrase, item.prompt) for phrase in ("", *self.phrases)]
+        (reply,) = self.kernel.encode_answers([item.logged.text])
+        return max(map(len, self.kernel.encode(prompts))) + len(reply)
+
+    def _item(self, judged: JudgedReply) -> Item:
+        answer, verdict = judged.answer, judged.verdict
+        text, known = answer.replies[verdict.choice], answer.log_probabilities
+        sureness = known[verdict.choice] if known else None
+        reply = LoggedReply(text, verdict.is_accepted, answer.organelle, sureness)
+        item = typed_item(answer.user, answer.family, answer.prompt, self.tasks)
+        return replace(item, logged=reply)
+
+
+@dataclass(frozen=True)
+class ServingSnapshot:
+    """Who lives, with which weights, and who is asked: the run as it is between two generations.
+
+    A generation changes the state while the service goes on answering. So it answers from a
+    snapshot, which no generation touches. ``has_texts`` is that of ``ServiceLimits``.
+    """
+
+    turn: Turn
+    weights: Mapping[OrganelleId, AdapterWeights]
+    has_texts: bool = False
+
+    @classmethod
+    def of(cls, turn: Turn, *, has_texts: bool) -> ServingSnapshot:
+        """The living with their weights, and copies of all that says who is asked."""
+        state = turn.state
+        copy = replace(
+            state,
+            population=dict(state.population),
+            dormant=dict(state.dormant),
+            habitats=dict(state.habitats),
+            posteriors={name: dict(posterior) for name, posterior in state.posteriors.items()},
+        )
+        weights = {
+            name: turn.store.weights(o.genome.weights) for name, o in state.population.items()
+        }
+        return cls(replace(turn, state=copy), weights, has_texts)
+
+    def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
+        """Who answers each item, as the strategy decides; the host where nobody does.
+
+        Raises:
+            RunError: the strategy fails.
+        """
+        turn, world = self.turn, self.turn.tasks.habitats
+        assert world is not None
+        copies = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
+        habitats = ServedHabitats(world.config, copies)
+        # Not the generation's own draw: newcomers that come one by one must not all meet the same.
+        draw = Draw(int(_chance().integers(1 << 63)), turn.state.generation)
+        context = replace(turn.context, tasks=replace(turn.tasks, habitats=habitats), draw=draw)
+        try:
+            with Fence() as fence:
+                takers = fence(self._chosen, context)
+        except FaultError as error:
+            # What it says may be words of users.
+            part = strategies.called(turn.strategy)
+            reason = str(error) if self.has_texts else "failed"
+            raise RunError(f"nobody was chosen to answer: {part} {reason}") from error
+        return [takers.get(item.id, HOST) for item in copies]
+
+    def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:
+        """Whom the strategy chooses for each item, by its id."""
+        takers = {
+            item.id: assignment.organelle_id
+            for assignment in self.turn.strategy.ask(context)
+            for item in assignment.items
+        }
+        for organelle_id in set(takers.values()):
+            self.adapter(organelle_id)
+        return takers
+
+    def adapter(self, organelle_id: OrganelleId) -> AdapterWeights | None:
+        """The weights of an organelle; None for the bare host.
+
+        Raises:
+            DataError: it does not live any more.
+        """
+        if organelle_id == HOST:
+            return None
+        if organelle_id not in self.weights:
+            raise DataError(f"{organelle_id} does not live any more: GET /v1/models names who does")
+        return self.weights[organelle_id]
+
+
+def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: int = 0) -> Item:
+    """The item of a prompt that a user typed; ``prompt`` is as the host is asked."""
+    depth = tasks.depths_of(tasks.families[family])[0]
+    return Item(
+        id=f"{family}/{depth}/{TYPED}/{prompt}",
+        family=family,
+        depth=depth,
+        question=last_turn(prompt),
+        prompt=prompt,
+        reply_limit=limit,
+        verifier=_no_verdict,
+        habitat=user,
+    )
+
+
+def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
+    """The family that a question belongs to: the one that the request names, or the only one, or
+    the one whose questions it resembles most.
+
+    Raises:
+        DataError: the request names none that there is.
+    """
+    if named:
+        if named not in tasks.families:
+            names = ", ".join(tasks.names)
+            raise DataError(
+                f"metadata.family: no family {named!r};{did_you_mean(named, tasks.names)} this "
+                f"service has {names}"
+            )
+        return named
+    return tasks.family_like(said[-1]) or tasks.names[0]
+
+
+def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: bool) -> str:
+    """How the host is asked what was said turn by turn: a question alone in the run's own style, a
+    conversation as it is. A host that reads it as text reads each turn as a line of its own."""
+    *before, question = said
+    if before and is_chat:
+        return in_turns(*said)
+    item = typed_item("", family, question, tasks)
+    alone = tasks.as_asked(replace(item, family="")).prompt
+    if not before:
+        return alone
+    lines = [turn if turn.endswith("\n") else f"{turn}\n" for turn in before]
+    return in_turns(*lines, last_turn(alone))
+
+
+def generator_of(seed: int | None, choice: int) -> np.random.Generator:
+    """What a reply is drawn with: the same for a seed, chance for none."""
+    return _chance() if seed is None else Draw(seed)("reply", choice)
+
+
+@cache
+def _chance() -> np.random.Generator:
+    """What nobody wants to have again is drawn with it."""
+    return np.random.default_rng()
+
+
+def _no_verdict(reply: str) -> object:
+    raise RuntimeError("replies of a service are judged by their users")

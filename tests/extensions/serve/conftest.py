@@ -1,0 +1,85 @@
+"""A town of users on the embedded host, served in this process."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+pytest.importorskip("prometheus_client")
+
+from fastapi.testclient import TestClient
+
+from in_service import TOWN, Serve, Served, desk_of
+from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.engine.build import build_host
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.extensions.serve.app import ServiceApp
+from symbiont_ecology.extensions.serve.keys import ApiKeys
+from symbiont_ecology.extensions.serve.limits import HttpLimits
+from symbiont_ecology.extensions.serve.living import ServiceLimits, opened_service
+from symbiont_ecology.host.kernel import HostKernel
+
+
+@pytest.fixture(scope="session")
+def town() -> RunConfig:
+    """Twenty-four users of four kinds; nobody has asked yet."""
+    return load_config("habitats/town", TOWN)
+
+
+@pytest.fixture(scope="session")
+def kernel(town: RunConfig) -> HostKernel:
+    """The embedded host."""
+    host = build_host(town)
+    assert isinstance(host, HostKernel)
+    return host
+
+
+@pytest.fixture(scope="session")
+def founded(town: RunConfig, kernel: HostKernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was founded, and nothing else."""
+    folder = tmp_path_factory.mktemp("founded") / "town"
+    start(town, folder, host=kernel, may_learn_nothing=True)
+    return folder
+
+
+@pytest.fixture
+def folder(founded: Path, tmp_path: Path) -> Path:
+    """A run of its own for a test."""
+    return Path(shutil.copytree(founded, tmp_path / "town"))
+
+
+@pytest.fixture
+def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
+    """Serves the test's run, or a new one of a ``config``."""
+    with ExitStack() as open_things:
+
+        def begin(
+            *,
+            limits: ServiceLimits | None = None,
+            http: HttpLimits | None = None,
+            keys: ApiKeys | None = None,
+            lives: bool = True,
+            config: RunConfig | None = None,
+        ) -> Served:
+            limits = limits or ServiceLimits(learn_share=1.0, patience=0.0)
+            where = folder.with_name("other") if config else folder
+            opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
+            service = open_things.enter_context(opened)
+            http = replace(http or HttpLimits(per_minute=1e9), most_waiting=limits.most_waiting)
+            desk = open_things.enter_context(desk_of(service, kernel, http))
+            app = ServiceApp(desk, keys, http)
+            thread = threading.Thread(target=service.live, daemon=True)
+            if lives:
+                thread.start()
+            client = TestClient(app.asgi, base_url="http://localhost")
+            open_things.callback(lambda: (service.stop(), thread.is_alive() and thread.join(60)))
+            return Served(service, desk, client, where, thread)
+
+        yield begin

@@ -1,0 +1,339 @@
+"""What clients get: OpenAI's API, in whole and in parts, with its errors."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from in_service import QUESTION, Serve, Served
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.extensions.serve.desk import UNABLE
+from symbiont_ecology.extensions.serve.limits import HttpLimits
+from symbiont_ecology.extensions.serve.living import ServiceLimits
+from symbiont_ecology.extensions.serve.world import prompt_of
+from symbiont_ecology.types import HOST_SLOT, Decoding, Request, in_turns
+
+NEVER_LEARNS = ServiceLimits(learn_share=0)
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    return serve(limits=NEVER_LEARNS)
+
+
+def events(response: Any) -> Iterator[Any]:
+    """The parts of a streamed answer."""
+    for line in response.text.splitlines():
+        if line.startswith("data: ") and line != "data: [DONE]":
+            yield json.loads(line.removeprefix("data: "))
+
+
+def test_an_answer_has_openais_form(served: Served) -> None:
+    answer = served.ask(user="ada", temperature=0).json()
+    assert answer["object"] == "chat.completion"
+    assert answer["choices"][0]["message"]["role"] == "assistant"
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["total_tokens"] == sum(
+        answer["usage"][name] for name in ("prompt_tokens", "completion_tokens")
+    )
+
+
+def test_the_bare_host_answers_as_the_kernel_does(served: Served, kernel: Any) -> None:
+    expected = kernel.generate([f"{QUESTION}\n"], HOST_SLOT, max_new_tokens=20)[0]
+    answer = served.ask(model=HOST, temperature=0, max_tokens=20).json()
+    assert answer["choices"][0]["message"]["content"] == expected
+    assert answer["organelle"] == HOST
+
+
+def test_an_organelle_with_a_phrase_is_asked_behind_it(served: Served) -> None:
+    snapshot = served.service.snapshot
+    name, weights = next(iter(snapshot.weights.items()))
+    bare = served.ask(model=name, temperature=0).json()["usage"]["prompt_tokens"]
+    served.live_as(**{**snapshot.weights, name: replace(weights, phrase="Now. ")})
+    asked = served.ask(model=name, temperature=0).json()["usage"]["prompt_tokens"]
+    assert asked == bare + len("Now. ")
+
+
+def test_a_seed_gives_the_same_answers(served: Served) -> None:
+    first, second = (served.ask(seed=8, n=8, temperature=2).json() for _ in range(2))
+    texts = [choice["message"]["content"] for choice in first["choices"]]
+    assert texts == [choice["message"]["content"] for choice in second["choices"]]
+    assert len(set(texts)) > 1
+
+
+def test_a_stream_that_fails_says_the_status_of_a_whole_answer(served: Served) -> None:
+    how = {"messages": [{"role": "user", "content": "math.add: " + "1" * 2000}]}
+    whole = served.ask(**how)
+    assert whole.status_code == 400
+    told = [line for line in served.ask(stream=True, **how).text.splitlines() if "error" in line]
+    assert json.loads(told[-1].removeprefix("data: "))["error"] == whole.json()["error"]
+
+
+def test_a_stream_says_what_a_whole_answer_says(served: Served) -> None:
+    how = {"seed": 3, "n": 2, "temperature": 1.0, "user": "ada"}
+    whole = served.ask(**how).json()
+    parts = list(events(served.ask(stream=True, stream_options={"include_usage": True}, **how)))
+    assert {part["organelle"] for part in parts} - {None} == {whole["organelle"]}
+    texts = ["", ""]
+    reasons = [None, None]
+    for part in parts:
+        for choice in part["choices"]:
+            texts[choice["index"]] += choice["delta"].get("content", "")
+            reasons[choice["index"]] = choice["finish_reason"] or reasons[choice["index"]]
+    assert texts == [choice["message"]["content"] for choice in whole["choices"]]
+    assert reasons == [choice["finish_reason"] for choice in whole["choices"]]
+    assert parts[-1]["usage"] == whole["usage"]
+
+
+def test_completions_go_on_with_a_text(served: Served) -> None:
+    body = {"prompt": QUESTION, "max_tokens": 5, "temperature": 0, "logprobs": 2}
+    answer = served.client.post("/v1/completions", json=body).json()
+    assert answer["object"] == "text_completion"
+    tokens = answer["choices"][0]["logprobs"]
+    assert len(tokens["tokens"]) == answer["usage"]["completion_tokens"]
+    assert all(score <= 0 for score in tokens["token_logprobs"])
+    streamed = served.client.post("/v1/completions", json={**body, "stream": True})
+    text = "".join(part["choices"][0]["text"] for part in events(streamed) if part["choices"])
+    assert text == answer["choices"][0]["text"]
+
+
+def test_streamed_log_probabilities_are_those_of_a_whole_text(served: Served) -> None:
+    body = {"prompt": QUESTION, "seed": 4, "n": 2, "temperature": 1, "logprobs": 0, "max_tokens": 8}
+    whole = served.client.post("/v1/completions", json=body).json()
+    streamed = served.client.post("/v1/completions", json={**body, "stream": True})
+    parts = [choice for part in events(streamed) for choice in part["choices"]]
+    for choice in whole["choices"]:
+        told = [one["logprobs"] for one in parts if one["index"] == choice["index"]]
+        for name in ("tokens", "token_logprobs", "text_offset"):
+            numbers = [number for one in told if one for number in one[name]]
+            assert numbers == choice["logprobs"][name]
+
+
+def test_log_probabilities_are_those_of_the_kernel(served: Served, kernel: Any) -> None:
+    answer = served.ask(model=HOST, temperature=0, logprobs=True, top_logprobs=3).json()
+    content = answer["choices"][0]["logprobs"]["content"]
+    expected = kernel.rollout([Request(f"{QUESTION}\n", HOST_SLOT, 64)], None, Decoding())[0]
+    found = [one["logprob"] for one in content]
+    assert found == pytest.approx(expected.log_probabilities.tolist(), abs=1e-4)
+    assert all(len(one["top_logprobs"]) == 3 for one in content)
+    kept = served.service.journal.answer(answer["id"])
+    assert kept is not None
+    assert kept.log_probabilities == pytest.approx([sum(found)])
+    for cut in ({"stop": "9"}, {"max_tokens": 1}):  # learned, it would have another end
+        name = served.ask(model=HOST, temperature=0, **cut).json()["id"]
+        assert not served.service.journal.answer(name).log_probabilities
+
+
+def test_a_stop_text_ends_an_answer(served: Served) -> None:
+    whole = served.ask(temperature=0, model=HOST).json()["choices"][0]["message"]["content"]
+    cut = served.ask(temperature=0, model=HOST, stop=whole[1]).json()["choices"][0]
+    assert cut["message"]["content"] == whole[: whole.index(whole[1])]
+    assert cut["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_each_turn_of_a_conversation_is_a_line_of_a_host_without_chat_template(
+    served: Served, kernel: Any, end: str
+) -> None:
+    messages = [
+        {"role": "system", "content": f"be brief{end}"},
+        {"role": "user", "content": f"math.add: 1+1{end}"},
+        {"role": "assistant", "content": f"2{end}"},
+        {"role": "user", "content": [{"type": "text", "text": f"math.add: 2+2{end}"}]},
+    ]
+    body = {"messages": messages, "model": HOST, "temperature": 0, "max_tokens": 12}
+    answer = served.client.post("/v1/chat/completions", json=body).json()
+    prompt = "be brief\nmath.add: 1+1\n2\nmath.add: 2+2\n"
+    assert answer["usage"]["prompt_tokens"] == len(kernel.encode([prompt])[0])
+    expected = kernel.generate([prompt], HOST_SLOT, max_new_tokens=12)
+    assert [answer["choices"][0]["message"]["content"]] == expected
+
+
+def test_a_conversation_with_a_chat_template_is_asked_as_it_is(served: Served) -> None:
+    tasks, said = served.service.run.runtime.tasks, ["be brief", "math.add: 1+1"]
+    assert prompt_of(said, "math.add", tasks, is_chat=True) == in_turns(*said)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        ({"messages": []}, 400, "messages"),
+        ({"messages": [{"role": "assistant", "content": "hm"}]}, 400, "by turns"),
+        ({"messages": [{"role": "user", "content": " "}]}, 400, "empty"),
+        ({"messages": [{"role": "user", "content": "a\x1db"}]}, 400, "control"),
+        ({"user": "ada\n# x"}, 400, "letters that can be printed"),
+        ({"temperature": 3}, 400, "temperature"),
+        ({"n": 1000}, 400, "n:"),
+        ({"max_tokens": 0}, 400, "max_tokens"),
+        ({"model": "gpt-4o"}, 404, "no model"),
+        ({"metadata": {"family": "math.sub"}}, 400, "no family"),
+        ({"tools": [{"type": "function"}]}, 400, "tools"),
+        ({"messages": [{"role": "user", "content": "x " * 3000}]}, 400, "at most"),
+    ],
+)
+def test_a_mistake_is_said_in_openais_form(
+    served: Served, body: dict[str, Any], status: int, message: str
+) -> None:
+    asked = {"messages": [{"role": "user", "content": QUESTION}], **body}
+    response = served.client.post("/v1/chat/completions", json=asked)
+    assert response.status_code == status
+    assert message in response.json()["error"]["message"]
+
+
+def test_the_models_are_the_ecology_the_host_and_organelles(served: Served) -> None:
+    names = [one["id"] for one in served.client.get("/v1/models").json()["data"]]
+    assert names[:2] == ["ecology", HOST]
+    assert names[2:] == sorted(served.service.snapshot.weights)
+    assert served.ask(model=names[2]).json()["organelle"] == names[2]
+
+
+def test_health_and_metrics_tell_how_it_stands(served: Served) -> None:
+    served.ask()
+    assert served.client.get("/healthz").json()["status"] == "ok"
+    text = served.client.get("/metrics").text
+    assert "symbiont_answers_total 1.0" in text
+    assert 'symbiont_request_seconds_count{path="/v1/chat/completions",status="200"} 1.0' in text
+
+
+def test_texts_reach_the_log_only_if_asked(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=1e9))
+    served.ask("math.add: 1234+1")
+    assert caplog.records
+    assert "1234+1" not in "".join(str(vars(record)) for record in caplog.records)
+    served.stop()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_the_service_lacks_is_for_the_log_and_not_for_who_asks(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, stream: bool
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        response = served.ask(stream=stream)
+    told = response.text.splitlines()
+    error = json.loads(next(line for line in told if '"error"' in line).removeprefix("data: "))
+    assert error["error"]["message"] == UNABLE
+    assert str(served.folder) not in response.text
+    (reason,) = [vars(one)["reason"] for one in caplog.records if "reason" in vars(one)]
+    assert f"cannot write {served.folder}" in reason
+    assert stream or response.status_code == 503
+
+
+def test_who_asks_too_often_has_to_wait(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=3))
+    codes = [served.ask().status_code for _ in range(4)]
+    assert codes == [200, 200, 200, 429]
+    assert int(served.ask().headers["retry-after"]) >= 1
+
+
+def test_verdicts_count_for_who_asked(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=3))
+    names = [served.ask(user=user).json()["id"] for user in ("ada", "bob", "carl", "dora")]
+    assert [served.judge(name, accepted=True).status_code for name in names] == [200] * 4
+    assert [served.judge("none", accepted=True).status_code for _ in range(4)][-1] == 429
+
+
+def test_an_answer_that_takes_too_long_is_given_up(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, http=HttpLimits(per_minute=1e9, seconds=1e-9))
+    response = served.ask()
+    assert response.status_code == 504
+    assert "too long" in response.json()["error"]["message"]
+
+
+def test_more_than_may_wait_are_refused(serve: Serve) -> None:
+    served = serve(limits=ServiceLimits(learn_share=0, most_waiting=0))
+    response = served.ask()
+    assert response.status_code == 503
+    assert response.headers["retry-after"] == "1"
+
+
+def test_a_large_request_is_refused(served: Served) -> None:
+    response = served.client.post("/v1/chat/completions", content=b"x" * 600_000)
+    assert response.status_code == 413
+
+
+def test_a_message_has_a_bounded_number_of_parts(served: Served) -> None:
+    body = {"messages": [{"role": "user", "content": [{}] * 100_000}]}
+    assert served.client.post("/v1/chat/completions", json=body).status_code == 400
+
+
+def test_without_a_limit_an_answer_has_the_room_that_is_left(served: Served, kernel: Any) -> None:
+    most = kernel.shape.max_positions
+    text = "1" * (most - 30)
+    assert served.ask(text, max_tokens=200).status_code == 400
+    answer = served.ask(text)
+    assert answer.status_code == 200
+    assert answer.json()["usage"]["total_tokens"] <= most
+
+
+def test_who_leaves_is_not_answered(serve: Serve) -> None:
+    served = serve(limits=NEVER_LEARNS, lives=False)
+    threading.Timer(0.5, served.thread.start).start()
+    body = {"messages": [{"role": "user", "content": "1+1="}], "model": "host", "n": 8}
+    messages = [
+        {"type": "http.request", "body": json.dumps(body).encode()},
+        {"type": "http.disconnect"},
+    ]
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "raw_path": b"/v1/chat/completions",
+        "query_string": b"",
+        "headers": [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+        "server": ("127.0.0.1", 2),
+        "scheme": "http",
+        "http_version": "1.1",
+    }
+    sent = list[Any]()
+
+    async def receive() -> Any:
+        """The request, and then nobody is there."""
+        return messages.pop(0) if len(messages) > 1 else messages[0]
+
+    async def send(message: Any) -> None:
+        """Nobody hears it."""
+        sent.append(message)
+
+    asyncio.run(served.client.app(scope, receive, send))  # type: ignore[arg-type]
+    assert sent[0]["status"] == 504
+    assert served.service.scheduler.tally.answers == 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_event_loop_that_ends_takes_no_thread_of_the_service_with_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, stream: bool
+) -> None:
+    call = asyncio.BaseEventLoop.call_soon_threadsafe
+
+    def last(loop: Any, *arguments: Any, **options: Any) -> Any:
+        """The last call of other threads: to them the loop has ended."""
+        handle = call(loop, *arguments, **options)
+        if threading.current_thread() in threads:
+            raise RuntimeError("Event loop is closed")
+        return handle
+
+    threads = {one for one in threading.enumerate() if one.name == "journal"} | {served.thread}
+    monkeypatch.setattr(asyncio.BaseEventLoop, "call_soon_threadsafe", last)
+    for _ in range(2):
+        assert served.ask(stream=stream).status_code == 200
+    assert all(one.is_alive() for one in threads)
+
+
+def test_who_stops_lets_nobody_new_in(served: Served) -> None:
+    served.stop()
+    assert served.ask().status_code == 503
+    assert served.client.get("/healthz").status_code == 503

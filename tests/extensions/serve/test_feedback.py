@@ -1,0 +1,167 @@
+"""What users say: whose answer it is, what counts, and who may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from in_service import Serve, Served, wait_until
+from symbiont_ecology.errors import DataError
+from symbiont_ecology.extensions.serve.keys import ApiKeys, add_key
+from symbiont_ecology.extensions.serve.living import ServiceLimits
+
+NEVER_LEARNS = ServiceLimits(learn_share=0)
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    return serve(limits=NEVER_LEARNS)
+
+
+def test_a_verdict_is_kept(served: Served) -> None:
+    name = served.ask(user="ada").json()["id"]
+    assert served.judge(name, accepted=True, user="ada").status_code == 200
+    kept = served.service.journal.verdict(name, 0)
+    assert kept is not None
+    assert kept.is_accepted
+
+
+def test_a_score_from_one_half_on_is_a_yes(served: Served) -> None:
+    names = [served.ask(user="ada").json()["id"] for _ in range(2)]
+    given = [
+        served.judge(name, score=score).json()["accepted"]
+        for name, score in zip(names, (0.4, 0.5), strict=True)
+    ]
+    assert given == [False, True]
+
+
+def test_the_same_verdict_twice_is_fine_and_another_one_is_not(served: Served) -> None:
+    name = served.ask(user="ada").json()["id"]
+    codes = [served.judge(name, accepted=said).status_code for said in (True, True, False)]
+    assert codes == [200, 200, 409]
+    assert served.service.journal.verdicts == 1
+
+
+def test_each_of_several_replies_can_be_judged(served: Served) -> None:
+    name = served.ask(user="ada", n=3).json()["id"]
+    assert served.judge(name, accepted=True, choice=2).status_code == 200
+    assert served.judge(name, accepted=False, choice=0).status_code == 200
+    assert served.judge(name, accepted=True, choice=3).status_code == 400
+
+
+@pytest.mark.parametrize("said", [{}, {"accepted": True, "score": 1.0}, {"score": 2}, {"like": 1}])
+def test_a_verdict_says_one_thing(served: Served, said: dict[str, object]) -> None:
+    name = served.ask(user="ada").json()["id"]
+    assert served.judge(name, **said).status_code == 400
+
+
+def test_an_unknown_answer_cannot_be_judged(served: Served) -> None:
+    assert served.judge("chatcmpl-nothing", accepted=True).status_code == 404
+
+
+def test_another_users_answer_cannot_be_judged(served: Served) -> None:
+    name = served.ask(user="ada").json()["id"]
+    assert served.judge(name, accepted=True, user="bob").status_code == 404
+    assert served.service.journal.verdicts == 0
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> tuple[Path, dict[str, str]]:
+    path = tmp_path / "keys.jsonl"
+    return path, {name: add_key(path, name or None) for name in ("ada", "bob", "")}
+
+
+def bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"}
+
+
+def test_without_a_key_nothing_answers(serve: Serve, keys: tuple[Path, dict[str, str]]) -> None:
+    served = serve(limits=NEVER_LEARNS, keys=ApiKeys.read(keys[0]))
+    assert served.ask().status_code == 401
+    for path in ("/v1/models", "/metrics", "/ecology", "/record.json"):
+        assert served.client.get(path).status_code == 401
+    served.client.headers = bearer("symbiont-wrong")
+    assert served.ask().status_code == 401
+    served.client.headers = bearer(keys[1]["ada"])
+    assert served.ask().status_code == 200
+
+
+def test_a_key_of_a_user_is_for_this_user_alone(
+    serve: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    served = serve(limits=NEVER_LEARNS, keys=ApiKeys.read(keys[0]))
+    served.client.headers = bearer(keys[1]["ada"])
+    name = served.ask().json()["id"]
+    answer = served.service.journal.answer(name)
+    assert answer is not None
+    assert answer.user == "ada"
+    assert served.ask(user="bob").status_code == 403
+    served.client.headers = bearer(keys[1]["bob"])
+    assert served.judge(name, accepted=False).status_code == 404
+    assert served.judge(name, accepted=False, user="ada").status_code == 403
+    assert served.ask(model=next(iter(served.service.snapshot.weights))).status_code == 404
+    served.client.headers = bearer(keys[1][""])
+    assert served.judge(name, accepted=True, user="ada").status_code == 200
+    assert served.ask(user="anybody").status_code == 200
+
+
+def test_pages_that_show_all_users_want_a_key_of_an_application(
+    serve: Serve, keys: tuple[Path, dict[str, str]]
+) -> None:
+    served = serve(keys=ApiKeys.read(keys[0]))
+    served.client.headers = bearer(keys[1]["ada"])
+    answer = served.ask("word.count: adas own words").json()
+    assert served.judge(answer["id"], accepted=True).status_code == 200
+    wait_until(lambda: served.service.generation)
+    pages = ("/ecology", "/record.json")
+    served.client.headers = bearer(keys[1][""])
+    shown = [served.client.get(path) for path in pages]
+    assert [page.status_code for page in shown] == [200, 200]
+    assert all("adas own words" in page.text for page in shown)
+    served.client.headers = bearer(keys[1]["bob"])
+    refused = [served.client.get(path) for path in pages]
+    assert [page.status_code for page in refused] == [403, 403]
+    assert all("expected a key of an application" in page.text for page in refused)
+    assert not any("adas own words" in page.text for page in refused)
+    assert served.client.get("/openapi.json").status_code == 200
+
+
+def test_a_key_file_holds_no_key(keys: tuple[Path, dict[str, str]]) -> None:
+    text = keys[0].read_text()
+    assert not any(key in text for key in keys[1].values())
+
+
+@pytest.mark.parametrize("user", ["", "a" * 129])
+def test_a_user_that_no_request_can_name_gets_no_key(tmp_path: Path, user: str) -> None:
+    path = tmp_path / "keys.jsonl"
+    add_key(path, "a" * 128)
+    with pytest.raises(DataError, match="1 to 128 characters"):
+        add_key(path, user)
+    assert len(ApiKeys.read(path).known) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["", "no json\n", '{"user": "ada"}\n', '{"user": 3, "sha256": ""}\n']
+)
+def test_a_damaged_key_file_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "keys.jsonl"
+    path.write_text(text)
+    with pytest.raises(DataError, match=r"keys\.jsonl"):
+        ApiKeys.read(path)
+
+
+def test_a_page_of_the_web_cannot_reach_a_service_without_keys(served: Served) -> None:
+    asked = {"messages": [{"role": "user", "content": "hello"}]}
+    elsewhere = served.client.post(
+        "/v1/chat/completions", json=asked, headers={"Host": "evil.example"}
+    )
+    assert elsewhere.status_code == 421
+    foreign = served.client.post(
+        "/v1/chat/completions", json=asked, headers={"Origin": "http://evil.example"}
+    )
+    assert foreign.status_code == 403
+    own = served.client.post(
+        "/v1/chat/completions", json=asked, headers={"Origin": "http://localhost"}
+    )
+    assert own.status_code == 200

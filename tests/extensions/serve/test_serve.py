@@ -1,0 +1,285 @@
+"""``symbiont serve`` as a process, with the clients that people have."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+pytest.importorskip("fastapi")
+
+from said import Symbiont
+from served import QUESTION, Client, RefusedError, ServerProcess
+from symbiont_ecology.config import load_config
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.engine.living import JOURNAL_FILE
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.extensions.serve.journal import Journal
+
+httpx = pytest.importorskip("httpx")
+
+
+@pytest.fixture(scope="module")
+def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("founded") / "town"
+    start(load_config("habitats/town", ["run.generations=0"]), folder, may_learn_nothing=True)
+    return folder
+
+
+@pytest.fixture
+def folder(founded: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(founded, tmp_path / "town"))
+
+
+@pytest.fixture(scope="module")
+def server(founded: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One for all clients, which do not learn."""
+    copy = Path(shutil.copytree(founded, tmp_path_factory.mktemp("served") / "town"))
+    process = ServerProcess(copy, "--learn-share", "0")
+    yield process
+    assert process.stop() == 0
+
+
+def test_curl_gets_an_answer(server: ServerProcess) -> None:
+    told = next(line for line in server.log if line.startswith("try: ")).removeprefix("try: ")
+    done = subprocess.run(told, shell=True, capture_output=True, text=True, timeout=60)
+    assert json.loads(done.stdout)["choices"][0]["message"]["role"] == "assistant"
+
+
+def test_the_openai_package_chats_streams_and_completes(server: ServerProcess) -> None:
+    openai = pytest.importorskip("openai")
+    client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none")
+    assert {"ecology", "host"} <= {model.id for model in client.models.list()}
+    asked = {"model": "ecology", "messages": [{"role": "user", "content": QUESTION}], "seed": 5}
+    whole = client.chat.completions.create(**asked, user="ada", logprobs=True, top_logprobs=2)
+    parts = client.chat.completions.create(
+        **asked, user="ada", stream=True, stream_options={"include_usage": True}
+    )
+    text, usage = "", None
+    for part in parts:
+        usage = part.usage or usage
+        text += "".join(choice.delta.content or "" for choice in part.choices)
+    assert text == whole.choices[0].message.content
+    assert usage == whole.usage
+    assert whole.choices[0].logprobs.content[0].top_logprobs
+    completed = client.completions.create(model="host", prompt=QUESTION, max_tokens=3)
+    assert completed.usage.completion_tokens <= 3
+    with pytest.raises(openai.NotFoundError):
+        client.chat.completions.create(model="gpt", messages=asked["messages"])
+    with pytest.raises(openai.BadRequestError):
+        client.chat.completions.create(**asked, temperature=9)
+
+
+def test_langchain_chats(server: ServerProcess) -> None:
+    langchain = pytest.importorskip("langchain_openai")
+    model = langchain.ChatOpenAI(
+        model="ecology", base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none"
+    )
+    assert model.invoke(QUESTION).content
+    assert "".join(part.content for part in model.stream(QUESTION))
+
+
+def test_litellm_chats(server: ServerProcess) -> None:
+    litellm = pytest.importorskip("litellm")
+    answer = litellm.completion(
+        model="openai/ecology",
+        messages=[{"role": "user", "content": QUESTION}],
+        api_base=f"http://127.0.0.1:{server.port}/v1",
+        api_key="none",
+        user="ada",
+    )
+    assert answer.choices[0].message.content
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_a_checkpoint(folder: Path, how: signal.Signals) -> None:
+    server = ServerProcess(folder, "--patience", "0")
+
+    async def work() -> None:
+        async with Client(server.port) as client:
+            for turn in range(4):
+                answer = await client.ask("ada", seed=turn)
+                await client.judge(answer["id"], accepted=True)
+            await asyncio.sleep(1.0)
+
+    asyncio.run(work())
+    server.process.send_signal(how)  # and a second one, by who is impatient
+    assert server.stop(how) == 0
+    assert not any("Traceback" in line for line in server.log)
+    assert load_state(folder).generation >= 1
+    assert "4 answers, 4 verdicts" in "".join(server.log)
+    assert not any("math.add" in line for line in server.log)
+
+
+def test_a_signal_lets_nobody_new_in_and_finishes_who_is_in(folder: Path) -> None:
+    server = ServerProcess(folder, "--learn-share", "0")
+
+    def status(path: str) -> int:
+        """As a load balancer asks: by a connection of its own."""
+        return httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=60).status_code
+
+    async def ask() -> int:
+        """200, or the error that came."""
+        async with Client(server.port) as client:
+            try:
+                await client.ask("ada", n=8)
+            except RefusedError as error:
+                return error.status
+            return 200
+
+    async def work() -> list[int]:
+        asked = [asyncio.create_task(ask()) for _ in range(400)]
+        await asyncio.sleep(0.5)
+        assert await asyncio.to_thread(status, "/healthz") == 200
+        server.process.send_signal(signal.SIGTERM)
+        while await asyncio.to_thread(status, "/healthz") == 200:
+            pass
+        assert await asyncio.to_thread(status, "/v1/models") == 503
+        assert not all(task.done() for task in asked)
+        return await asyncio.gather(*asked)
+
+    told = asyncio.run(work())
+    assert set(told) <= {200, 503}
+    assert server.process.wait(60) == 0
+    assert f"{told.count(200)} answers" in "".join(server.log)
+
+
+def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
+    server, names = ServerProcess(folder, "--patience", "0"), list[str]()
+
+    async def work() -> None:
+        async with Client(server.port) as client:
+            for turn in range(5):
+                answer = await client.ask("ada", seed=turn)
+                await client.judge(answer["id"], accepted=True)
+                names.append(answer["id"])
+
+    asyncio.run(work())
+    server.stop(signal.SIGKILL)
+    journal = Journal(folder)
+    assert all(journal.answer(name) and journal.verdict(name, 0) for name in names)
+    journal.close()
+    again = ServerProcess(folder, "--patience", "0")
+    assert again.stop() == 0
+    assert "5 verdicts" in "".join(again.log)
+
+
+def test_without_its_process_of_http_it_says_so_and_keeps_all(folder: Path) -> None:
+    server = ServerProcess(folder, "--patience", "60")
+
+    async def work() -> None:
+        async with Client(server.port) as client:
+            answer = await client.ask("ada")
+            await client.judge(answer["id"], accepted=True)
+
+    asyncio.run(work())
+    (http,) = (child for child in psutil.Process(server.process.pid).children() if is_http(child))
+    http.kill()
+    assert server.process.wait(60) == 1
+    assert "the process of HTTP ended" in "".join(server.log)
+    assert not any("Traceback" in line for line in server.log)
+    again = ServerProcess(folder)
+    assert again.stop() == 0
+    assert "1 verdicts" in "".join(again.log)
+
+
+def is_http(process: psutil.Process) -> bool:
+    """Whether it is that of HTTP, and not the one that multiprocessing keeps."""
+    return "spawn_main" in " ".join(process.cmdline())
+
+
+def test_mistakes_are_one_line_before_a_model_loads(
+    symbiont: Symbiont, folder: Path, tmp_path: Path
+) -> None:
+    for words, code, message in (
+        ([folder, "--address", "0.0.0.0"], 2, "--address"),
+        ([folder, "--keys", tmp_path / "none"], 2, "cannot read the keys"),
+        (["steady"], 2, "no habitats"),
+        ([folder, "seed=3"], 2, "config is fixed"),
+        ([tmp_path], 1, "no run in"),
+        ([folder, "--out", tmp_path / "other"], 2, "is a run already, and stays there"),
+        (["service", "--out", folder], 2, "holds a run with another config"),
+        (["habitats/town", "seed=3", "--out", folder], 2, "holds a run with another config"),
+        ([folder, "--per-minute", "nan"], 2, "expected finite numbers above 0"),
+        ([folder, "--per-minute", "0"], 2, "expected finite numbers above 0"),
+        ([folder, "--timeout", "inf"], 2, "expected finite numbers above 0"),
+        ([folder, "--patience", "nan"], 2, "expected finite numbers above 0"),
+    ):
+        said = symbiont("serve", *words)
+        assert said.code == code
+        assert message in said.error
+
+
+def test_a_config_goes_on_in_the_folder_that_it_founded(folder: Path) -> None:
+    server = ServerProcess(Path("habitats/town"), "--out", str(folder))
+    assert server.stop() == 0
+    assert f"serving {folder} at" in "".join(server.log)
+
+
+STYLE = """
+from dataclasses import dataclass
+from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles
+
+@prompt_styles.register("mine")
+@dataclass(frozen=True)
+class Mine(PromptStyle):
+    def render(self, family, question):
+        return f"{family.name}: {question}\\n"
+"""
+
+
+def test_a_run_that_was_not_there_is_founded_and_has_the_parts_of_its_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(STYLE, encoding="utf-8")
+    words = "plugins=[mine.py]", "tasks.style=mine", "--out", "new"
+    server = ServerProcess(Path("habitats/town"), *words)
+    body = {"user": "ada", "messages": [{"role": "user", "content": QUESTION}]}
+    where = f"http://127.0.0.1:{server.port}"
+    answer = httpx.post(f"{where}/v1/chat/completions", json=body, timeout=60)
+    assert answer.status_code == 200
+    assert httpx.get(f"{where}/ecology", timeout=60).status_code == 200
+    assert server.stop() == 0
+
+
+def test_a_port_that_is_taken_is_said(
+    symbiont: Symbiont, server: ServerProcess, folder: Path
+) -> None:
+    said = symbiont("serve", folder, "--port", server.port)
+    assert said.code == 2
+    assert "take another one" in said.error
+    assert not (folder / JOURNAL_FILE).exists()
+
+
+def test_a_run_that_is_served_cannot_be_served_twice(
+    symbiont: Symbiont, server: ServerProcess
+) -> None:
+    said = symbiont("serve", server.folder, "--port", 0)
+    assert said.code == 1
+    assert "another process" in said.error
+
+
+def test_a_key_opens_a_service(symbiont: Symbiont, folder: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys.jsonl"
+    made = symbiont("key", keys, "--user", "ada")
+    openai = pytest.importorskip("openai")
+    server = ServerProcess(folder, "--keys", str(keys))
+    try:
+        where = f"http://127.0.0.1:{server.port}/v1"
+        asked = {"model": "ecology", "messages": [{"role": "user", "content": QUESTION}]}
+        with pytest.raises(openai.AuthenticationError):
+            openai.OpenAI(base_url=where, api_key="none").chat.completions.create(**asked)
+        client = openai.OpenAI(base_url=where, api_key=made.out.strip())
+        assert client.chat.completions.create(**asked).choices
+        with pytest.raises(openai.PermissionDeniedError):
+            client.chat.completions.create(**asked, user="bob")
+    finally:
+        server.stop()

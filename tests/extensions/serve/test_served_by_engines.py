@@ -1,0 +1,214 @@
+"""A service whose answers a server writes while the kernel learns."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hosts import random_weights
+from in_service import QUESTION, TOWN, Serve, Served, wait_until
+from servers import FAKES, FakeServer, running
+from symbiont_ecology.config import load_config
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.extensions.serve.desk import UNABLE
+from symbiont_ecology.extensions.serve.limits import HttpLimits
+from symbiont_ecology.extensions.serve.living import ServiceLimits
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.types import HOST_SLOT
+from tally import tally
+
+LASTING = 1 << 30
+NEVER_LEARNS = ServiceLimits(learn_share=0)
+ENDS = {  # a fault, how many questions it befalls: whether there is an answer all the same
+    ("full", 2): True,
+    ("full", LASTING): False,
+    ("bad", 1): True,
+    ("broken", 1): False,
+    ("garbage", 1): False,
+    ("nan", 1): False,
+    ("short", 1): False,
+    ("drip", 1): False,
+    ("vanish", 1): True,
+    ("vanish", LASTING): False,
+    ("restart", 1): True,
+    ("bare", 1): True,
+    ("bare", LASTING): False,
+    ("stale", 1): True,
+    ("stale", LASTING): False,
+    ("closed", LASTING): False,
+}
+
+
+@pytest.fixture(params=FAKES)
+def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
+    with running(str(request.param)) as fake:
+        yield fake
+
+
+@pytest.fixture
+def connect(server: FakeServer, serve: Serve, tmp_path: Path) -> Any:
+    """Serves a town whose questions the server answers."""
+
+    def begin(http: HttpLimits | None = None, limits: ServiceLimits = NEVER_LEARNS, **knobs: Any):
+        kind = next(name for name, fake in FAKES.items() if isinstance(server, fake))
+        quick = {"timeout": 30.0, "patience": 5.0, "loaded": 8, "connections": 4}
+        where = {"kind": kind, "url": server.url, "adapters_folder": str(tmp_path / "adapters")}
+        pairs = [f"{key}: {value!r}" for key, value in {**where, **quick, **knobs}.items()]
+        config = load_config("habitats/town", [*TOWN, f"host.engine={{{', '.join(pairs)}}}"])
+        served = serve(config=config, limits=limits, http=http)
+        apart(served)
+        return served
+
+    return begin
+
+
+def apart(served: Served, seed: int = 0) -> None:
+    """Three organelles that answer otherwise than the host and than each other."""
+    (weights, *_) = served.service.snapshot.weights.values()
+    served.live_as(**{f"o{k}": random_weights(weights.layout, seed + k, rank=2) for k in range(3)})
+
+
+def text_of(kernel: HostKernel, served: Served, name: str) -> str:
+    """What the kernel answers greedily as an organelle, or as the host."""
+    slot = HOST_SLOT
+    if name != HOST:
+        slot = 0
+        kernel.place(slot, served.service.snapshot.weights[name])
+    return kernel.generate([f"{QUESTION}\n"], slot, max_new_tokens=12)[0]
+
+
+def ask(served: Served, name: str, **more: Any) -> Any:
+    return served.ask(model=name, temperature=0, max_tokens=12, user="ada", **more)
+
+
+def said(answer: Any) -> str:
+    return str(answer.json()["choices"][0]["message"]["content"])
+
+
+def test_each_organelle_answers_by_its_own_adapter(connect: Any, kernel: HostKernel) -> None:
+    served = connect()
+    for name in (HOST, "o0", "o1", "o2", "o0"):
+        answer = ask(served, name)
+        assert said(answer) == text_of(kernel, served, name)
+        assert answer.json()["organelle"] == name
+        assert answer.json()["usage"]["completion_tokens"] > 0
+
+
+def test_many_at_once_get_the_answers_of_whom_they_asked(connect: Any, kernel: HostKernel) -> None:
+    served, told = connect(), dict[int, Any]()
+    names = [HOST, "o0", "o1", "o2"] * 4
+
+    def one(place: int) -> None:
+        told[place] = said(ask(served, names[place]))
+
+    threads = [threading.Thread(target=one, args=(place,)) for place in range(len(names))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert told == {place: text_of(kernel, served, name) for place, name in enumerate(names)}
+
+
+def test_log_probabilities_of_drawn_replies_are_the_models_own(
+    connect: Any, kernel: HostKernel
+) -> None:
+    served = connect()
+    answer = served.ask(model="o1", temperature=0.7, seed=5, max_tokens=12, logprobs=True).json()
+    tokens = answer["choices"][0]["logprobs"]["content"]
+    kernel.place(0, served.service.snapshot.weights["o1"])
+    ids = kernel.encode_answers([answer["choices"][0]["message"]["content"]])[0][: len(tokens)]
+    (expected,) = kernel.score([f"{QUESTION}\n"], [ids], 0)
+    np.testing.assert_allclose([one["logprob"] for one in tokens], expected, atol=1e-3)
+
+
+def test_a_streamed_reply_comes_in_one_piece(connect: Any, kernel: HostKernel) -> None:
+    served = connect()
+    text = ask(served, "o2", stream=True).text
+    assert f'"content":"{text_of(kernel, served, "o2")}"' in text.replace('": "', '":"')
+    assert '"finish_reason"' in text
+
+
+def test_alternatives_are_refused(connect: Any) -> None:
+    answer = ask(connect(), "o0", logprobs=True, top_logprobs=2)
+    assert answer.status_code == 400
+    assert "top_logprobs" in answer.json()["error"]["message"]
+
+
+def test_an_adapter_that_the_kernel_cannot_hold_ends_a_request_and_not_the_service(
+    connect: Any, kernel: HostKernel
+) -> None:
+    served = connect()
+    large = random_weights(kernel.layout, 7, rank=served.service.run.runtime.rank + 1)
+    served.live_as(**{**served.service.snapshot.weights, "o0": large})
+    answer = ask(served, "o0")
+    assert answer.status_code == 503
+    assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
+
+
+def test_adapters_that_have_learned_answer_under_new_names(
+    connect: Any, server: FakeServer
+) -> None:
+    served = connect(limits=ServiceLimits(learn_share=1.0, patience=0.0), loaded=64)
+    for user in ("ada", "ben"):
+        for number in range(6):
+            answer = served.ask(user=user, seed=number).json()
+            served.judge(answer["id"], accepted=True)
+    wait_until(lambda: served.service.journal.learned == served.service.journal.verdicts)
+    before = len(server.names)
+    for name in served.service.snapshot.weights:
+        assert ask(served, name).status_code == 200
+    assert len(server.names) > before
+    assert not served.service.learning_error
+
+
+@pytest.mark.parametrize(
+    ("fault", "left"), ENDS, ids=[f"{fault} {'on' if left > 99 else left}" for fault, left in ENDS]
+)
+def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_answers(
+    connect: Any, server: FakeServer, kernel: HostKernel, fault: str, left: int, faults: int
+) -> None:
+    is_overcome = ENDS[fault, left]
+    limits = {"patience": 30.0 if is_overcome else 0.2, "timeout": 1.0 if fault == "drip" else 30.0}
+    served = connect(**limits)
+    for trial in range(faults):
+        server.fail("")
+        assert said(ask(served, "o0")) == text_of(kernel, served, "o0")
+        if trial % 2 or fault in ("stale", "closed"):  # the fault befalls an adapter that is new
+            apart(served, 10 * trial + 10)
+        server.fail(fault, left)
+        answer = ask(served, "o0")
+        assert server.hit
+        tally("faults of engines in service", 1)
+        if answer.status_code == 200:
+            assert said(answer) == text_of(kernel, served, "o0")
+        else:
+            assert answer.status_code == 503
+            assert answer.json()["error"]["message"] == UNABLE
+        assert (answer.status_code == 200) == is_overcome
+    server.fail("")
+    assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
+
+
+def test_who_waits_for_a_server_that_hangs_is_told_in_time(
+    connect: Any, server: FakeServer, kernel: HostKernel
+) -> None:
+    served = connect(http=HttpLimits(per_minute=1e9, seconds=1.0))
+    server.fail("hang", 1)
+    assert ask(served, "o0").status_code == 504
+    assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
+    served.stop()
+
+
+def test_a_service_does_not_begin_with_a_server_of_another_model(
+    connect: Any, server: FakeServer
+) -> None:
+    server.host_slot = 0
+    server.kernel.place(0, random_weights(server.kernel.layout, 9, rank=2))
+    with pytest.raises(HostError, match="to serve the model"):
+        connect()
