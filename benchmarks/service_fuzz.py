@@ -33,13 +33,13 @@ from sides import machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from in_service import desk_of
+from in_service import client_of
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import host_source
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.extensions.serve.app import ServiceApp
 from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.living import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
 
 SLOWEST, MOST_MB = 5.0, 200
 PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/feedback")
@@ -165,8 +165,8 @@ def main() -> None:
     opened = opened_service(config, place / "run", kernel, limits, is_new=False)
     with opened as service, ExitStack() as lines:
         http = HttpLimits(per_minute=1e9, most_tokens=32)
-        desk = lines.enter_context(desk_of(service, kernel, http))
-        app = ServiceApp(desk, None, http)
+        engine = lines.enter_context(client_of(service, kernel, http))
+        app = ServiceApp(engine, None, http)
         client = TestClient(app.asgi, base_url="http://localhost", raise_server_exceptions=False)
         thread = threading.Thread(target=service.live, daemon=True)
         thread.start()

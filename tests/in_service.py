@@ -13,11 +13,11 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from symbiont_ecology.extensions.serve.desk import Desk
+from symbiont_ecology.extensions.serve.client import EngineClient
+from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
 from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.line import Line
-from symbiont_ecology.extensions.serve.line_server import LineServer
-from symbiont_ecology.extensions.serve.living import LivingService
+from symbiont_ecology.extensions.serve.messages import SocketChannel
+from symbiont_ecology.extensions.serve.service import Service
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.weights import AdapterWeights
 
@@ -29,8 +29,8 @@ QUESTION = "math.add: 47+8"
 class Served:
     """A service that lives in a thread of its own, and a client of it."""
 
-    service: LivingService
-    desk: Desk
+    service: Service
+    engine: EngineClient
     client: TestClient
     folder: Path
     thread: threading.Thread
@@ -48,7 +48,7 @@ class Served:
         """From now on these organelles live."""
         self.service.snapshot = replace(self.service.snapshot, weights=weights)
         self.service.changed()
-        wait_until(lambda: self.desk.names == sorted(weights))
+        wait_until(lambda: list(self.engine.names) == sorted(weights))
 
     def stop(self) -> None:
         """As Ctrl-C does."""
@@ -61,18 +61,18 @@ Serve = Callable[..., Served]
 
 
 @contextmanager
-def desk_of(service: LivingService, kernel: HostKernel, http: HttpLimits) -> Iterator[Desk]:
-    """A desk with its line to the service, as if this were another process."""
+def client_of(service: Service, kernel: HostKernel, http: HttpLimits) -> Iterator[EngineClient]:
+    """A client with its channel to the service, as if this were another process."""
     ours, theirs = socket.socketpair()
-    line, can_begin = Line(theirs), threading.Event()
-    desk = Desk(line, service.run.folder, service.run.runtime.tasks, http.most_waiting)
-    listener = threading.Thread(target=desk.listen, args=(can_begin.set, list), daemon=True)
+    channel, can_begin = SocketChannel(theirs), threading.Event()
+    engine = EngineClient(channel, service.run.folder, service.run.runtime.tasks, http.max_waiting)
+    listener = threading.Thread(target=engine.listen, args=(can_begin.set, list), daemon=True)
     listener.start()
     decode = kernel.tokenizer.decode
-    LineServer(service, Line(ours), lambda token_id: str(decode([token_id])))
+    EngineEndpoint(service, SocketChannel(ours), lambda name: str(decode([name]))).listen()
     assert can_begin.wait(60)
-    yield desk
-    line.close()
+    yield engine
+    channel.close()
     listener.join(60)
 
 

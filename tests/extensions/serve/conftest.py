@@ -16,14 +16,13 @@ pytest.importorskip("prometheus_client")
 
 from fastapi.testclient import TestClient
 
-from in_service import TOWN, Serve, Served, desk_of
+from in_service import TOWN, Serve, Served, client_of
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.extensions.serve.app import ServiceApp
-from symbiont_ecology.extensions.serve.keys import ApiKeys
-from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.living import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
+from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
 from symbiont_ecology.host.kernel import HostKernel
 
 
@@ -72,14 +71,14 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             where = folder.with_name("other") if config else folder
             opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
             service = open_things.enter_context(opened)
-            http = replace(http or HttpLimits(per_minute=1e9), most_waiting=limits.most_waiting)
-            desk = open_things.enter_context(desk_of(service, kernel, http))
-            app = ServiceApp(desk, keys, http)
+            http = replace(http or HttpLimits(per_minute=1e9), max_waiting=limits.max_waiting)
+            engine = open_things.enter_context(client_of(service, kernel, http))
+            app = ServiceApp(engine, keys, http)
             thread = threading.Thread(target=service.live, daemon=True)
             if lives:
                 thread.start()
             client = TestClient(app.asgi, base_url="http://localhost")
             open_things.callback(lambda: (service.stop(), thread.is_alive() and thread.join(60)))
-            return Served(service, desk, client, where, thread)
+            return Served(service, engine, client, where, thread)
 
         yield begin

@@ -15,9 +15,9 @@ import pytest
 
 from in_service import QUESTION, Serve, Served
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.extensions.serve.desk import UNABLE
 from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.living import ServiceLimits
+from symbiont_ecology.extensions.serve.messages import UNABLE
+from symbiont_ecology.extensions.serve.service import ServiceLimits
 from symbiont_ecology.extensions.serve.world import prompt_of
 from symbiont_ecology.types import HOST_SLOT, Decoding, Request, in_turns
 
@@ -253,7 +253,7 @@ def test_an_answer_that_takes_too_long_is_given_up(serve: Serve) -> None:
 
 
 def test_more_than_may_wait_are_refused(serve: Serve) -> None:
-    served = serve(limits=ServiceLimits(learn_share=0, most_waiting=0))
+    served = serve(limits=ServiceLimits(learn_share=0, max_waiting=0))
     response = served.ask()
     assert response.status_code == 503
     assert response.headers["retry-after"] == "1"

@@ -20,7 +20,7 @@ from symbiont_ecology.extensions.serve.journal import (
     GivenVerdict,
     Journal,
 )
-from symbiont_ecology.extensions.serve.living import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import HOST_SLOT
 
@@ -87,7 +87,7 @@ def test_a_service_that_is_drained_finishes_who_is_in_and_begins_no_generation(
 def test_who_is_in_has_a_grace_when_a_service_is_drained(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("symbiont_ecology.extensions.serve.living.GRACE", 0.0)
+    monkeypatch.setattr("symbiont_ecology.extensions.serve.service.GRACE", 0.0)
     served, heard = serve(limits=EAGER, lives=False), list[int]()
     asking = threading.Thread(target=served.ask)
     asking.start()
@@ -150,7 +150,7 @@ def test_a_generation_that_is_not_done_in_time_is_lived_by_the_next_start(
     undisturbed = Path(shutil.copytree(served.folder, tmp_path / "undisturbed"))
     before = (served.folder / "state.json").read_bytes()
     with monkeypatch.context() as patched:
-        patched.setattr("symbiont_ecology.extensions.serve.living.GRACE", 0.0)
+        patched.setattr("symbiont_ecology.extensions.serve.service.GRACE", 0.0)
         learns_until(service.stop)  # it is to end as soon as it learns
         service.live()
     monkeypatch.undo()

@@ -8,8 +8,8 @@ import pytest
 
 from in_service import Serve, Served, wait_until
 from symbiont_ecology.errors import DataError
-from symbiont_ecology.extensions.serve.keys import ApiKeys, add_key
-from symbiont_ecology.extensions.serve.living import ServiceLimits
+from symbiont_ecology.extensions.serve.limits import ApiKeys, add_key
+from symbiont_ecology.extensions.serve.service import ServiceLimits
 
 NEVER_LEARNS = ServiceLimits(learn_share=0)
 

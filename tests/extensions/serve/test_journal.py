@@ -16,7 +16,7 @@ from service_faults import Count, Told, checked
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.extensions.serve.journal import (
-    MOST_JUDGEABLE,
+    MAX_JUDGEABLE,
     GenerationBegun,
     GivenAnswer,
     GivenVerdict,
@@ -150,8 +150,8 @@ def test_many_threads_write_at_once(tmp_path: Path) -> None:
 @pytest.fixture
 def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
     """A journal that keeps three answers for verdicts."""
-    assert MOST_JUDGEABLE >= 10_000
-    monkeypatch.setattr("symbiont_ecology.extensions.serve.journal.MOST_JUDGEABLE", 3)
+    assert MAX_JUDGEABLE >= 10_000
+    monkeypatch.setattr("symbiont_ecology.extensions.serve.journal.MAX_JUDGEABLE", 3)
     return Journal(tmp_path)
 
 

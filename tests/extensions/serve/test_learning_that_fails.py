@@ -17,8 +17,8 @@ from in_service import TOWN, Serve, Served, wait_until
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import Decision
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.extensions.serve.keys import ApiKeys, add_key
-from symbiont_ecology.extensions.serve.living import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.limits import ApiKeys, add_key
+from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.llama import LlamaSession
 from symbiont_ecology.strategies import StrategyContext, strategies

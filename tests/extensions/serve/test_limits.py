@@ -49,7 +49,7 @@ def test_a_body_that_grows_too_large_is_refused_on_its_way() -> None:
 
 
 def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "SLOWEST_BODY", 0.05)
+    monkeypatch.setattr(limits, "MAX_BODY_SECONDS", 0.05)
     assert statuses([piece(10, more=True)], hangs=True)[0] == 408
 
 
@@ -74,7 +74,7 @@ def test_a_rate_below_one_a_minute_lets_one_in_at_a_time(monkeypatch: pytest.Mon
 
 
 def test_the_longest_silent_users_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MOST_BUCKETS", 2)
+    monkeypatch.setattr(limits, "MAX_BUCKETS", 2)
     rate = RateLimit(per_minute=1)
     for user in ("ada", "bob", "eve"):
         rate.seconds_to_wait(user)

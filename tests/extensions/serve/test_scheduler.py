@@ -12,10 +12,11 @@ import pytest
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.journal import Journal
+from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob, Scheduler
 from symbiont_ecology.extensions.serve.world import ServingSnapshot
 from symbiont_ecology.host.streaming import NewToken, RowId, StreamedRequest
-from symbiont_ecology.types import Decoding, Item
+from symbiont_ecology.types import Decoding
 
 READING, WRITING = 8.0, 2.0
 """Seconds that prompts take, however many they are, and a token of all rows."""
@@ -35,9 +36,6 @@ class SlowBatch:
     numbers: count[int] = field(default_factory=count)
     rows: list[RowId] = field(default_factory=list)
     unread: list[RowId] = field(default_factory=list)
-
-    def monotonic(self) -> float:
-        return self.now
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -73,10 +71,8 @@ SNAPSHOT = cast(ServingSnapshot, NobodyLives())
 
 
 @pytest.fixture
-def batch(monkeypatch: pytest.MonkeyPatch) -> SlowBatch:
-    batch = SlowBatch()
-    monkeypatch.setattr("symbiont_ecology.extensions.serve.scheduler.time", batch)
-    return batch
+def batch() -> SlowBatch:
+    return SlowBatch()
 
 
 @pytest.fixture
@@ -84,20 +80,14 @@ def scheduler(batch: SlowBatch) -> Scheduler:
     def encode(texts: Sequence[str]) -> list[np.ndarray]:
         return [np.arange(4) for _ in texts]
 
-    return Scheduler(batch, encode, cast(Journal, None), most=1000, positions=512)
+    journal = cast(Journal, None)
+    return Scheduler(
+        batch, encode, journal, max_waiting=1000, positions=512, clock=lambda: batch.now
+    )
 
 
 def job(name: str) -> AnswerJob:
-    item = Item(
-        id=name,
-        family="math.add",
-        depth=1,
-        question="1+1",
-        prompt="1+1",
-        reply_limit=LONG,
-        verifier=bool,
-    )
-    return AnswerJob(name, item, Decoding(), 1, None, 0, deadline=1e9, wanted=HOST)
+    return AnswerJob(Ask(name, "ada", "math.add", "1+1", LONG, Decoding(), 1e9, wanted=HOST))
 
 
 def test_who_comes_to_an_empty_batch_is_read_at_once(

@@ -16,9 +16,9 @@ from servers import FAKES, FakeServer, running
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.extensions.serve.desk import UNABLE
 from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.living import ServiceLimits
+from symbiont_ecology.extensions.serve.messages import UNABLE
+from symbiont_ecology.extensions.serve.service import ServiceLimits
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import HOST_SLOT
 from tally import tally

@@ -14,7 +14,7 @@ from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
-from symbiont_ecology.extensions.serve.living import check_served
+from symbiont_ecology.extensions.serve.service import check_served
 from symbiont_ecology.host.llama import LlamaDecoder
 from symbiont_ecology.strategies import StrategyContext, strategies
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
@@ -19,47 +18,51 @@ from starlette.exceptions import HTTPException as HttpError
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.errors import EcologyError
-from symbiont_ecology.extensions.serve.desk import Desk, refusal
+from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
-from symbiont_ecology.extensions.serve.keys import Access, ApiKeys
-from symbiont_ecology.extensions.serve.limits import BodyLimit, HostLimit, HttpLimits, RateLimit
-from symbiont_ecology.extensions.serve.metrics import ServiceMetrics, TimedRequests
-from symbiont_ecology.extensions.serve.pages import ServicePages
-from symbiont_ecology.extensions.serve.replies import (
-    chat_answer,
-    chat_chunk,
-    chat_logprobs,
-    created,
-    error_body,
-    text_answer,
-    text_chunk,
-    text_logprobs,
+from symbiont_ecology.extensions.serve.limits import (
+    Access,
+    ApiKeys,
+    BodyLimit,
+    HostLimit,
+    HttpLimits,
+    RateLimit,
 )
-from symbiont_ecology.extensions.serve.scheduler import AnswerJob, usage
-from symbiont_ecology.extensions.serve.schema import (
+from symbiont_ecology.extensions.serve.messages import Ask, refusal_of
+from symbiont_ecology.extensions.serve.openai_api import (
     AnswerRequest,
     ChatRequest,
     CompletionRequest,
     FeedbackRequest,
+    chat_answer,
+    chat_chunk,
+    chat_logprobs,
+    error_body,
+    now,
+    text_answer,
+    text_chunk,
+    text_logprobs,
 )
-from symbiont_ecology.extensions.serve.world import family_of, prompt_of, typed_item
+from symbiont_ecology.extensions.serve.pages import ServiceMetrics, ServicePages, TimedRequests
+from symbiont_ecology.extensions.serve.scheduler import AnswerJob
+from symbiont_ecology.extensions.serve.world import family_of, prompt_of
 from symbiont_ecology.host.streaming import NewToken
 from symbiont_ecology.types import TURN_END, Decoding
 
 _log = logging.getLogger(__name__)
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"
-"""The model whose organelles answer their own users; who asks without a name."""
+"""The model whose organelles answer their own users; the user without a name."""
 ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
 _Heard = TypeVar("_Heard")
 
 
 class ServiceApp:
-    """Answers requests for the service behind a desk; ``asgi`` is what a web server runs."""
+    """Answers requests through an engine's client; ``asgi`` is what a web server runs."""
 
-    def __init__(self, desk: Desk, keys: ApiKeys | None, limits: HttpLimits) -> None:
-        self._desk, self._keys, self._limits, self._text_of = desk, keys, limits, desk.text_of
+    def __init__(self, engine: EngineClient, keys: ApiKeys | None, limits: HttpLimits) -> None:
+        self._engine, self._keys, self._limits, self._text_of = engine, keys, limits, engine.text_of
         self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics()
-        self._pages = ServicePages(desk.folder)
+        self._pages = ServicePages(engine.folder)
         self.asgi = FastAPI(title="symbiont serve", openapi_url=None)
         self._add_routes()
 
@@ -84,22 +87,22 @@ class ServiceApp:
         app.get("/openapi.json", include_in_schema=False)(self._description)
 
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
-        """Answers a conversation."""
+        """Answer a conversation."""
         access = self._access(request, wanted.user)
         turns = _said(wanted)
         job = self._job(wanted, turns, access)
         head = partial(chat_chunk, job, wanted.model)
 
         def delta(choice: int, token: NewToken | None) -> dict[str, object]:
-            """A part of a reply; None begins it."""
             content = (
                 {"role": "assistant", "content": ""} if token is None else {"content": token.text}
             )
-            logprobs = chat_logprobs([token], self._text_of) if token and job.has_scores else None
+            logprobs = (
+                chat_logprobs([token], self._text_of) if token and job.ask.has_scores else None
+            )
             return {"index": choice, "delta": content, "logprobs": logprobs, "finish_reason": None}
 
         def end(choice: int) -> dict[str, object]:
-            """The end of a reply."""
             reason = job.replies[choice][-1].end
             return {"index": choice, "delta": {}, "logprobs": None, "finish_reason": reason}
 
@@ -109,23 +112,21 @@ class ServiceApp:
         return JSONResponse(chat_answer(job, wanted.model, self._text_of))
 
     async def complete(self, wanted: CompletionRequest, request: Request) -> Response:
-        """Goes on with a text."""
+        """Continue a text."""
         access = self._access(request, wanted.user)
         job = self._job(wanted, [wanted.text], access)
         head = partial(text_chunk, job, wanted.model)
-        offsets = [0] * job.choices  # letters of each text's tokens that were told
+        offsets = [0] * job.ask.choices  # letters of each text's tokens that were told
 
         def delta(choice: int, token: NewToken | None) -> dict[str, object]:
-            """A part of a text."""
             logprobs = None
-            if token and job.has_scores:
+            if token and job.ask.has_scores:
                 logprobs = text_logprobs([token], self._text_of, offsets[choice])
                 offsets[choice] += len(self._text_of(token.token_id))
             text = token.text if token else ""
             return {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
 
         def end(choice: int) -> dict[str, object]:
-            """The end of a text."""
             reason = job.replies[choice][-1].end
             return {"index": choice, "text": "", "logprobs": None, "finish_reason": reason}
 
@@ -135,22 +136,22 @@ class ServiceApp:
         return JSONResponse(text_answer(job, wanted.model, self._text_of))
 
     async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
-        """Keeps what a user says of a reply. The first verdict counts."""
-        access = self._access(request, said.user or self._desk.asker(said.id))
+        """Keep the verdict of a user. The first one on a reply counts."""
+        access = self._access(request, said.user or self._engine.asker(said.id))
         if (said.accepted is None) == (said.score is None):
             raise HTTPException(400, "expected one of accepted and score")
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
         verdict = GivenVerdict(said.id, bool(is_accepted), said.choice, said.score, said.comment)
         user, is_for_all = _user(said.user, access), access.is_application and said.user is None
-        await self._kept(partial(self._desk.judge, verdict, user, is_for_all=is_for_all))
+        await self._kept(partial(self._engine.judge, verdict, user, is_for_all=is_for_all))
         return JSONResponse({"id": said.id, "choice": said.choice, "accepted": verdict.is_accepted})
 
     async def models(self, request: Request) -> Response:
-        """Who can be asked: the ecology, the bare host, and for applications each organelle."""
-        access, moment = self._access(request), created()
+        """List the models: the ecology, the bare host, and for applications each organelle."""
+        access, moment = self._access(request), now()
         names = [OWN_ADAPTER, HOST]
         if access.is_application:
-            names += sorted(self._desk.names)
+            names += sorted(self._engine.names)
         data = [
             {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
             for name in names
@@ -158,8 +159,8 @@ class ServiceApp:
         return JSONResponse({"object": "list", "data": data})
 
     async def health(self, request: Request) -> Response:
-        """200 while requests are taken. Why learning stopped may be words of any user."""
-        status, access = await self._heard(self._desk.tell_status), self._known(request)
+        """Return 200 while requests are taken. The reason why learning stopped may quote a user."""
+        status, access = await self._heard(self._engine.tell_status), self._known(request)
         facts: dict[str, object] = {
             "status": "draining" if status.is_stopping else "ok",
             "generation": status.generation,
@@ -171,25 +172,25 @@ class ServiceApp:
         return JSONResponse(facts, 503 if status.is_stopping else 200)
 
     async def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
+        """Return the metrics for Prometheus."""
         self._access(request)
-        text = self._metrics.text(await self._heard(self._desk.tell_status))
+        text = self._metrics.text(await self._heard(self._engine.tell_status))
         return Response(text, media_type="text/plain; version=0.0.4")
 
     async def _description(self, request: Request) -> Response:
-        """What can be asked, as OpenAPI says it."""
+        """Return the description of the API."""
         self._access(request)
         return JSONResponse(self.asgi.openapi())
 
     def _known(self, request: Request) -> Access | None:
-        """What the caller's key lets it do; everything, if there are no keys."""
+        """Return the rights of the caller's key; all of them, if there are no keys."""
         if self._keys is None:
             return Access()
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         return self._keys.access(key.strip()) if kind.lower() == "bearer" else None
 
     def _access(self, request: Request, user: str | None = None) -> Access:
-        """What the caller may do; counts the request, for the user that it names.
+        """Return the rights of the caller; count the request for the user that it names.
 
         Raises:
             HTTPException: its key is not known, it asks too often, or the service is stopping.
@@ -197,7 +198,7 @@ class ServiceApp:
         access = self._known(request)
         if access is None:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
-        if self._desk.is_stopping:
+        if self._engine.is_stopping:
             raise HTTPException(503, "the service is stopping")
         name = access.user or user
         address = request.client.host if request.client else ""
@@ -208,10 +209,9 @@ class ServiceApp:
         return access
 
     def _guarded(self, page: Callable[[Request], Awaitable[Response]]) -> Callable[..., object]:
-        """A page that shows all users: it needs a key of an application, if there are keys."""
+        """Return a page that shows all users, for which an application's key is needed."""
 
         async def guarded(request: Request) -> Response:
-            """The page."""
             if not self._access(request).is_application:
                 raise HTTPException(403, "expected a key of an application: it shows all users")
             return await page(request)
@@ -221,53 +221,55 @@ class ServiceApp:
     def _job(
         self, wanted: ChatRequest | CompletionRequest, turns: list[str], access: Access
     ) -> AnswerJob:
-        """What the scheduler has to do for a request."""
+        """Return the job of a request."""
         if any(TURN_END in text for text in turns):
             raise HTTPException(400, "expected text without control characters")
-        tasks, facts = self._desk.tasks, self._desk.facts
+        tasks, facts = self._engine.tasks, self._engine.facts
         family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
-        limit = min(wanted.most_tokens or self._limits.most_tokens, self._limits.most_tokens)
+        limit = min(wanted.max_new_tokens or self._limits.max_tokens, self._limits.max_tokens)
         prompt = prompt_of(turns, family, tasks, is_chat=facts.is_chat)
-        item = typed_item(_user(wanted.user, access), family, prompt, tasks, limit)
         kind = "chatcmpl" if isinstance(wanted, ChatRequest) else "cmpl"
         decoding = Decoding(
             facts.temperature if wanted.temperature is None else wanted.temperature,
             wanted.top_p or 1.0,
             stop=(*facts.stop, *wanted.stops),
         )
-        return AnswerJob(
+        ask = Ask(
             id=f"{kind}-{secrets.token_hex(12)}",
-            item=item,
+            user=_user(wanted.user, access),
+            family=family,
+            prompt=prompt,
+            limit=limit,
             decoding=decoding,
+            seconds=self._limits.seconds,
             choices=wanted.n or 1,
             seed=wanted.seed,
             alternatives=wanted.alternatives or 0,
-            has_scores=wanted.alternatives is not None,
-            deadline=time.monotonic() + self._limits.seconds,
             wanted=self._organelle(wanted, access),
-            is_limited=wanted.most_tokens is not None,
+            is_limited=wanted.max_new_tokens is not None,
+            has_scores=wanted.alternatives is not None,
         )
+        return AnswerJob(ask)
 
     def _organelle(self, wanted: AnswerRequest, access: Access) -> str | None:
-        """Who is asked by name; None for the user's own."""
+        """Return the organelle that is asked by name; None for the user's own."""
         if wanted.model == OWN_ADAPTER:
             return None
-        names = self._desk.names if access.is_application else ()
+        names = self._engine.names if access.is_application else ()
         if wanted.model == HOST or wanted.model in names:
             return wanted.model
         raise HTTPException(404, f"no model {wanted.model[:80]!r}: GET /v1/models names them")
 
     async def _answered(self, job: AnswerJob, request: Request) -> None:
-        """Waits for a job that is not streamed, for as long as its client does."""
+        """Wait for a job that is not streamed, for as long as its client does."""
 
         def begin(done: Callable[[EcologyError | None], None]) -> None:
-            """Hands it over."""
             job.done = done
             self._submit(job)
 
         gone = asyncio.create_task(_left(request))
         # Also where the wait ends otherwise: of a job that is done, nothing is left to cancel.
-        gone.add_done_callback(lambda _: self._desk.cancel(job))
+        gone.add_done_callback(lambda _: self._engine.cancel(job))
         try:
             await self._kept(begin)
         finally:
@@ -282,10 +284,10 @@ class ServiceApp:
         delta: Callable[[int, NewToken | None], dict[str, object]],
         end: Callable[[int], dict[str, object]],
     ) -> Response:
-        """An answer as server-sent events. The last one says that it is on the disk."""
+        """Return an answer as server-sent events. The last one says that it is on the disk."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
         moment, has_usage = (
-            created(),
+            now(),
             bool(wanted.stream_options and wanted.stream_options.include_usage),
         )
         job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
@@ -293,34 +295,33 @@ class ServiceApp:
         self._submit(job)
 
         async def events() -> AsyncIterator[str]:
-            """Parts of the replies as they come."""
             try:
-                for choice in range(job.choices):
+                for choice in range(job.ask.choices):
                     yield _event(head(moment, [delta(choice, None)]))
                 while isinstance(message := await queue.get(), tuple):
-                    if message[1].text or job.has_scores:
+                    if message[1].text or job.ask.has_scores:
                         yield _event(head(moment, [delta(*message)]))
                 if isinstance(message, EcologyError):
-                    refused = refusal(message)
+                    refused = refusal_of(message)
                     body = error_body(refused.status, refused.message).decode()
                     yield f"data: {body}\n\n"
                     return
-                yield _event(head(moment, [end(choice) for choice in range(job.choices)]))
+                yield _event(head(moment, [end(choice) for choice in range(job.ask.choices)]))
                 if has_usage:
-                    yield _event(head(moment, []) | {"usage": usage(job)})
+                    yield _event(head(moment, []) | {"usage": job.usage})
                 yield "data: [DONE]\n\n"
                 self._told(job)
             finally:
-                self._desk.cancel(job)
+                self._engine.cancel(job)
 
         return StreamingResponse(events(), media_type="text/event-stream")
 
     def _submit(self, job: AnswerJob) -> None:
-        if not self._desk.submit(job):
+        if not self._engine.submit(job):
             raise HTTPException(503, "too many requests wait", {"Retry-After": "1"})
 
     async def _kept(self, begin: Callable[[Callable[[EcologyError | None], None]], None]) -> None:
-        """Waits until what ``begin`` begins is on the disk.
+        """Wait until the answer or verdict that ``begin`` begins is on the disk.
 
         Raises:
             EcologyError: it could not be.
@@ -329,12 +330,11 @@ class ServiceApp:
             raise error
 
     async def _heard(self, begin: Callable[[Callable[[_Heard], None]], None]) -> _Heard:
-        """Waits for what ``begin`` lets somebody tell, in another thread."""
+        """Wait for the message of another thread that ``begin`` asks for."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[_Heard] = loop.create_future()
 
         def finish(heard: _Heard) -> None:
-            """In the event loop."""
             if not future.done():
                 future.set_result(heard)
 
@@ -342,9 +342,9 @@ class ServiceApp:
         return await future
 
     def _told(self, job: AnswerJob) -> None:
-        facts: dict[str, object] = {"id": job.id, "organelle": job.organelle, **usage(job)}
-        if self._desk.facts.has_texts:
-            facts |= {"prompt": job.item.prompt, "replies": job.texts}
+        facts: dict[str, object] = {"id": job.ask.id, "organelle": job.organelle, **job.usage}
+        if self._engine.facts.has_texts:
+            facts |= {"prompt": job.ask.prompt, "replies": job.texts}
         _log.info("answered", extra=facts)
 
 
@@ -352,7 +352,7 @@ _DONE = object()
 
 
 def _said(wanted: ChatRequest) -> list[str]:
-    """What was said, turn by turn (``types.turns``)."""
+    """Return the turns of a conversation (``types.turns``)."""
     roles = [message.role for message in wanted.messages]
     texts = [message.text for message in wanted.messages]
     has_system = roles[0] in ("system", "developer")
@@ -366,7 +366,7 @@ def _said(wanted: ChatRequest) -> list[str]:
 
 
 def _user(name: str | None, access: Access) -> str:
-    """Whose habitat it is."""
+    """Return the user of a request."""
     if access.user is None:
         return name or ANYBODY
     if name not in (None, access.user):
@@ -375,13 +375,13 @@ def _user(name: str | None, access: Access) -> str:
 
 
 async def _left(request: Request) -> None:
-    """Returns when the client of a request that was read has gone."""
+    """Return when the client of a request has gone."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
 def _soon(loop: asyncio.AbstractEventLoop, listener: Callable[..., None], message: object) -> None:
-    """Tells something in the event loop, from another thread. The loop may have ended."""
+    """Call a listener in the event loop, from another thread. The loop may have ended."""
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(listener, message)
 
@@ -391,7 +391,7 @@ def _event(body: Mapping[str, object]) -> str:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """A request that does not fit the schema. What it held is not said again."""
+    """Answer a request that does not fit the schema, without quoting it."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "body")
@@ -407,6 +407,6 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 async def _unable(request: Request, error: Exception) -> Response:
     assert isinstance(error, EcologyError)
-    refused = refusal(error)
+    refused = refusal_of(error)
     body = error_body(refused.status, refused.message)
     return Response(body, refused.status, media_type="application/json")

@@ -17,11 +17,10 @@ from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
     from symbiont_ecology.extensions.serve.http_process import HttpProcess
-    from symbiont_ecology.extensions.serve.keys import ApiKeys
-    from symbiont_ecology.extensions.serve.limits import HttpLimits
-    from symbiont_ecology.extensions.serve.line_server import LineServer
-    from symbiont_ecology.extensions.serve.living import LivingService, ServiceLimits
+    from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
+    from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 
@@ -45,8 +44,8 @@ def serve(
     patience: Annotated[
         float, option("Seconds that a verdict waits to be learned with others.")
     ] = 5,
-    most_tokens: Annotated[int, option("Longest answer, in tokens.", least=1)] = 256,
-    most_waiting: Annotated[
+    max_tokens: Annotated[int, option("Longest answer, in tokens.", least=1)] = 256,
+    max_waiting: Annotated[
         int, option("Requests that may wait; more are refused.", least=1)
     ] = 1024,
     per_minute: Annotated[float, option("Requests of one user in a minute.")] = 600,
@@ -63,8 +62,8 @@ def serve(
     """
     _check_extra()
     from symbiont_ecology.extensions.serve.limits import HttpLimits
-    from symbiont_ecology.extensions.serve.living import ServiceLimits
-    from symbiont_ecology.extensions.serve.log_lines import log_as_json
+    from symbiont_ecology.extensions.serve.logs import log_as_json
+    from symbiont_ecology.extensions.serve.service import ServiceLimits
 
     api_keys = _keys(keys, address)
     if not 0 <= learn_share <= 1:
@@ -75,8 +74,8 @@ def serve(
             f"may be 0), got {per_minute:g}, {timeout:g} and {patience:g}"
         )
     config, folder, is_new = _run(run, overrides or [], out)
-    limits = ServiceLimits(learn_share, patience, slots, most_waiting, log_texts)
-    http = HttpLimits(per_minute, timeout, most_tokens, most_waiting)
+    limits = ServiceLimits(learn_share, patience, slots, max_waiting, log_texts)
+    http = HttpLimits(per_minute, timeout, max_tokens, max_waiting)
     listener = _listener(address, port)
     log_as_json()
     _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
@@ -89,7 +88,7 @@ def key_command(
     ] = None,
 ) -> None:
     """Make an API key: the key on stdout, its hash into the file."""
-    from symbiont_ecology.extensions.serve.keys import add_key
+    from symbiont_ecology.extensions.serve.limits import add_key
 
     print(add_key(file, user))
     whose = f"of {user}" if user else "of an application: it asks for any user"
@@ -97,7 +96,7 @@ def key_command(
 
 
 def _check_extra() -> None:
-    """Whether the packages of a server are installed."""
+    """Refuse if a package of the server is not installed."""
     try:
         import fastapi
         import prometheus_client
@@ -108,8 +107,8 @@ def _check_extra() -> None:
 
 
 def _keys(path: Path | None, address: str) -> ApiKeys | None:
-    """The keys that are asked for; who can be reached by others has to ask for some."""
-    from symbiont_ecology.extensions.serve.keys import ApiKeys
+    """Return the keys of a file; an address that others can reach needs some."""
+    from symbiont_ecology.extensions.serve.limits import ApiKeys
 
     if path is None and address not in LOOPBACK_ADDRESSES:
         raise ConfigError(
@@ -129,11 +128,11 @@ def _load_and_serve(
     *,
     is_new: bool,
 ) -> None:
-    """Loads the host, opens the run, and serves it until a signal comes."""
+    """Load the host, open the run, and serve it until a signal comes."""
     from symbiont_ecology.engine.build import host_source
+    from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
     from symbiont_ecology.extensions.serve.http_process import HttpProcess, HttpSettings
-    from symbiont_ecology.extensions.serve.line_server import LineServer
-    from symbiont_ecology.extensions.serve.living import opened_service
+    from symbiont_ecology.extensions.serve.service import opened_service
     from symbiont_ecology.host.engines import engines
 
     engines.build(config.host.engine).reach()
@@ -145,15 +144,16 @@ def _load_and_serve(
             if not process.is_alive:
                 raise RunError("the process of HTTP could not begin: what it said is above")
             text_of = kernel.tokenizer.decode
-            server = LineServer(service, process.line, lambda token_id: str(text_of([token_id])))
+            channel = process.channel
+            endpoint = EngineEndpoint(service, channel, lambda name: str(text_of([name])))
+            endpoint.listen()
             gc.collect()
-            gc.freeze()  # what is loaded stays: to search it would stop the service each time
-            print(where, file=sys.stderr)
-            _serve(service, server, process, folder)
+            gc.freeze()  # a search through all that is loaded would stop the service each time
+            _serve(service, endpoint, process, where, folder)
 
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
-    """The run that is served: one that is there, or one that is founded."""
+    """Return the run that is served: one that is there, or one that is founded."""
     from symbiont_ecology.cli.calibrate import is_free_for
     from symbiont_ecology.config import load_config
     from symbiont_ecology.ecology.state import STATE_FILE
@@ -161,7 +161,7 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     from symbiont_ecology.engine.living import CONFIG_FILE
     from symbiont_ecology.engine.provenance import check_data
     from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.extensions.serve.living import check_served
+    from symbiont_ecology.extensions.serve.service import check_served
     from symbiont_ecology.files import free_folder
 
     folder = Path(name)
@@ -189,15 +189,16 @@ def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, 
     return config, folder, not (folder / STATE_FILE).exists()
 
 
-def _serve(service: LivingService, server: LineServer, process: HttpProcess, folder: Path) -> None:
-    """The engine in this thread, until a signal. Then answers in flight are finished while HTTP
+def _serve(
+    service: Service, endpoint: EngineEndpoint, process: HttpProcess, where: str, folder: Path
+) -> None:
+    """Run the engine in this thread, until a signal. Then answers in flight are finished while HTTP
     still says that nobody new is let in, HTTP ends, and a checkpoint is made."""
-    from symbiont_ecology.extensions.serve.log_lines import flush_log
+    from symbiont_ecology.extensions.serve.logs import flush_log
 
     is_told = False
 
     def stop(*signal_and_frame: object) -> None:
-        """Nobody new is let in; a second signal does not wait for who is in."""
         nonlocal is_told
         if is_told:
             process.kill()
@@ -207,8 +208,9 @@ def _serve(service: LivingService, server: LineServer, process: HttpProcess, fol
         service.drain()
 
     handlers = {name: signal.signal(name, stop) for name in (signal.SIGINT, signal.SIGTERM)}
+    print(where, file=sys.stderr)
     try:
-        service.live(server.end)
+        service.live(endpoint.close)
     finally:
         for name, handler in handlers.items():
             signal.signal(name, handler)
@@ -226,7 +228,7 @@ def _serve(service: LivingService, server: LineServer, process: HttpProcess, fol
 
 
 def _listener(address: str, port: int) -> socket.socket:
-    """A socket that listens, made before anything is loaded.
+    """Return a socket that listens, made before anything is loaded.
 
     Raises:
         ConfigError: the place is taken, or is none of this machine.
@@ -245,7 +247,7 @@ def _listener(address: str, port: int) -> socket.socket:
 
 
 def _told_address(listener: socket.socket, folder: Path, has_keys: bool) -> str:
-    """Where it is served, and how to ask."""
+    """Return where it is served, and how to ask."""
     address, port = listener.getsockname()[:2]
     place = f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
     key = " -H 'Authorization: Bearer KEY'" if has_keys else ""

@@ -1,7 +1,5 @@
-"""The process of HTTP, as its parent sees it, and what it does.
-
-An engine computes in many short steps. In one process, each of them waits for whatever HTTP just
-does in Python: on two cores, steps took 1.6 times as long (docs/log.md).
+"""The process of HTTP. The engine computes in many short steps; in one process with HTTP each of
+them took 1.6 times as long, since Python runs one thread at a time (docs/history).
 """
 
 from __future__ import annotations
@@ -19,22 +17,21 @@ import uvicorn
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.extensions.serve.app import ServiceApp
-from symbiont_ecology.extensions.serve.desk import Desk
-from symbiont_ecology.extensions.serve.keys import ApiKeys
-from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.line import Line
-from symbiont_ecology.extensions.serve.log_lines import flush_log, log_as_json
+from symbiont_ecology.extensions.serve.client import EngineClient
+from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
+from symbiont_ecology.extensions.serve.logs import flush_log, log_as_json
+from symbiont_ecology.extensions.serve.messages import SocketChannel
 from symbiont_ecology.registry import load_plugin
 
-MOST_CONNECTIONS = 4096
+MAX_CONNECTIONS = 4096
 """Connections at a time; more get 503."""
-LAST_BYTES = 5
+SHUTDOWN_SECONDS = 5
 """Seconds for clients to read the last answers when the service is stopped."""
 
 
 @dataclass(frozen=True)
 class HttpSettings:
-    """What the process of HTTP has to know. ``folder`` is the run's."""
+    """Settings of the process of HTTP. ``folder`` is that of the run."""
 
     config: RunConfig
     folder: Path
@@ -43,12 +40,11 @@ class HttpSettings:
 
 
 class HttpProcess:
-    """Begins with the process, which lives until ``close``. ``line`` is the engine's end of the
-    line."""
+    """Starts the process, which lives until ``close``. ``channel`` is the engine's end."""
 
     def __init__(self, listener: socket.socket, settings: HttpSettings) -> None:
         ours, theirs = socket.socketpair()
-        self.line = Line(ours)
+        self.channel = SocketChannel(ours)
         context = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
         arguments = listener, theirs, settings
         self._process = context.Process(target=_serve_http, args=arguments, name="http")
@@ -60,42 +56,42 @@ class HttpProcess:
             end.close()
 
     def close(self) -> None:
-        """Ends the line, and the process with it."""
-        self.line.close()
+        """End the channel, and the process with it."""
+        self.channel.close()
         self.kill()
         self._process.join()
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
+        """True until the process has ended."""
         return self._process.is_alive()
 
     def kill(self) -> None:
-        """Ends it at once, whoever it is answering."""
+        """End the process at once, whoever it is answering."""
         self._process.kill()
 
 
 def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSettings) -> None:
-    """The work of the process, until the line ends or its parent says so."""
+    """Serve until the channel ends or the parent says so: the work of the process."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # who sends it to all means the parent
     log_as_json()
     for plugin in settings.config.plugins:
         load_plugin(Path(plugin))
     limits, tasks = settings.limits, mixture(settings.config)
-    desk = Desk(Line(end), settings.folder, tasks, limits.most_waiting)
+    engine = EngineClient(SocketChannel(end), settings.folder, tasks, limits.max_waiting)
     web = uvicorn.Config(
-        ServiceApp(desk, settings.keys, limits).asgi,
+        ServiceApp(engine, settings.keys, limits).asgi,
         log_config=None,
         access_log=False,
         server_header=False,
         lifespan="off",
-        timeout_graceful_shutdown=LAST_BYTES,
-        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        limit_concurrency=MAX_CONNECTIONS,
     )
     server = uvicorn.Server(web)
 
     def serve() -> None:
-        """A thread, in which uvicorn leaves signals alone."""
+        # In a thread, uvicorn leaves signals alone.
         try:
             server.run(sockets=[listener])
         finally:
@@ -103,9 +99,8 @@ def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSetti
             os._exit(0)  # nobody waits for anything any more
 
     def end_http() -> None:
-        """Nobody waits for an answer any more."""
         server.should_exit = True
 
-    desk.listen(threading.Thread(target=serve, daemon=True).start, end_http)
+    engine.listen(threading.Thread(target=serve, daemon=True).start, end_http)
     flush_log()
     os._exit(1)  # without its parent the process has nothing to do

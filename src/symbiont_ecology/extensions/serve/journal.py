@@ -1,12 +1,12 @@
-"""What a service answered, and what was said of it: on the disk before anybody is told.
+"""The journal of a service: answers and verdicts, on the disk before they are acknowledged.
 
     {"answer": {"id": "…", "user": "ada", "prompt": "…", "replies": ["…"], "organelle": "o7", …}}
     {"verdict": {"id": "…", "choice": 0, "is_accepted": true, …}}
     {"generation": {"number": 12, "verdicts": 288}}
 
-The last kind says which verdicts a generation learned from: all that came before and that no
-earlier generation had. So a service that was killed lives its generations again, and comes to the
-same weights. One thread writes, with one sync for all that waits.
+The last kind says which verdicts a generation learned from: all that came before, without those of
+earlier generations. So a service that was killed lives its generations again, and comes to the same
+weights. One thread writes, with one sync for all entries that wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,17 +27,18 @@ from pydantic import TypeAdapter, ValidationError
 from symbiont_ecology.engine.living import JOURNAL_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import open_own
+from symbiont_ecology.jsonlog import json_line
 from symbiont_ecology.types import OrganelleId
 
-MOST_JUDGEABLE = 100_000
-"""The newest answers that can be judged."""
+MAX_JUDGEABLE = 100_000
+"""Number of answers that can be judged: the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class GivenAnswer:
-    """What somebody asked and was answered: one reply, or several to choose from.
+    """The answer to a request: one reply, or several to choose from.
 
-    ``prompt`` is as the host was asked, with its turns. ``organelle`` is who answered, and
+    ``prompt`` is as the host was asked, with its turns. ``organelle`` is the author, and
     ``log_probabilities`` are its own, of each reply, in nats, if all ended by themselves.
     """
 
@@ -52,7 +53,7 @@ class GivenAnswer:
 
 @dataclass(frozen=True, slots=True)
 class GivenVerdict:
-    """What the user said of a reply. ``score``, if there is one, is from 0 to 1."""
+    """The verdict of a user on a reply. ``score``, if there is one, is from 0 to 1."""
 
     id: str
     is_accepted: bool
@@ -86,20 +87,43 @@ ENTRY_KINDS: dict[str, type[JournalEntry]] = {
 _NAMES = {kind: name for name, kind in ENTRY_KINDS.items()}
 _ADAPTERS = {name: TypeAdapter(kind) for name, kind in ENTRY_KINDS.items()}
 Done = Callable[[RunError | None], None]
-"""Hears that entries are on the disk, or why they are not."""
+"""Listener: entries are on the disk, or the reason why they are not."""
+
+
+class Disk:
+    """The operations of a disk that a journal needs. A simulation brings its own."""
+
+    def open(self, path: Path) -> BinaryIO:
+        """Open a file for appending."""
+        return open_own(path, "ab")
+
+    def sync(self, file: BinaryIO) -> None:
+        """Return when all that was written to a file would survive a power cut."""
+        file.flush()
+        os.fsync(file.fileno())
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Cut a file behind so many bytes."""
+        os.truncate(path, size)
+
+    def lines(self, path: Path) -> Iterator[bytes]:
+        """Yield the lines of a file; none if it is not there. The last one may be torn."""
+        if path.exists():
+            with path.open("rb") as file:
+                yield from file
 
 
 class Journal:
-    """The journal of one service. ``append`` and ``write`` may be called by any thread.
+    """The journal of one service. Any thread may call ``append`` and ``write``.
 
-    What generations before ``generation`` learned from is not held: the checkpoint has it.
+    Verdicts of generations before ``generation`` are not held: the checkpoint has learned them.
 
     Raises:
         RunError: the file cannot be read or written, or a line of it is damaged.
     """
 
-    def __init__(self, folder: Path, generation: int = 0) -> None:
-        self.path = folder / JOURNAL_FILE
+    def __init__(self, folder: Path, generation: int = 0, disk: Disk | None = None) -> None:
+        self.path, self._disk = folder / JOURNAL_FILE, disk or Disk()
         self._answers = OrderedDict[str, GivenAnswer]()
         self._said = dict[tuple[str, int], GivenVerdict]()
         self._judged, self._forgotten = list[JudgedReply](), 0
@@ -115,53 +139,53 @@ class Journal:
         self._thread.start()
 
     def answer(self, name: str) -> GivenAnswer | None:
-        """An answer that was given, if it is not too long ago."""
+        """Return an answer, if it is not too long ago."""
         with self._lock:
             return self._answers.get(name)
 
     def verdict(self, name: str, choice: int) -> GivenVerdict | None:
-        """What was said of a reply, if anything was."""
+        """Return the verdict on a reply, if there is one."""
         with self._lock:
             return self._said.get((name, choice))
 
     @property
     def verdicts(self) -> int:
-        """How many verdicts there are."""
+        """Number of verdicts."""
         with self._lock:
             return self._forgotten + len(self._judged)
 
     @property
     def generations(self) -> Sequence[int]:
-        """The numbers of the generations that were begun, rising."""
+        """Numbers of the generations that were begun, rising."""
         with self._lock:
             return sorted(self._until)
 
     @property
     def learned(self) -> int:
-        """How many verdicts belong to generations that were begun."""
+        """Number of verdicts of the generations that were begun."""
         with self._lock:
             return self._learned
 
     def judged_in(self, generation: int) -> Sequence[JudgedReply]:
-        """What a generation learns from; nothing if it was not begun in service, or if this is not
-        held any more."""
+        """Return the replies that a generation learns from; none if it was not begun in service, or
+        if they are not held any more."""
         with self._lock:
             begin, end = self._before(generation), self._until.get(generation, 0)
             return self._judged[max(begin - self._forgotten, 0) : max(end - self._forgotten, 0)]
 
     def stop_learning(self) -> None:
-        """Nobody learns from verdicts any more: they are counted and on the disk, and not held."""
+        """Count verdicts from now on, and do not hold them: nobody learns from them."""
         with self._lock:
             self._is_learning = False
             self._forgotten += len(self._judged)
             self._judged.clear()
 
     def append(self, entries: Sequence[JournalEntry], done: Done) -> None:
-        """Writes entries soon; ``done`` is then called, in the thread that writes."""
+        """Write entries soon; ``done`` is then called, in the thread that writes."""
         self._waiting.put((entries, done))
 
     def write(self, *entries: JournalEntry) -> None:
-        """Writes entries; they are on the disk when this returns.
+        """Write entries; they are on the disk when this returns.
 
         Raises:
             RunError: they are not.
@@ -169,7 +193,6 @@ class Journal:
         is_written, errors = threading.Event(), list[RunError]()
 
         def done(error: RunError | None) -> None:
-            """Keeps the error for the thread that waits."""
             if error is not None:
                 errors.append(error)
             is_written.set()
@@ -180,13 +203,13 @@ class Journal:
             raise errors[0]
 
     def close(self) -> None:
-        """Writes what waits, and ends the thread."""
+        """Write what waits, and end the thread."""
         self._waiting.put(None)
         self._thread.join()
         self._file.close()
 
     def _write_all(self) -> None:
-        """The thread: everything that waits goes to the disk with one sync."""
+        """Write everything that waits with one sync, again and again: the work of the thread."""
         is_open = True
         while is_open:
             batch = [self._waiting.get()]
@@ -199,15 +222,14 @@ class Journal:
                 done(error)
 
     def _put(self, entries: Sequence[JournalEntry]) -> RunError | None:
-        """Writes and syncs; on an error the file is as it was. Nothing is written behind what
+        """Write and sync; on an error the file is as it was. Nothing is written behind bytes that
         cannot be taken back."""
         if self._broken is not None:
             return self._broken
         lines = b"".join(_line(entry) for entry in entries)
         try:
             self._file.write(lines)
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            self._disk.sync(self._file)
         except OSError as error:
             run_error = self._failed(f"cannot write {self.path}: {error.strerror}")
             run_error.__cause__ = error  # it is raised in another thread
@@ -221,7 +243,7 @@ class Journal:
         return None
 
     def _failed(self, reason: str) -> RunError:
-        """What is told of a failed write. The disk may fail again while the file is mended."""
+        """Return the error of a failed write. The disk may fail again while the file is mended."""
         try:
             self._take_back()
         except (OSError, RunError):
@@ -230,35 +252,31 @@ class Journal:
         return RunError(f"{reason}; free some space")
 
     def _take_back(self) -> None:
-        """Half of what could not be written goes. A file that is closed unwritten raises again."""
+        """Remove what was written of a batch. Closing a file with unwritten bytes raises again."""
         with suppress(OSError):
             self._file.close()
-        os.truncate(self.path, self._size)
+        self._disk.truncate(self.path, self._size)
         self._file = self._opened()
 
     def _opened(self) -> BinaryIO:
         try:
-            return open_own(self.path, "ab")
+            return self._disk.open(self.path)
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
 
     def _read(self, generation: int) -> int:
-        """Reads all entries; returns the bytes that are whole. What a crash tore is cut off."""
+        """Read all entries; return the number of whole bytes. A torn end is cut off."""
         size = 0
         try:
-            if not self.path.exists():
-                return size
-            with self.path.open("rb") as lines:
-                for number, line in enumerate(lines, 1):
-                    if not line.endswith(b"\n"):
-                        continue
-                    entry = _entry(line, f"{self.path} line {number}")
-                    self._keep(entry)
-                    if isinstance(entry, GenerationBegun) and entry.number <= generation:
-                        self._forget_before(entry.number)
-                    size += len(line)
-            if self.path.stat().st_size > size:
-                os.truncate(self.path, size)
+            for number, line in enumerate(self._disk.lines(self.path), 1):
+                if not line.endswith(b"\n"):
+                    self._disk.truncate(self.path, size)
+                    break
+                entry = _entry(line, f"{self.path} line {number}")
+                self._keep(entry)
+                if isinstance(entry, GenerationBegun) and entry.number <= generation:
+                    self._forget_before(entry.number)
+                size += len(line)
         except OSError as error:
             raise RunError(f"cannot read {self.path}: {error.strerror}") from error
         return size
@@ -267,7 +285,7 @@ class Journal:
         match entry:
             case GivenAnswer():
                 self._answers[entry.id] = entry
-                if len(self._answers) > MOST_JUDGEABLE:
+                if len(self._answers) > MAX_JUDGEABLE:
                     name, oldest = self._answers.popitem(last=False)
                     for choice in range(len(oldest.replies)):
                         self._said.pop((name, choice), None)
@@ -284,20 +302,21 @@ class Journal:
                 self._learned = max(self._learned, entry.verdicts)
 
     def _before(self, generation: int) -> int:
-        """How many verdicts earlier generations have."""
+        """Return the number of verdicts of earlier generations."""
         counts = (count for number, count in self._until.items() if number < generation)
         return max(counts, default=0)
 
     def _forget_before(self, generation: int) -> None:
-        """Who begins a generation has lived all earlier ones: what they learned from may go."""
+        """Forget the verdicts of earlier generations, which have been learned."""
         past = self._judged[: max(self._before(generation) - self._forgotten, 0)]
         del self._judged[: len(past)]
         self._forgotten += len(past)
 
 
 def _line(entry: JournalEntry) -> bytes:
-    fields = {name: getattr(entry, name) for name in entry.__slots__}
-    return json.dumps({_NAMES[type(entry)]: fields}).encode() + b"\n"
+    return json_line(
+        {_NAMES[type(entry)]: {name: getattr(entry, name) for name in entry.__slots__}}
+    )
 
 
 def _entry(line: bytes, where: str) -> JournalEntry:

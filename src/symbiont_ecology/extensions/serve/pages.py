@@ -1,15 +1,114 @@
-"""What a service shows people: a box to talk in, beside the living ecology."""
+"""Metrics for Prometheus, and the pages for people: a chat box, and the living ecology."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
 
 from symbiont_ecology.evoscope.live import LiveRecord
+from symbiont_ecology.extensions.serve.limits import AsgiApp, AsgiMessage, Receive, Scope, Send
+from symbiont_ecology.extensions.serve.messages import ServiceStatus
+
+if TYPE_CHECKING:
+    from prometheus_client.metrics_core import Metric
+
+NO_GUESSING = (b"x-content-type-options", b"nosniff")
+"""Browsers must not guess the type of an answer."""
+LATENCY_BUCKETS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+class ServiceMetrics:
+    """Counters of a service, and the duration of its requests."""
+
+    def __init__(self) -> None:
+        self._registry, self._tallies = CollectorRegistry(), _Tallies()
+        self._registry.register(self._tallies)
+        self._seconds = Histogram(
+            "symbiont_request_seconds",
+            "Time from a request to its last byte.",
+            ("path", "status"),
+            buckets=LATENCY_BUCKETS,
+            registry=self._registry,
+        )
+
+    def observe(self, path: str, status: int, seconds: float) -> None:
+        """Count a request that is over."""
+        self._seconds.labels(path, str(status)).observe(seconds)
+
+    def text(self, status: ServiceStatus) -> bytes:
+        """Return all metrics in the format of Prometheus."""
+        self._tallies.status = status
+        return generate_latest(self._registry)
+
+
+class TimedRequests:
+    """ASGI middleware: times every request, to its last byte."""
+
+    def __init__(self, app: AsgiApp, metrics: ServiceMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        start, status = time.perf_counter(), 500
+
+        async def noted(message: AsgiMessage) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message = {**message, "headers": [*message["headers"], NO_GUESSING]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        finally:
+            path = getattr(scope.get("route"), "path", "other")
+            self._metrics.observe(path, status, time.perf_counter() - start)
+
+
+class _Tallies(Collector):
+    """The counters and gauges of a service."""
+
+    status: ServiceStatus | None = None
+
+    def collect(self) -> Iterator[Metric]:
+        if (status := self.status) is None:
+            return
+        counters = {
+            "answers": ("Answers given.", status.answers),
+            "refused": ("Requests refused since too many waited.", status.refused),
+            "late": ("Answers that took too long.", status.late),
+            "prompt_tokens": ("Tokens of prompts.", status.prompt_tokens),
+            "new_tokens": ("Tokens written.", status.new_tokens),
+            "verdicts": ("Verdicts of users.", status.verdicts),
+            "verdicts_left_out": ("Verdicts on texts too long to learn from.", status.left_out),
+            "learning_seconds": ("Time that generations took.", status.seconds_learning),
+        }
+        for name, (description, value) in counters.items():
+            yield CounterMetricFamily(f"symbiont_{name}", description, value=value)
+        gauges = {
+            "open_requests": ("Requests that wait or are being answered.", status.open_requests),
+            "rows": ("Rows that are being written.", status.rows),
+            "organelles": ("Organelles alive.", status.organelles),
+            "users": ("Users that judged something.", status.users),
+            "generation": ("Generations lived.", status.generation),
+            "waiting_verdicts": ("Verdicts to be learned from.", status.waiting_verdicts),
+            "is_learning": ("1, or 0 once learning has stopped.", not status.learning_error),
+        }
+        for name, (description, value) in gauges.items():
+            yield GaugeMetricFamily(f"symbiont_{name}", description, value=float(value))
+
 
 CHAT_PAGE = Path(__file__).parent / "assets" / "chat.html"
 POLICY = (
@@ -27,19 +126,19 @@ class ServicePages:
 
     @cached_property
     def _record(self) -> LiveRecord:
-        """Of a run that has begun by now."""
+        """The record of the run."""
         return LiveRecord([self._folder])
 
     async def chat(self) -> Response:
-        """Where people talk with the ecology, and judge its replies."""
+        """Show the page on which people talk with the ecology, and judge its replies."""
         return _page(self._chat)
 
     async def ecology(self, request: Request) -> Response:
-        """Evoscope, which goes on as the run does."""
+        """Show the living ecology."""
         return _page(await run_in_threadpool(self._record.page))
 
     async def record(self, request: Request) -> Response:
-        """What the page of evoscope asks for again and again."""
+        """Return the record that evoscope asks for again and again."""
         tag, body = await run_in_threadpool(self._record.latest)
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers={"ETag": tag})

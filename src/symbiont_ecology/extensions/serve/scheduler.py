@@ -13,60 +13,60 @@ import numpy as np
 
 from symbiont_ecology.errors import EcologyError, RunError
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, Journal
+from symbiont_ecology.extensions.serve.messages import Ask, LateError
 from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_of
 from symbiont_ecology.host.engines import AnswerBatch
 from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
-from symbiont_ecology.types import Decoding, Item, OrganelleId, behind
+from symbiont_ecology.types import OrganelleId, behind
 
-
-class LateError(EcologyError):
-    """An answer was not done in time."""
-
-
-FADING = 0.9
-"""What is left of a measured time with each step in which it is only used."""
+DECAY = 0.9
+"""Factor on a measured time for each step in which it is only used."""
 Encode = Callable[[Sequence[str]], Sequence[np.ndarray]]
 """Token ids of prompts."""
+Clock = Callable[[], float]
+"""Seconds that never go back, as ``time.monotonic``."""
 
 
 @dataclass(eq=False)
 class AnswerJob:
-    """Somebody waits for ``choices`` replies to an item.
+    """A request in work, and its replies so far.
 
-    ``wanted`` names the organelle that is asked; None lets the strategy decide. ``told``
-    hears every new token, with the number of the reply, in the scheduler's thread. ``done`` hears
-    once that all of it is on the disk, or why it is not, in the journal's thread.
+    ``told`` hears every new token, with the number of the reply, in the scheduler's thread.
+    ``done`` hears once that all of it is on the disk, or why it is not, in the journal's thread.
     """
 
-    id: str
-    item: Item
-    decoding: Decoding
-    choices: int
-    seed: int | None
-    alternatives: int
-    deadline: float
-    """By ``time.monotonic``: who is not done then is given up."""
-    wanted: OrganelleId | None = None
-    is_limited: bool = True
-    """Whether it must have room for all tokens of its item's limit: somebody named that number."""
-    has_scores: bool = False
-    """Whether log-probabilities are told."""
+    ask: Ask
     told: Callable[[int, NewToken], None] | None = None
     done: Callable[[EcologyError | None], None] = lambda error: None
     organelle: OrganelleId = ""
     prompt_tokens: int = 0
-    replies: list[list[NewToken]] = field(default_factory=list)
+    replies: list[list[NewToken]] = field(init=False)
     is_cancelled: bool = False
+    deadline: float = math.inf
+    """Moment on the scheduler's clock after which it is given up."""
+
+    def __post_init__(self) -> None:
+        self.replies = [[] for _ in range(self.ask.choices)]
 
     @property
     def texts(self) -> list[str]:
         """The replies so far."""
         return ["".join(token.text for token in reply) for reply in self.replies]
 
+    @property
+    def usage(self) -> Mapping[str, int]:
+        """Tokens read and written, in the words of OpenAI's API."""
+        new_tokens = sum(map(len, self.replies))
+        return {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": new_tokens,
+            "total_tokens": self.prompt_tokens + new_tokens,
+        }
+
 
 @dataclass
 class Tally:
-    """What a scheduler has done since it began."""
+    """Counts of a scheduler since it began."""
 
     answers: int = 0
     refused: int = 0
@@ -80,32 +80,41 @@ class Scheduler:
     thread, the rest by one."""
 
     def __init__(
-        self, batch: AnswerBatch, encode: Encode, journal: Journal, *, most: int, positions: int
+        self,
+        batch: AnswerBatch,
+        encode: Encode,
+        journal: Journal,
+        *,
+        max_waiting: int,
+        positions: int,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self._batch, self._encode, self._journal, self._most = batch, encode, journal, most
+        self._batch, self._encode, self._journal = batch, encode, journal
+        self._max_waiting, self._clock = max_waiting, clock
         self._positions = positions  # of the host
         self._new, self._changed = deque[AnswerJob](), threading.Condition()
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
         self._rows: dict[RowId, tuple[AnswerJob, int]] = {}
         self._open = 0
         self._writing = 0.0  # seconds that a step took in which no prompt was read
-        self._reads_from = 0.0  # by ``time.monotonic``; before it no prompts, while others write
+        self._prefill_from = 0.0  # on the clock; before it no prompts, while others write
         self.tally = Tally()
 
     @property
     def open_jobs(self) -> int:
-        """Jobs that are not done."""
+        """Number of jobs that are not done."""
         return self._open
 
     @property
     def rows(self) -> int:
-        """Rows that are being written."""
+        """Number of rows that are being written."""
         return len(self._batch)
 
     def submit(self, job: AnswerJob) -> bool:
-        """Takes a job, unless too many wait."""
+        """Take a job, unless too many wait."""
+        job.deadline = self._clock() + job.ask.seconds
         with self._changed:
-            if self._open >= self._most:
+            if self._open >= self._max_waiting:
                 self.tally.refused += 1
                 return False
             self._open += 1
@@ -114,36 +123,36 @@ class Scheduler:
         return True
 
     def cancel(self, job: AnswerJob) -> None:
-        """Nobody waits for a job any more."""
+        """Give up a job for which nobody waits any more."""
         job.is_cancelled = True
 
     def wait(self, seconds: float) -> None:
-        """Returns when somebody submits something, or after so long."""
+        """Return when a job is submitted, or after so many seconds."""
         with self._changed:
             if not self._new:
                 self._changed.wait(seconds)
 
     def wake(self) -> None:
-        """Ends a wait."""
+        """End a wait."""
         with self._changed:
             self._changed.notify()
 
     def step(self, snapshot: ServingSnapshot) -> bool:
-        """Lets newcomers in, and tells what was written; False if nothing was.
+        """Write one token of every row and prefill new ones; return True if anything was written.
 
-        While rows are being written, prompts are read in about half of the time at most, so that a
-        long answer does not wait for every newcomer. If reading took longer than that, newcomers
-        wait for the difference, and are read together.
+        While rows are being written, prefill takes about half of the time at most, so that a long
+        answer does not wait for every new prompt. If it took longer than that, new prompts wait for
+        the difference, and are read together.
         """
-        may_read = not self._rows or time.monotonic() >= self._reads_from
-        if may_read:
-            self._take_in(snapshot)
+        may_prefill = not self._rows or self._clock() >= self._prefill_from
+        if may_prefill:
+            self._choose(snapshot)
         self._drop()
-        began, is_writing = time.monotonic(), bool(self._rows)
-        has_newcomers = may_read and self._let_in()
+        began, is_writing = self._clock(), bool(self._rows)
+        has_prefilled = may_prefill and self._admit()
         messages = self._batch.step()
         if is_writing:
-            self._pace(time.monotonic() - began, has_newcomers=has_newcomers)
+            self._pace(self._clock() - began, has_prefilled=has_prefilled)
         for message in messages:
             if message.row not in self._rows:  # another reply to the same job was lost
                 continue
@@ -153,71 +162,69 @@ class Scheduler:
                 self._tell(message)
         return bool(messages)
 
-    def _let_in(self) -> bool:
-        """As many rows as fit; False if there are none."""
+    def _admit(self) -> bool:
+        """Let as many rows join as fit; return True if any did."""
         rows = self._batch.join([request for *_, request in self._pending])
         for row in rows:
             job, choice, _ = self._pending.popleft()
             self._rows[row] = job, choice
         return bool(rows)
 
-    def _pace(self, seconds: float, *, has_newcomers: bool) -> None:
-        """When prompts may be read again, after a step of so many seconds beside rows that are
-        being written."""
-        if has_newcomers:
+    def _pace(self, seconds: float, *, has_prefilled: bool) -> None:
+        """Set when prompts may be read again, after a step of so many seconds in which rows were
+        written, too."""
+        if has_prefilled:
             reading = seconds - self._writing
-            self._reads_from = time.monotonic() + max(reading - self._writing, 0.0)
-            self._writing *= FADING  # so that it is measured anew, sooner or later
+            self._prefill_from = self._clock() + max(reading - self._writing, 0.0)
+            self._writing *= DECAY  # so that it is measured anew sooner or later
         else:
             self._writing = seconds
 
-    def _take_in(self, snapshot: ServingSnapshot) -> None:
-        """Says who answers the new jobs."""
+    def _choose(self, snapshot: ServingSnapshot) -> None:
+        """Choose who answers the new jobs."""
         with self._changed:
             jobs = list(self._new)
             self._new.clear()
-        unnamed = [job for job in jobs if job.wanted is None]
+        unnamed = [job for job in jobs if job.ask.wanted is None]
         try:
-            takers = snapshot.takers([job.item for job in unnamed]) if unnamed else []
+            takers = snapshot.takers([job.ask for job in unnamed]) if unnamed else []
         except EcologyError as error:
             for job in unnamed:
                 self._end(job, error)
-            jobs, takers = [job for job in jobs if job.wanted is not None], []
+            jobs, takers = [job for job in jobs if job.ask.wanted is not None], []
         organelle_ids = iter(takers)
         for job in jobs:
-            job.organelle = next(organelle_ids) if job.wanted is None else job.wanted
+            job.organelle = next(organelle_ids) if job.ask.wanted is None else job.ask.wanted
             try:
                 self._queue(job, snapshot)
             except EcologyError as error:
                 self._end(job, error)
 
     def _queue(self, job: AnswerJob, snapshot: ServingSnapshot) -> None:
-        weights, is_drawn = snapshot.adapter(job.organelle), job.decoding.temperature > 0
-        text = job.item.prompt
-        (prompt,) = self._encode([behind(weights.phrase, text) if weights else text])
-        job.prompt_tokens, limit = len(prompt), job.item.reply_limit
-        if not job.is_limited:
+        ask, weights = job.ask, snapshot.adapter(job.organelle)
+        (prompt,) = self._encode([behind(weights.phrase, ask.prompt) if weights else ask.prompt])
+        job.prompt_tokens, limit = len(prompt), ask.limit
+        if not ask.is_limited:
             limit = max(min(limit, self._positions - len(prompt)), 1)
-        job.replies = [[] for _ in range(job.choices)]
         requests = [
             StreamedRequest(
                 prompt,
                 weights,
                 limit,
-                job.decoding,
-                generator_of(job.seed, choice) if is_drawn else None,
-                job.alternatives,
+                ask.decoding,
+                generator_of(ask.seed, choice) if ask.decoding.temperature > 0 else None,
+                ask.alternatives,
                 job.organelle,
             )
-            for choice in range(job.choices)
+            for choice in range(ask.choices)
         ]
         self._batch.check(requests[0])
         self._pending.extend((job, choice, request) for choice, request in enumerate(requests))
         self.tally.prompt_tokens += len(prompt)
 
     def _drop(self) -> None:
-        """Jobs that nobody waits for, and those that are late, are given up."""
-        now, pending = time.monotonic(), [job for job, *_ in self._pending]
+        """Give up jobs that nobody waits for, and those that are late."""
+        now, pending = self._clock(), [job for job, *_ in self._pending]
         leavers = {
             id(job): job
             for job in (*pending, *(job for job, _ in self._rows.values()))
@@ -228,7 +235,7 @@ class Scheduler:
         self._give_up(list(leavers.values()), error)
 
     def _give_up(self, jobs: Sequence[AnswerJob], error: EcologyError) -> None:
-        """All rows of these jobs leave, and who asked is told why."""
+        """Remove all rows of these jobs, and tell why."""
         ids = set(map(id, jobs))
         self._pending = deque(entry for entry in self._pending if id(entry[0]) not in ids)
         rows = [row for row, (job, _) in self._rows.items() if id(job) in ids]
@@ -252,17 +259,10 @@ class Scheduler:
             self._finish(job)
 
     def _finish(self, job: AnswerJob) -> None:
-        """The answer goes to the disk, and then to who asked."""
-        item = job.item
-        answer = GivenAnswer(
-            job.id,
-            item.habitat,
-            item.family,
-            item.prompt,
-            tuple(job.texts),
-            job.organelle,
-            _sureness(job),
-        )
+        """Write the answer to the disk; only then it is told."""
+        ask, texts = job.ask, tuple(job.texts)
+        scores = _log_probabilities(job)
+        answer = GivenAnswer(ask.id, ask.user, ask.family, ask.prompt, texts, job.organelle, scores)
         self._journal.append([answer], lambda error: self._end(job, error))
 
     def _end(self, job: AnswerJob, error: EcologyError | None) -> None:
@@ -272,19 +272,10 @@ class Scheduler:
         job.done(error)
 
 
-def _sureness(job: AnswerJob) -> tuple[float, ...]:
-    """The log-probability of each reply, if all ended by themselves: as they are learned, too."""
-    if job.decoding.stop or any(reply[-1].end != "stop" for reply in job.replies):
+def _log_probabilities(job: AnswerJob) -> tuple[float, ...]:
+    """Return the log-probability of each reply, if all ended by themselves: only then they are
+    learned as they were written."""
+    if job.ask.decoding.stop or any(reply[-1].end != "stop" for reply in job.replies):
         return ()
     sums = tuple(sum(token.log_probability for token in reply) for reply in job.replies)
     return sums if all(map(math.isfinite, sums)) else ()
-
-
-def usage(job: AnswerJob) -> Mapping[str, int]:
-    """Tokens read and written for a job."""
-    new_tokens = sum(map(len, job.replies))
-    return {
-        "prompt_tokens": job.prompt_tokens,
-        "completion_tokens": new_tokens,
-        "total_tokens": job.prompt_tokens + new_tokens,
-    }

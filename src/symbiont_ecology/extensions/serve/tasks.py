@@ -1,4 +1,4 @@
-"""What people ask a service: ``{kind: service, name: chat}``. Nobody draws it, and people judge it.
+"""Questions of the users of a service, who judge the replies: ``{kind: service, name: chat}``.
 
 A run with such a task is founded by ``symbiont serve``, and lives by what its users ask and accept.
 """
@@ -21,18 +21,16 @@ from symbiont_ecology.types import Item
 
 @dataclass(frozen=True)
 class OpenTask(Task):
-    """Questions of people. What is drawn is a greeting: it serves to see what an answer costs."""
+    """Questions of people. A greeting is drawn to measure the cost of an answer."""
 
     name: str
     reply_tokens: int
     is_open = True
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """A greeting."""
         return f"Hello, this is user {generator.integers(10**6)}. What can you do for me?"
 
     def verify(self, question: str, reply: str) -> bool:
-        """Nothing is right by itself."""
         return False
 
     def own_habitats(self, config: HabitatsConfig) -> Habitats:
@@ -41,30 +39,30 @@ class OpenTask(Task):
 
 @dataclass(frozen=True)
 class ServiceHabitats(Habitats):
-    """Users of a service, who come by themselves: here nobody asks."""
+    """Users of a service. ``asked`` are questions that wait for an answer, or the judged ones that
+    a generation learns from."""
 
     config: HabitatsConfig
+    asked: tuple[Item, ...] = ()
 
     @property
     def names(self) -> Sequence[str]:
-        """Nobody."""
         return ()
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """Nothing."""
-        return ()
+        return self.asked
 
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """Nothing: who knows what is right are the users."""
+        """Return nothing: only the users know what is right."""
         return ()
 
 
 @task_sources.register("service")
 @dataclass(frozen=True)
 class ServiceTasks:
-    """What people ask a running service, which they judge by yes or no."""
+    """Questions of people to a running service, who judge by yes or no."""
 
     name: str  # letters, digits, dots, dashes
     reply_tokens: PositiveInt = 256  # most new tokens of a reply
@@ -73,5 +71,4 @@ class ServiceTasks:
         check_name(self.name)
 
     def task(self) -> OpenTask:
-        """The task."""
         return OpenTask(self.name, self.reply_tokens)

@@ -1,4 +1,4 @@
-"""Users of a service as habitats: what they asked is not drawn, what they said is the verdict."""
+"""The world of a service: its users ask what they like, and their verdicts are what is right."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.extensions.serve.journal import JudgedReply
+from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
 from symbiont_ecology.fence import FaultError, Fence
 from symbiont_ecology.registry import did_you_mean
@@ -27,23 +28,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class ServedHabitats(ServiceHabitats):
-    """Users of a service, with their questions: those that wait for an answer, or the judged ones
-    that a generation learns from."""
-
-    asked: tuple[Item, ...] = ()
-
-    def questions(self, generation: int) -> tuple[Item, ...]:
-        """What they asked."""
-        return self.asked
-
-
-@dataclass(frozen=True)
 class JudgedItems:
-    """Makes items of judged replies, each with the reply, the verdict on it, and who gave it.
+    """Makes items of judged replies, each with the reply, the verdict on it, and its author.
 
     Replies behind which the kernel cannot learn are left out: one that fills all positions has no
-    room for its end. ``phrases`` are those that may stand in front of a prompt.
+    room for its end. ``phrases`` may stand in front of a prompt.
     """
 
     tasks: TaskMixture
@@ -51,12 +40,12 @@ class JudgedItems:
     phrases: Sequence[str] = ()
 
     def of(self, judged: Sequence[JudgedReply]) -> tuple[Item, ...]:
-        """The items, without those that are left out."""
+        """Return the items, without those that are left out."""
         items = map(self._item, judged)
         return tuple(item for item in items if self._tokens(item) <= self.kernel.longest_lesson)
 
     def _tokens(self, item: Item) -> int:
-        """Of prompt and reply as they are learned, behind the longest phrase."""
+        """Tokens of prompt and reply as they are learned, behind the longest phrase."""
         assert item.logged is not None
         prompts = [behind(phrase, item.prompt) for phrase in ("", *self.phrases)]
         (reply,) = self.kernel.encode_answers([item.logged.text])
@@ -65,15 +54,15 @@ class JudgedItems:
     def _item(self, judged: JudgedReply) -> Item:
         answer, verdict = judged.answer, judged.verdict
         text, known = answer.replies[verdict.choice], answer.log_probabilities
-        sureness = known[verdict.choice] if known else None
-        reply = LoggedReply(text, verdict.is_accepted, answer.organelle, sureness)
+        score = known[verdict.choice] if known else None
+        reply = LoggedReply(text, verdict.is_accepted, answer.organelle, score)
         item = typed_item(answer.user, answer.family, answer.prompt, self.tasks)
         return replace(item, logged=reply)
 
 
 @dataclass(frozen=True)
 class ServingSnapshot:
-    """Who lives, with which weights, and who is asked: the run as it is between two generations.
+    """The run between two generations: the living with their weights, and who serves which user.
 
     A generation changes the state while the service goes on answering. So it answers from a
     snapshot, which no generation touches. ``has_texts`` is that of ``ServiceLimits``.
@@ -85,7 +74,7 @@ class ServingSnapshot:
 
     @classmethod
     def of(cls, turn: Turn, *, has_texts: bool) -> ServingSnapshot:
-        """The living with their weights, and copies of all that says who is asked."""
+        """Return a copy of all that decides who is asked."""
         state = turn.state
         copy = replace(
             state,
@@ -99,31 +88,35 @@ class ServingSnapshot:
         }
         return cls(replace(turn, state=copy), weights, has_texts)
 
-    def takers(self, items: Sequence[Item]) -> list[OrganelleId]:
-        """Who answers each item, as the strategy decides; the host where nobody does.
+    def takers(self, asks: Sequence[Ask]) -> list[OrganelleId]:
+        """Choose who answers each request: the strategy's own choice of a server for the user, as
+        in a generation, with an allocator's draw for users without one; else the bare host.
 
         Raises:
             RunError: the strategy fails.
         """
         turn, world = self.turn, self.turn.tasks.habitats
         assert world is not None
-        copies = tuple(replace(item, id=str(place)) for place, item in enumerate(items))
-        habitats = ServedHabitats(world.config, copies)
-        # Not the generation's own draw: newcomers that come one by one must not all meet the same.
+        typed = (
+            typed_item(ask.user, ask.family, ask.prompt, turn.tasks, ask.limit) for ask in asks
+        )
+        items = tuple(replace(item, id=str(place)) for place, item in enumerate(typed))
+        habitats = ServiceHabitats(world.config, items)
+        # Not the generation's own draw: users who come one by one must not all meet the same.
         draw = Draw(int(_chance().integers(1 << 63)), turn.state.generation)
         context = replace(turn.context, tasks=replace(turn.tasks, habitats=habitats), draw=draw)
         try:
             with Fence() as fence:
                 takers = fence(self._chosen, context)
         except FaultError as error:
-            # What it says may be words of users.
+            # It may quote words of users.
             part = strategies.called(turn.strategy)
             reason = str(error) if self.has_texts else "failed"
             raise RunError(f"nobody was chosen to answer: {part} {reason}") from error
-        return [takers.get(item.id, HOST) for item in copies]
+        return [takers.get(item.id, HOST) for item in items]
 
     def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:
-        """Whom the strategy chooses for each item, by its id."""
+        """Return the strategy's choice for each item, by its id."""
         takers = {
             item.id: assignment.organelle_id
             for assignment in self.turn.strategy.ask(context)
@@ -134,7 +127,7 @@ class ServingSnapshot:
         return takers
 
     def adapter(self, organelle_id: OrganelleId) -> AdapterWeights | None:
-        """The weights of an organelle; None for the bare host.
+        """Return the weights of an organelle; None for the bare host.
 
         Raises:
             DataError: it does not live any more.
@@ -147,7 +140,7 @@ class ServingSnapshot:
 
 
 def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: int = 0) -> Item:
-    """The item of a prompt that a user typed; ``prompt`` is as the host is asked."""
+    """Return the item of a prompt that a user typed; ``prompt`` is as the host is asked."""
     depth = tasks.depths_of(tasks.families[family])[0]
     return Item(
         id=f"{family}/{depth}/{TYPED}/{prompt}",
@@ -162,8 +155,8 @@ def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: i
 
 
 def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
-    """The family that a question belongs to: the one that the request names, or the only one, or
-    the one whose questions it resembles most.
+    """Return the family of a question: the one that the request names, or the only one, or the one
+    whose questions it resembles most.
 
     Raises:
         DataError: the request names none that there is.
@@ -180,8 +173,8 @@ def family_of(said: Sequence[str], named: str, tasks: TaskMixture) -> str:
 
 
 def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: bool) -> str:
-    """How the host is asked what was said turn by turn: a question alone in the run's own style, a
-    conversation as it is. A host that reads it as text reads each turn as a line of its own."""
+    """Return a conversation as the host is asked: a question alone in the run's own style, several
+    turns as they are. A host without chat template reads each turn as a line of its own."""
     *before, question = said
     if before and is_chat:
         return in_turns(*said)
@@ -194,13 +187,13 @@ def prompt_of(said: Sequence[str], family: str, tasks: TaskMixture, *, is_chat: 
 
 
 def generator_of(seed: int | None, choice: int) -> np.random.Generator:
-    """What a reply is drawn with: the same for a seed, chance for none."""
+    """Return the generator of a reply: the same for a seed, chance for none."""
     return _chance() if seed is None else Draw(seed)("reply", choice)
 
 
 @cache
 def _chance() -> np.random.Generator:
-    """What nobody wants to have again is drawn with it."""
+    """Return the generator of draws that nobody repeats."""
     return np.random.default_rng()
 
 

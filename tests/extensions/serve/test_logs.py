@@ -10,8 +10,8 @@ import time
 import pytest
 
 from in_service import wait_until
-from symbiont_ecology.extensions.serve import log_lines
-from symbiont_ecology.extensions.serve.log_lines import JsonLines, LateLines
+from symbiont_ecology.extensions.serve import logs
+from symbiont_ecology.extensions.serve.logs import BufferedLines, JsonLines
 
 
 def record(what: str, **facts: object) -> logging.LogRecord:
@@ -20,7 +20,7 @@ def record(what: str, **facts: object) -> logging.LogRecord:
     return made
 
 
-def written(handler: LateLines, *records: logging.LogRecord) -> None:
+def written(handler: BufferedLines, *records: logging.LogRecord) -> None:
     handler.setFormatter(JsonLines())
     for one in records:
         handler.handle(one)
@@ -28,7 +28,7 @@ def written(handler: LateLines, *records: logging.LogRecord) -> None:
 
 def test_lines_are_written_soon_and_in_their_order() -> None:
     stream = io.StringIO()
-    handler = LateLines(stream)
+    handler = BufferedLines(stream)
     written(handler, record("answered", id="a"), record("answered", id="b"))
     wait_until(stream.getvalue, 10)
     lines = [json.loads(line) for line in stream.getvalue().splitlines()]
@@ -40,9 +40,9 @@ def test_lines_are_written_soon_and_in_their_order() -> None:
 
 
 def test_what_has_gathered_is_written_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(log_lines, "SECONDS_BETWEEN_WRITES", 60)
+    monkeypatch.setattr(logs, "SECONDS_BETWEEN_WRITES", 60)
     stream = io.StringIO()
-    handler = LateLines(stream)
+    handler = BufferedLines(stream)
     written(handler, record("answered"))
     handler.close()
     assert json.loads(stream.getvalue())["event"] == "answered"
@@ -51,8 +51,8 @@ def test_what_has_gathered_is_written_at_the_end(monkeypatch: pytest.MonkeyPatch
 def test_a_stream_that_nobody_reads_ends_nothing() -> None:
     stream = io.StringIO()
     stream.close()
-    handler = LateLines(stream)
+    handler = BufferedLines(stream)
     written(handler, record("answered"))
     handler.flush()
-    time.sleep(3 * log_lines.SECONDS_BETWEEN_WRITES)
+    time.sleep(3 * logs.SECONDS_BETWEEN_WRITES)
     handler.close()

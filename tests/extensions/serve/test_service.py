@@ -28,7 +28,7 @@ from symbiont_ecology.extensions.serve.journal import (
     GivenVerdict,
     Journal,
 )
-from symbiont_ecology.extensions.serve.living import ServiceLimits, check_served, opened_service
+from symbiont_ecology.extensions.serve.service import ServiceLimits, check_served, opened_service
 from symbiont_ecology.extensions.serve.world import typed_item
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import HOST_SLOT, Item
@@ -144,7 +144,7 @@ def test_a_journal_of_another_checkpoint_is_refused(
     served.stop()
     mixed = Path(shutil.copytree(founded, tmp_path / "mixed"))
     lines = (served.folder / JOURNAL_FILE).read_text().splitlines(keepends=True)
-    kept = [line for line in lines if '{"generation": {"number": 0,' not in line]
+    kept = [line for line in lines if '{"generation":{"number":0,' not in line]
     (mixed / JOURNAL_FILE).write_text("".join(kept))
     with (
         pytest.raises(RunError, match="bring back the checkpoint"),

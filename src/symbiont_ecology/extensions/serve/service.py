@@ -1,7 +1,7 @@
 """A run that answers while it learns: one thread owns the host, and its time is shared.
 
-Between tokens newcomers join. Between pieces of a learning step, and between generations, the
-service answers, so that learning takes at most its share of the time while anybody waits.
+New requests join between tokens. The service answers between generations and between pieces of a
+learning step, so that learning takes at most its share of the time while anybody waits.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from symbiont_ecology.engine.budget import budget_phase
 from symbiont_ecology.engine.living import LivingRun, opened
 from symbiont_ecology.errors import ConfigError, EcologyError, HostError, RunError
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
-from symbiont_ecology.extensions.serve.scheduler import Scheduler
-from symbiont_ecology.extensions.serve.world import JudgedItems, ServedHabitats, ServingSnapshot
+from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
+from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
+from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
 from symbiont_ecology.fence import blamed, foreign_place, said_of
 from symbiont_ecology.host.engines import AnswerBatch, engines
 from symbiont_ecology.registry import kind_of
@@ -31,10 +32,10 @@ if TYPE_CHECKING:
     from symbiont_ecology.host.kernel import HostKernel
 
 _log = logging.getLogger(__name__)
-MOST_BATCHES = 4
+MAX_BATCHES = 4
 """A generation learns from what waits, and at most from so many times what it usually has."""
-LONGEST_WAIT, SHORTEST_WAIT = 0.05, 0.002
-"""Seconds of a wait for somebody who asks, and for a server that answers."""
+IDLE_WAIT, BUSY_WAIT = 0.05, 0.002
+"""Seconds of a wait for a request, and for a server that answers."""
 GRACE = 25.0
 """Seconds for answers in flight, and for a generation, when a service is drained."""
 
@@ -45,25 +46,25 @@ class UnfinishedError(RunError):
 
 @dataclass(frozen=True)
 class ServiceLimits:
-    """What a service takes on.
+    """Limits of a service.
 
     ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
     never. ``patience`` are seconds that a verdict waits for others to be learned with. ``slots``
-    are adapters that answer at a time, ``most_waiting`` requests that may wait. ``has_texts``
+    are adapters that answer at a time, ``max_waiting`` requests that may wait. ``has_texts``
     writes into the log what users and replies say, which does not reach it otherwise.
     """
 
     learn_share: float = 0.25
     patience: float = 5.0
     slots: int = 64
-    most_waiting: int = 1024
+    max_waiting: int = 1024
     has_texts: bool = False
 
 
-class LivingService:
-    """A run in service. ``live`` is its thread's work; it returns after ``stop``.
+class Service:
+    """A run in service. ``live`` is the work of its thread; it returns after ``stop``.
 
-    ``drain`` comes first where others have to see that nobody new is let in.
+    ``drain`` comes first where clients have to see that nobody new is let in.
     """
 
     def __init__(
@@ -73,16 +74,18 @@ class LivingService:
         batch: AnswerBatch,
         journal: Journal,
         limits: ServiceLimits,
+        clock: Clock = time.monotonic,
     ) -> None:
-        self.run, self.journal, self.limits = run, journal, limits
+        self.run, self.journal, self.limits, self._clock = run, journal, limits, clock
         self.is_chat = kernel.is_chat
-        """Whether the host's chat template goes around prompts."""
+        """The host's chat template goes around prompts."""
         self.scheduler = Scheduler(
             batch,
             kernel.encode,
             journal,
-            most=limits.most_waiting,
+            max_waiting=limits.max_waiting,
             positions=kernel.shape.max_positions,
+            clock=clock,
         )
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
@@ -90,9 +93,9 @@ class LivingService:
         self._judged_items = JudgedItems(tasks, kernel, run.runtime.strategy.phrases)
         self._pose(())
         self.learning_error = ""
-        """Why learning stopped, if it did. It may hold words of users."""
+        """The reason if learning stopped. It may hold words of users."""
         self.changed: Callable[[], None] = lambda: None
-        """Is called once others live, and when the service begins to drain."""
+        """Called when other organelles live, and when the service begins to drain."""
         self.left_out = 0
         self.seconds_learning = 0.0
         self._since, self._resting_until = 0.0, 0.0
@@ -109,27 +112,27 @@ class LivingService:
 
     @property
     def generation(self) -> int:
-        """The number of the generation that comes next."""
+        """Number of the next generation."""
         return self.run.state.generation
 
     def drain(self) -> None:
-        """Lets nobody new in, and begins no generation. May be called by a signal handler."""
+        """Let nobody new in, and begin no generation. A signal handler may call it."""
         if self._drain_until is None:
-            self._drain_until = time.monotonic() + GRACE
+            self._drain_until = self._clock() + GRACE
 
     def stop(self) -> None:
-        """Drains, and ends ``live`` once all that was asked is answered."""
+        """Drain, and end ``live`` once all requests are answered."""
         self.drain()
         self._is_stopped = True
         self.scheduler.wake()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether nobody new is let in."""
+        """True while nobody new is let in."""
         return self._drain_until is not None
 
     def live(self, drained: Callable[[], None] = lambda: None) -> None:
-        """Answers, and learns from verdicts, until ``stop``; then makes a checkpoint.
+        """Answer, and learn from verdicts, until ``stop``; then make a checkpoint.
 
         After ``drain``, ``drained`` is called once nobody waits for an answer any more, or the
         grace is over; it may be called several times.
@@ -141,13 +144,13 @@ class LivingService:
             if self._is_due():
                 self._learn()
             elif not is_busy:
-                self.scheduler.wait(SHORTEST_WAIT if self.scheduler.rows else LONGEST_WAIT)
+                self.scheduler.wait(BUSY_WAIT if self.scheduler.rows else IDLE_WAIT)
         self._save()
 
     @property
     def _is_late(self) -> bool:
-        """Whether the grace of a service that is drained is over."""
-        return self._drain_until is not None and time.monotonic() >= self._drain_until
+        """True once the grace of a drained service is over."""
+        return self._drain_until is not None and self._clock() >= self._drain_until
 
     def _tell_drained(self) -> None:
         if self.is_stopping and not self._is_said:
@@ -157,27 +160,26 @@ class LivingService:
             self._drained()
 
     def _is_due(self) -> bool:
-        """Whether verdicts wait to be learned from, and the time for it has come."""
+        """Return True if verdicts wait to be learned from, and the time for it has come."""
         count = self.journal.verdicts - self.journal.learned
         if not count or self.learning_error or self.is_stopping or not self.limits.learn_share:
             self._first_waiting = None
             return False
-        now = time.monotonic()
+        now = self._clock()
         self._first_waiting = self._first_waiting or now
         is_enough = count >= self._batch_size()
         is_old = now - self._first_waiting >= self.limits.patience
         return (is_enough or is_old) and now >= self._resting_until
 
     def _batch_size(self) -> int:
-        """Verdicts of a generation."""
+        """Return the usual number of verdicts of a generation."""
         return self._habitats.questions
 
     def _learn(self) -> None:
-        """One generation on the verdicts that wait. Whatever goes wrong with it, answering goes
-        on."""
+        """Live one generation on the verdicts that wait. Answering goes on if it fails."""
         self._first_waiting = None
-        start = self._since = time.monotonic()
-        limit = MOST_BATCHES * self._batch_size()
+        start = self._since = self._clock()
+        limit = MAX_BATCHES * self._batch_size()
         count = min(self.journal.verdicts, self.journal.learned + limit)
         try:
             self.journal.write(GenerationBegun(self.generation, count))
@@ -185,13 +187,13 @@ class LivingService:
         except EcologyError as error:
             self._give_up(error)
             return
-        seconds = time.monotonic() - start
+        seconds = self._clock() - start
         self.seconds_learning += seconds
-        self._resting_until = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        self._resting_until = self._clock() + self._rest_after(self._clock() - self._since)
         _log.info("generation", extra={"number": self.generation - 1, "seconds": round(seconds, 3)})
 
     def _live_generation(self) -> None:
-        """The next generation, on what the journal says; then its organelles answer.
+        """Live the next generation on the verdicts of the journal; then its organelles answer.
 
         Raises:
             EcologyError: it failed, be it in torch or for want of memory.
@@ -209,21 +211,21 @@ class LivingService:
         self.left_out += len(replies) - len(items)
 
     def _pose(self, items: tuple[Item, ...]) -> None:
-        """The next generation has these questions."""
+        """Set the questions of the next generation."""
         runtime = self.run.runtime
-        tasks = replace(runtime.tasks, habitats=ServedHabitats(self._habitats, items))
+        tasks = replace(runtime.tasks, habitats=ServiceHabitats(self._habitats, items))
         self.run.runtime = replace(runtime, tasks=tasks)
 
     def _share(self) -> None:
-        """In the midst of a generation: who waits has a token, and more of them for as long as
-        their part of the time lasts; all of them, where the service is drained.
+        """Answer in the middle of a generation: one token for every row, and more of them while the
+        share of answering lasts; all of them if the service is drained.
 
         Raises:
             UnfinishedError: the grace is over.
         """
-        end = time.monotonic() + self._rest_after(time.monotonic() - self._since)
+        end = self._clock() + self._rest_after(self._clock() - self._since)
         while self.scheduler.step(self.snapshot):
-            if time.monotonic() >= (self._drain_until or end):
+            if self._clock() >= (self._drain_until or end):
                 break
         self._tell_drained()
         if self._is_late:
@@ -231,15 +233,15 @@ class LivingService:
                 f"generation {self.generation} was not done {GRACE:g} s after the service was to "
                 "end: the next start lives it"
             )
-        self._since = time.monotonic()
+        self._since = self._clock()
 
     def _rest_after(self, seconds: float) -> float:
-        """Seconds that belong to answering, after so many of learning."""
+        """Return the seconds that belong to answering after so many of learning."""
         share = self.limits.learn_share
         return seconds * (1 - share) / share
 
     def _catch_up(self) -> None:
-        """Lives the generations again that were begun after the last checkpoint. If one fails, the
+        """Live the generations again that were begun after the last checkpoint. If one fails, the
         service answers all the same."""
         numbers = [number for number in self.journal.generations if number >= self.generation]
         if numbers and numbers[0] != self.generation:
@@ -266,7 +268,7 @@ class LivingService:
                 self._give_up(error)
 
     def _give_up(self, error: EcologyError) -> None:
-        """Learning ends: the state may be half changed, and the last checkpoint holds."""
+        """End learning: the state may be half changed, and the last checkpoint holds."""
         self.learning_error = str(error)
         self.journal.stop_learning()
         is_told = self.limits.has_texts or _is_ours(error)
@@ -275,8 +277,8 @@ class LivingService:
 
 
 def _is_ours(error: EcologyError) -> bool:
-    """Whether an error is about memory, disk or time. Any other may come from a part that others
-    wrote, and say what a user wrote."""
+    """Return True if an error is about memory, disk or time. Any other may come from a plug-in, and
+    quote users."""
     cause = error.__cause__
     if any(foreign_place(fault.__traceback__) for fault in (error, cause) if fault):
         return False
@@ -284,8 +286,7 @@ def _is_ours(error: EcologyError) -> bool:
 
 
 def check_served(config: RunConfig, name: object) -> None:
-    """Whether a run can be served: it tells its users apart, and its strategy can say who
-    answers them.
+    """Refuse a run that cannot be served: it has no users, or its strategy cannot serve them.
 
     Raises:
         ConfigError: it cannot.
@@ -305,8 +306,8 @@ def check_served(config: RunConfig, name: object) -> None:
 @contextmanager
 def opened_service(
     config: RunConfig, folder: Path, kernel: HostKernel, limits: ServiceLimits, *, is_new: bool
-) -> Iterator[LivingService]:
-    """A run that is opened for service; its folder is locked meanwhile.
+) -> Iterator[Service]:
+    """Open a run for service; its folder is locked meanwhile.
 
     The kernel learns; what answers is the engine of the config.
 
@@ -320,7 +321,7 @@ def opened_service(
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
         journal = Journal(folder, run.state.generation)
         try:
-            yield LivingService(run, kernel, batch, journal, limits)
+            yield Service(run, kernel, batch, journal, limits)
         finally:
             kernel.share_time(lambda: None)
             journal.close()

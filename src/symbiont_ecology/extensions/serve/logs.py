@@ -1,7 +1,7 @@
 """The log of a service: lines of JSON on stderr, for machines.
 
-To write a line takes a moment in which other threads work on. Who answers requests must not wait
-for that at each of them, so a thread writes what has gathered, ten times a second.
+Writing a line lets other threads take over, and a request must not wait for that. So a thread
+writes the lines that have gathered, ten times a second.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TextIO
 
 _LOGGER = logging.getLogger("symbiont_ecology")
-SECONDS_BETWEEN_WRITES, MOST_AT_ONCE = 0.1, 4096
+SECONDS_BETWEEN_WRITES, MAX_PIPE_BYTES = 0.1, 4096
 """Bytes that a pipe takes whole (``PIPE_BUF`` of Linux); lines are of ASCII."""
 RECORD_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -25,15 +25,14 @@ class JsonLines(logging.Formatter):
     """A record as a line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
         facts = {name: value for name, value in vars(record).items() if name not in RECORD_FIELDS}
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         head = {"time": moment, "level": record.levelname.lower(), "event": record.getMessage()}
         return json.dumps(head | facts, default=str)
 
 
-class LateLines(logging.Handler):
-    """Gathers lines, and writes them soon. ``flush`` writes them at once."""
+class BufferedLines(logging.Handler):
+    """Writes lines soon, in a thread of its own. ``flush`` writes them at once."""
 
     def __init__(self, stream: TextIO) -> None:
         super().__init__()
@@ -42,11 +41,10 @@ class LateLines(logging.Handler):
         threading.Thread(target=self._write_all, name="log", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keeps the line of a record."""
         self._lines.append(self.format(record))
 
     def flush(self) -> None:
-        """Writes what has gathered. A stream that nobody reads any more loses it."""
+        """Write what has gathered. It is lost if nobody reads the stream any more."""
         with self._writing:
             self.acquire()
             lines, self._lines = self._lines, []
@@ -57,22 +55,21 @@ class LateLines(logging.Handler):
                     self._stream.flush()
 
     def close(self) -> None:
-        """Writes the last lines."""
+        """Write the last lines."""
         self._is_closed.set()
         self.flush()
         super().close()
 
     def _write_all(self) -> None:
-        """The thread."""
         while not self._is_closed.wait(SECONDS_BETWEEN_WRITES):
             self.flush()
 
 
 def _pieces(lines: Sequence[str]) -> Iterator[str]:
-    """The lines in pieces that a pipe takes whole, beside those of another process."""
+    """Yield the lines in pieces that a pipe takes whole, beside those of another process."""
     piece = ""
     for line in lines:
-        if piece and len(piece) + len(line) >= MOST_AT_ONCE:
+        if piece and len(piece) + len(line) >= MAX_PIPE_BYTES:
             yield piece
             piece = ""
         piece += f"{line}\n"
@@ -81,14 +78,14 @@ def _pieces(lines: Sequence[str]) -> Iterator[str]:
 
 
 def log_as_json() -> None:
-    """Sends what this package logs to stderr, from now on."""
-    handler = LateLines(sys.stderr)
+    """Send the log of this package to stderr from now on."""
+    handler = BufferedLines(sys.stderr)
     handler.setFormatter(JsonLines())
     _LOGGER.setLevel(logging.INFO)
     _LOGGER.addHandler(handler)
 
 
 def flush_log() -> None:
-    """Writes what was logged and is not written yet."""
+    """Write log lines that are not written yet."""
     for handler in _LOGGER.handlers:
         handler.flush()

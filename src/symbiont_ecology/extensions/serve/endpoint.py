@@ -1,0 +1,158 @@
+"""The engine's end of the channel: requests of the process of HTTP reach the service here."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import cache, partial
+
+from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.extensions.serve.messages import (
+    Answering,
+    Ask,
+    AskStatus,
+    Cancel,
+    Channel,
+    Closed,
+    Done,
+    Facts,
+    Judge,
+    Judged,
+    Message,
+    RequestRefusedError,
+    ServiceStatus,
+    State,
+    StatusTold,
+    TokenWritten,
+    refusal_of,
+)
+from symbiont_ecology.extensions.serve.scheduler import AnswerJob
+from symbiont_ecology.extensions.serve.service import Service
+from symbiont_ecology.host.streaming import NewToken
+
+
+class EngineEndpoint:
+    """Answers the messages of a channel for a service. When the channel ends, the service does.
+
+    ``text_of`` returns the text of a token.
+    """
+
+    def __init__(self, service: Service, channel: Channel, text_of: Callable[[int], str]) -> None:
+        self._service, self._channel, self._text_of = service, channel, cache(text_of)
+        self._jobs = dict[str, AnswerJob]()
+        self._is_closed = False
+        service.changed = self._tell_state
+        practice, has_texts = service.run.runtime.practice, service.limits.has_texts
+        channel.send(Facts(practice.temperature, practice.stop, service.is_chat, has_texts))
+        self._tell_state()
+
+    def listen(self) -> threading.Thread:
+        """Answer messages in a thread, which is returned."""
+        thread = threading.Thread(target=self._answer, name="channel", daemon=True)
+        thread.start()
+        return thread
+
+    def close(self) -> None:
+        """Say that nobody waits for an answer any more. May be called several times."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._channel.send(Closed())
+
+    def hear(self, message: Message) -> None:
+        """Do what a message asks for."""
+        match message:
+            case Ask():
+                self._ask(message)
+            case Cancel(name):
+                if job := self._jobs.get(name):
+                    self._service.scheduler.cancel(job)
+            case Judge():
+                self._judge(message)
+            case AskStatus(number):
+                self._channel.send(StatusTold(number, self._status()))
+
+    def _answer(self) -> None:
+        try:
+            for message in self._channel:
+                self.hear(message)
+        finally:
+            for job in list(self._jobs.values()):  # their clients have gone
+                self._service.scheduler.cancel(job)
+            self._service.stop()
+
+    def _tell_state(self) -> None:
+        service = self._service
+        self._channel.send(State(tuple(sorted(service.snapshot.weights)), service.is_stopping))
+
+    def _status(self) -> ServiceStatus:
+        service, journal = self._service, self._service.journal
+        state = service.snapshot.turn.state
+        return ServiceStatus(
+            is_stopping=service.is_stopping,
+            generation=service.generation,
+            verdicts=journal.verdicts,
+            waiting_verdicts=journal.verdicts - journal.learned,
+            left_out=service.left_out,
+            seconds_learning=service.seconds_learning,
+            learning_error=service.learning_error,
+            **asdict(service.scheduler.tally),
+            open_requests=service.scheduler.open_jobs,
+            rows=service.scheduler.rows,
+            organelles=len(state.population),
+            users=len(state.habitats),
+        )
+
+    def _ask(self, ask: Ask) -> None:
+        job = self._jobs[ask.id] = AnswerJob(ask, done=partial(self._done, ask))
+        if ask.is_streamed:
+            job.told = partial(self._token, job)
+        if self._service.is_stopping:
+            job.done(RequestRefusedError(503, "the service is stopping"))
+        elif not self._service.scheduler.submit(job):
+            job.done(RequestRefusedError(503, "too many requests wait"))
+
+    def _token(self, job: AnswerJob, choice: int, token: NewToken) -> None:
+        self._channel.send(TokenWritten(job.ask.id, choice, token, self._answering(job, [token])))
+
+    def _done(self, ask: Ask, error: EcologyError | None) -> None:
+        job = self._jobs.pop(ask.id)
+        if error is not None:
+            self._channel.send(Done(ask.id, refusal=refusal_of(error)))
+            return
+        replies = () if ask.is_streamed else tuple(map(tuple, job.replies))
+        answering = self._answering(job, [token for reply in replies for token in reply])
+        self._channel.send(Done(ask.id, answering, replies))
+
+    def _answering(self, job: AnswerJob, tokens: Sequence[NewToken]) -> Answering:
+        ids = (name for one in tokens for name in (one.token_id, *one.alternatives))
+        texts = {name: self._text_of(name) for name in ids} if job.ask.has_scores else {}
+        return Answering(job.organelle, job.prompt_tokens, texts)
+
+    def _judge(self, judge: Judge) -> None:
+        """Keep a verdict; the first one on a reply counts."""
+        journal, given = self._service.journal, judge.verdict
+        answer = journal.answer(given.id)
+        unknown = RequestRefusedError(404, f"no answer {given.id!r} of yours that can be judged")
+
+        def tell(error: EcologyError | None) -> None:
+            refusal = None if error is None else refusal_of(error)
+            self._channel.send(Judged(judge.number, refusal))
+
+        def kept(error: EcologyError | None) -> None:  # in the thread of the journal
+            first = journal.verdict(given.id, given.choice)
+            if error is None and first is None:  # so many came meanwhile that it is forgotten
+                error = unknown
+            elif error is None and first and first.is_accepted != given.is_accepted:
+                error = RequestRefusedError(409, "this reply was judged before, and otherwise")
+            tell(error)
+
+        # Another user's answer is not there: nobody learns of it by asking.
+        if answer is None or not (judge.is_for_all or answer.user == judge.user):
+            tell(unknown)
+        elif given.choice >= len(answer.replies):
+            tell(RequestRefusedError(400, f"choice: the answer has {len(answer.replies)} replies"))
+        elif journal.verdict(given.id, given.choice) is None:
+            journal.append([given], kept)
+        else:
+            kept(None)
