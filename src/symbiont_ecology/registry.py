@@ -26,6 +26,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
@@ -38,7 +39,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from symbiont_ecology.bounds import MOST_RANK, MOST_SLOTS, MOST_THREADS
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.errors import ConfigError, EcologyWarning
 from symbiont_ecology.extension import modules_of
 
 _OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
@@ -81,10 +82,14 @@ class Registry(Generic[T]):
     def __init__(self, kind: str, package: str) -> None:
         self.kind, self.package = kind, package
         self._entries: dict[str, type[T]] = {}
+        self._former: dict[str, str] = {}
         self._scanned = False
 
-    def register(self, name: str) -> Callable[[type[C]], type[C]]:
+    def register(self, name: str, *former_names: str) -> Callable[[type[C]], type[C]]:
         """Class decorator that adds a frozen dataclass under ``name``.
+
+        ``former_names`` are read for one version, with a warning; so are the keys of the mapping
+        ``renamed`` of the class, former names of its fields.
 
         Raises:
             TypeError: the class is not a frozen dataclass.
@@ -110,6 +115,7 @@ class Registry(Generic[T]):
             strict = {"extra": "forbid", "allow_inf_nan": False, "arbitrary_types_allowed": True}
             cls.__pydantic_config__ = strict  # type: ignore[attr-defined]
             self._entries[name] = cls  # type: ignore[assignment]
+            self._former |= dict.fromkeys(former_names, name)
             return cls
 
         return add
@@ -134,6 +140,7 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> type[T]:
         """The class of that name; ConfigError names the nearest one and lists all."""
         entries = self._all()
+        name = self.present_name(name)
         if name not in entries:
             hint = did_you_mean(name, entries)
             raise ConfigError(
@@ -147,19 +154,28 @@ class Registry(Generic[T]):
         Raises:
             ConfigError: unknown name or key, missing key, or a value of the wrong type.
         """
-        parts = (
-            {"kind": spec}
-            if isinstance(spec, str)
-            else dict(spec)
-            if isinstance(spec, Mapping)
-            else {}
-        )
+        parts: dict[str, object] = {}
+        if isinstance(spec, str | Mapping):
+            parts = {"kind": spec} if isinstance(spec, str) else dict(spec)
         name = parts.pop("kind", None)
         if not isinstance(name, str):
             raise ConfigError(
                 f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}"
             )
-        return validate(self[name], parts, f"{self.kind} {name!r}")
+        cls, where = self[name], f"{self.kind} {name!r}"
+        for old, new in getattr(cls, "renamed", {}).items():
+            if old in parts:
+                _warn_renamed(f"{where}: {old}", new)
+                value = parts.pop(old)
+                parts.setdefault(new, value)
+        return validate(cls, parts, where)
+
+    def present_name(self, name: str) -> str:
+        """Return the name of today for a former name, with a warning; else the same name."""
+        _ = self._all()
+        if name in self._former:
+            _warn_renamed(f"{self.kind} {name!r}", self._former[name])
+        return self._former.get(name, name)
 
     def name_of(self, entry: T) -> str:
         """Under which name the class of an instance is registered."""
@@ -231,6 +247,12 @@ def load_plugin(path: Path) -> None:
     except (Exception, SystemExit) as error:  # foreign code, which may fail in any way
         del sys.modules[name]
         raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _warn_renamed(old: str, new: str) -> None:
+    """Warn once of a name that configs should not use any more."""
+    warnings.warn(f"{old} is called {new!r} now: rename it", EcologyWarning, stacklevel=2)
 
 
 def is_foreign(module: str) -> bool:

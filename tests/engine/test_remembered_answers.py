@@ -10,17 +10,16 @@ import pytest
 from pydantic import RootModel
 
 from symbiont_ecology.ecology import Genome, Organelle
-from symbiont_ecology.ecology.diets import (
-    LIKENESS_LESS_COMMON,
-    Diet,
-    Likeness,
-    diet_of,
-    kinds_among,
-    taste_of,
+from symbiont_ecology.ecology.clusters import (
+    CENTRED_SKETCHES,
+    ClusterStats,
+    MixturePrior,
+    cluster,
+    stats_of,
 )
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.strategies.mechanisms.foraging import Partition
+from symbiont_ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
 
 def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> RememberedAnswer:
@@ -104,24 +103,24 @@ def test_where_there_are_coordinates_they_count() -> None:
 def test_a_refused_answer_counts_as_much_as_it_is_told(refused: float, count: float) -> None:
     one, other = np.eye(8)[:2]
     answers = [sketched(one, "o1")] * 2 + [sketched(other, "o1", accepted=False)] * 2
-    taste = taste_of(answers, ["math.add"], refused=refused)
+    taste = stats_of(answers, ["math.add"], refusal_weight=refused)
     assert taste.counts == pytest.approx([count])
     expected = 2 * one - 2 * refused * other
     assert taste.sums[0] == pytest.approx(expected, abs=0.03)
-    assert taste_of(answers[2:], ["math.add"], refused=0.0).is_empty
+    assert stats_of(answers[2:], ["math.add"], refusal_weight=0.0).is_empty
 
 
 def test_many_answers_of_one_adapter_say_little_more_than_some() -> None:
     """With most = 4, n answers count as 4 n ÷ (4 + n), in every family apart."""
-    diet = Diet(np.array([[6.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), np.array([12.0, 4.0, 0.0]))
+    diet = ClusterStats(np.array([[6.0, 0.0], [0.0, 2.0], [0.0, 0.0]]), np.array([12.0, 4.0, 0.0]))
     less = diet.at_most(4.0)
     assert less.counts == pytest.approx([3.0, 2.0, 0.0])
     assert less.sums == pytest.approx(np.array([[1.5, 0.0], [0.0, 1.0], [0.0, 0.0]]))
-    whole = Likeness(18.0, 0.9, 4.0)
-    capped = replace(whole, most=4.0)
-    other = Diet(np.array([[0.0, 5.0], [0.0, 3.0], [0.0, 0.0]]), np.array([6.0, 6.0, 0.0]))
-    assert capped.agreement(diet, other) == pytest.approx(whole.agreement(less, other.at_most(4.0)))
-    assert whole.agreement(diet, other) < capped.agreement(diet, other) < 0
+    whole = MixturePrior(18.0, 0.9, 4.0)
+    capped = replace(whole, max_count=4.0)
+    other = ClusterStats(np.array([[0.0, 5.0], [0.0, 3.0], [0.0, 0.0]]), np.array([6.0, 6.0, 0.0]))
+    assert capped.log_odds(diet, other) == pytest.approx(whole.log_odds(less, other.at_most(4.0)))
+    assert whole.log_odds(diet, other) < capped.log_odds(diet, other) < 0
 
 
 def test_an_organelle_remembers_the_newest_of_each_family() -> None:
@@ -143,12 +142,12 @@ def organelle(name: str) -> Organelle:
     return Organelle(name, Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
 
 
-def partition_of(families: tuple[str, ...], **habitats: Habitat) -> Partition:
+def partition_of(families: tuple[str, ...], **habitats: Habitat) -> ClusterAssignment:
     """Habitats where their servers are alive."""
     state = EcologyState(seed=0, habitats=dict(habitats))
     for habitat in habitats.values():
         state.population[habitat.chosen] = organelle(habitat.chosen)
-    return Partition.of(state, families, loyalty=2.0)
+    return ClusterAssignment.of(state, families, move_penalty=2.0)
 
 
 def test_habitats_that_refuse_the_same_need_not_be_alike() -> None:
@@ -206,7 +205,7 @@ def test_a_habitat_that_comes_back_finds_who_knew_it(is_dormant: bool) -> None:
     state = EcologyState(seed=0, habitats={"back": back, "other": other})
     state.population["o2"] = organelle("o2")
     (state.dormant if is_dormant else state.population)["o1"] = knows_old
-    partition = Partition.of(state, ("math.add",), loyalty=2.0)
+    partition = ClusterAssignment.of(state, ("math.add",), move_penalty=2.0)
     partition.move("back")
     assert partition.servers == {"back": "o1", "other": "o2"}
 
@@ -227,8 +226,8 @@ def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:
 @pytest.mark.parametrize("kinds", [1, 2, 4])
 def test_kinds_are_found_among_examples(kinds: int) -> None:
     examples = examples_of(kinds, 8)
-    diets = [diet_of([example], ["talk"]) for example in examples]
-    groups = kinds_among(diets, LIKENESS_LESS_COMMON)
+    diets = [stats_of([example], ["talk"]) for example in examples]
+    groups = cluster(diets, CENTRED_SKETCHES)
     assert sorted(place for group in groups for place in group) == list(range(len(examples)))
     of = [{examples[place].prompt for place in group} for group in groups if len(group) > 1]
     assert all(len(found) == 1 for found in of)
@@ -237,5 +236,5 @@ def test_kinds_are_found_among_examples(kinds: int) -> None:
 
 
 def test_of_nothing_there_are_no_kinds() -> None:
-    assert kinds_among([], LIKENESS_LESS_COMMON) == []
-    assert kinds_among([Diet(np.ones((1, 4)), np.ones(1))], LIKENESS_LESS_COMMON) == [[0]]
+    assert cluster([], CENTRED_SKETCHES) == []
+    assert cluster([ClusterStats(np.ones((1, 4)), np.ones(1))], CENTRED_SKETCHES) == [[0]]

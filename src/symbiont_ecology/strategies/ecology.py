@@ -46,7 +46,9 @@ from symbiont_ecology.types import Item, OrganelleId, cell_name
 Knobs = dict[str, dict[str, object] | bool]
 
 USUAL = ("upheaval", "thrift", "breeding", "refounding")
-"""The mechanisms of an ecology, in the order in which they act; others act after them, by name."""
+FIRST_OF_OTHERS = "user_clustering"
+"""The mechanisms of an ecology, in the order in which they act; others act after them, by name, but
+for the first of them."""
 
 
 @strategies.register("ecology")
@@ -72,7 +74,9 @@ class Ecology(CurriculumStrategy):
     @cached_property
     def built_mechanisms(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in the order in which they act."""
-        chosen = dict.fromkeys((*USUAL, *sorted(self.mechanisms)), True) | self.mechanisms
+        given = {mechanisms.present_name(name): knobs for name, knobs in self.mechanisms.items()}
+        others = sorted(given, key=lambda name: (name != FIRST_OF_OTHERS, name))
+        chosen = dict.fromkeys((*USUAL, *others), True) | given
         for name in chosen:  # also those that are switched off: a typo must not leave one on
             _ = mechanisms[name]
         return tuple(

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from symbiont_ecology.ecology import Colonise, Decision, Habitat
-from symbiont_ecology.ecology.diets import diet_of, likeness_in, taste_of
+from symbiont_ecology.ecology.clusters import prior_in, stats_of
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, by_draw, chosen
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -65,16 +65,16 @@ def _nearest_of(
         server: diet
         for name, habitat in state.habitats.items()
         if (server := chosen(name, state))
-        and not (diet := diet_of(habitat.answers, families)).is_empty
+        and not (diet := stats_of(habitat.answers, families)).is_empty
     }
-    likeness, nearest = likeness_in(state), dict[str, tuple[OrganelleId | None, float]]()
+    prior, nearest = prior_in(state), dict[str, tuple[OrganelleId | None, float]]()
     for name in dict.fromkeys(names):
         answers = state.habitats.get(name, Habitat()).answers
-        taste = taste_of(answers, families, refused=likeness.refused)
+        taste = stats_of(answers, families, refusal_weight=prior.refusal_weight)
         if chosen(name, state) or taste.is_empty or not diets:
             nearest[name] = None, 0.0
             continue
-        agreements = likeness.agreements(list(diets.values()), taste)
+        agreements = prior.all_log_odds(list(diets.values()), taste)
         best = int(agreements.argmax())
         nearest[name] = list(diets)[best], float(agreements[best])
     return nearest

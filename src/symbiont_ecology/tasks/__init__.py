@@ -29,9 +29,9 @@ class TaskSource(Protocol):
 class TaskRegistry(Registry[Task]):
     """Tasks by name; a task knows the name that it is registered under."""
 
-    def register(self, name: str) -> Callable[[type[_Class]], type[_Class]]:
+    def register(self, name: str, *former_names: str) -> Callable[[type[_Class]], type[_Class]]:
         """As ``Registry.register``, and sets ``name`` of the class."""
-        add = super().register(name)
+        add = super().register(name, *former_names)
 
         def add_named(cls: type[_Class]) -> type[_Class]:
             """The class itself, registered and named."""

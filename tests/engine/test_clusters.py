@@ -14,32 +14,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, state_of, worlds
-from symbiont_ecology.ecology.diets import (
-    LIKENESS,
-    LIKENESS_IN_BASIS,
-    LIKENESS_LESS_COMMON,
-    Diet,
-    diet_of,
+from symbiont_ecology.ecology.clusters import (
+    CENTRED_SKETCHES,
+    COORDINATES,
+    SKETCHES,
+    ClusterStats,
+    stats_of,
 )
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.strategies.mechanisms.foraging import Partition
+from symbiont_ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
 # Any history of moves and unions.
 
 
-def books_are_right(partition: Partition) -> None:
+def books_are_right(partition: ClusterAssignment) -> None:
     """All that a partition keeps count of is what follows from who lives where."""
     servers, state = partition.servers, partition.state
     fed = {name for name in servers if state.habitats[name].accepted}
-    assert +partition.tenants == Counter(servers.values())
+    assert +partition.members == Counter(servers.values())
     assert +partition.sizes == Counter(servers[name] for name in fed)
-    assert set(partition.eaten) == {*servers.values(), *partition.past}
-    for server, eaten in partition.eaten.items():
-        parts = [partition.diets[name] for name in servers if servers[name] == server]
-        parts += [partition.past[server]] if server in partition.past else []
+    assert set(partition.stats) == {*servers.values(), *partition.remembered}
+    for server, eaten in partition.stats.items():
+        parts = [partition.accepted[name] for name in servers if servers[name] == server]
+        parts += [partition.remembered[server]] if server in partition.remembered else []
         expected = reduce(add, parts)
-        assert eaten.sums == pytest.approx(expected.sums, abs=1e-9)
+        # One without vectors has one dimension.
+        assert eaten.sums - expected.sums == pytest.approx(0.0, abs=1e-9)
         assert eaten.counts == pytest.approx(expected.counts, abs=1e-9)
     by_server = partition.by_server()
     assert {name: server for server, names in by_server.items() for name in names} == servers
@@ -51,12 +52,12 @@ def books_are_right(partition: Partition) -> None:
 def test_a_partition_keeps_its_books_through_any_history(
     state: EcologyState, history: list[int]
 ) -> None:
-    partition = Partition.of(state, FAMILIES, loyalty=2.0)
+    partition = ClusterAssignment.of(state, FAMILIES, move_penalty=2.0)
     known = {name for name, habitat in state.habitats.items() if habitat.answers}
-    assert set(partition.tastes) == set(partition.diets) == known
+    assert set(partition.evidence) == set(partition.accepted) == known
     assert partition.servers == {
         name: state.habitats[name].chosen
-        for name in partition.tastes
+        for name in partition.evidence
         if state.habitats[name].chosen in state.population
     }
     books_are_right(partition)
@@ -70,46 +71,46 @@ def test_a_partition_keeps_its_books_through_any_history(
         books_are_right(partition)
 
 
-def best_for(name: str, partition: Partition) -> str:
+def best_for(name: str, partition: ClusterAssignment) -> str:
     """Where a habitat is explained best, straight from what is said of it."""
     state, habitat = partition.state, partition.state.habitats[name]
     before = partition.servers.get(name)
     rest = {other: server for other, server in partition.servers.items() if other != name}
     sizes = Counter(server for other, server in rest.items() if state.habitats[other].accepted)
     scores: dict[str, float] = {}
-    for server in partition.eaten:
-        if sizes[server] or server in partition.past:
-            eaten = [partition.diets[other] for other in rest if rest[other] == server]
-            eaten += [partition.past[server]] if server in partition.past else []
-            agreement = LIKENESS.agreement(reduce(add, eaten), partition.tastes[name])
+    for server in partition.stats:
+        if sizes[server] or server in partition.remembered:
+            eaten = [partition.accepted[other] for other in rest if rest[other] == server]
+            eaten += [partition.remembered[server]] if server in partition.remembered else []
+            agreement = SKETCHES.log_odds(reduce(add, eaten), partition.evidence[name])
             size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
             scores[server] = agreement + habitat.trust(server, partition.shared) + size
     if before is not None:
         alone = min(habitat.trust(before, partition.shared) + SURE, 0.0)
         alone += math.log(state.record(before, but_for=name))
-        loyalty = partition.loyalty if habitat.accepted else 0.0
-        scores[before] = scores.get(before, alone) + loyalty
+        move_penalty = partition.move_penalty if habitat.accepted else 0.0
+        scores[before] = scores.get(before, alone) + move_penalty
     nobody = math.log(0.5)
     best = max(scores, key=scores.__getitem__, default="")
     is_colony = not best or scores[best] < nobody
-    return f"colony {partition.colonies + 1}" if is_colony else best
+    return f"colony {partition.new_clusters + 1}" if is_colony else best
 
 
-def united(partition: Partition) -> dict[str, str]:
+def united(partition: ClusterAssignment) -> dict[str, str]:
     """Who lives where after all unions that explain more, straight from what is said of them."""
     state, servers = partition.state, dict(partition.servers)
 
-    def eaten(server: str) -> Diet:
+    def eaten(server: str) -> ClusterStats:
         """What its habitats accepted, and what it remembers."""
-        parts = [partition.diets[name] for name in servers if servers[name] == server]
-        parts += [partition.past[server]] if server in partition.past else []
+        parts = [partition.accepted[name] for name in servers if servers[name] == server]
+        parts += [partition.remembered[server]] if server in partition.remembered else []
         return reduce(add, parts)
 
     def liking(server: str, names: Sequence[str]) -> float:
         """What habitats of another one say for it."""
-        taste = reduce(add, (partition.tastes[name] for name in names))
+        taste = reduce(add, (partition.evidence[name] for name in names))
         trust = sum(state.habitats[name].trust(server, partition.shared) for name in names)
-        return LIKENESS.agreement(eaten(server), taste) + trust
+        return SKETCHES.log_odds(eaten(server), taste) + trust
 
     while True:
         homes = {
@@ -125,7 +126,7 @@ def united(partition: Partition) -> dict[str, str]:
             for one, other in combinations([who for who in homes if fed[who]], 2)
         }
         best = max(gains, key=gains.__getitem__, default=None)
-        if best is None or gains[best] <= partition.loyalty:
+        if best is None or gains[best] <= partition.move_penalty:
             return servers
         left, kept = sorted(
             best, key=lambda who: (who in state.population, eaten(who).counts.sum())
@@ -137,13 +138,13 @@ def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() ->
     unions = 0
     for number in range(300):
         families = FAMILIES[: 1 + number % 2]
-        partition = Partition.of(drawn_world(number, families), families, loyalty=2.0)
+        partition = ClusterAssignment.of(drawn_world(number, families), families, move_penalty=2.0)
         for _ in range(2):
             servers = united(partition)
             unions += servers != partition.servers
             partition.merge()
             assert partition.servers == servers
-            for name in list(partition.tastes):
+            for name in list(partition.evidence):
                 best = best_for(name, partition)
                 partition.move(name)
                 assert partition.servers[name] == best
@@ -152,19 +153,19 @@ def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() ->
 
 def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> None:
     state = state_of([])
-    known = Partition.of(state, FAMILIES, 3.0)
-    assert (known.likeness, known.shared, known.loyalty) == (LIKENESS, SHARED, 3.0)
+    known = ClusterAssignment.of(state, FAMILIES, 3.0)
+    assert (known.prior, known.shared, known.move_penalty) == (SKETCHES, SHARED, 3.0)
     state.common = {"math.add": "x"}
-    common = Partition.of(state, FAMILIES[:1], 3.0)
-    assert (common.likeness, common.shared) == (LIKENESS_LESS_COMMON, 0.0)
+    common = ClusterAssignment.of(state, FAMILIES[:1], 3.0)
+    assert (common.prior, common.shared) == (CENTRED_SKETCHES, 0.0)
     state.bases = {"math.add": "x"}
-    alone = Partition.of(state, FAMILIES[:1], 3.0)
-    assert (alone.likeness, alone.shared) == (LIKENESS_IN_BASIS, 0.0)
+    alone = ClusterAssignment.of(state, FAMILIES[:1], 3.0)
+    assert (alone.prior, alone.shared) == (COORDINATES, 0.0)
 
 
 def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
-    assert LIKENESS.prior_of_union(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
-    assert LIKENESS_IN_BASIS.prior_of_union(5, 3) == 0.0
+    assert SKETCHES.union_log_odds(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
+    assert COORDINATES.union_log_odds(5, 3) == 0.0
     large = {f"h{number}": fed(1, server="o1") for number in range(5)}
     new = Habitat("", answers=(answered("gone", 0),))
     state = state_of(
@@ -172,7 +173,7 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
     )
     for bases, server in ((dict[str, str](), "o1"), ({"math.add": "x"}, "o2")):
         state.bases = bases
-        partition = Partition.of(state, FAMILIES[:1], 0.0)
+        partition = ClusterAssignment.of(state, FAMILIES[:1], 0.0)
         partition.move("new")
         assert partition.servers["new"] == server
 
@@ -180,9 +181,9 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
 def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:
     memory = answered("o9", 1)
     state = state_of([organelle("o1"), organelle("o2", memory)], [organelle("o3", memory)])
-    partition = Partition.of(state, FAMILIES, 2.0)
-    assert list(partition.past) == list(partition.eaten) == ["o2", "o3"]
-    assert (partition.past["o2"].counts == diet_of([memory], FAMILIES).counts).all()
+    partition = ClusterAssignment.of(state, FAMILIES, 2.0)
+    assert list(partition.remembered) == list(partition.stats) == ["o2", "o3"]
+    assert (partition.remembered["o2"].counts == stats_of([memory], FAMILIES).counts).all()
 
 
 # May a colony be founded?
@@ -190,7 +191,7 @@ def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> No
 
 def test_a_colony_needs_two_accepted_answers_among_its_habitats() -> None:
     state = state_of([organelle("o1")], one=fed(1), other=fed(1, 3), none=fed(0, 3))
-    partition = Partition.of(state, FAMILIES, 2.0)
+    partition = ClusterAssignment.of(state, FAMILIES, 2.0)
     assert partition.may_found("one", "other")
     assert not partition.may_found("one", "none")
     assert not partition.may_found("none")
@@ -208,7 +209,7 @@ def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_other
     others = {"first": fed(3, server="o1"), "second": fed(3, server="o2"), "sad": fed(0, 2, "o4")}
     for count in (9, 10):
         state = state_of(living, **others, hungry=hungry(count), fresh=fed(0, 1))
-        partition = Partition.of(state, FAMILIES, 2.0)
+        partition = ClusterAssignment.of(state, FAMILIES, 2.0)
         assert partition.may_found("hungry") == (may and count == 10)
         assert partition.may_found("fresh", "hungry") == (may and count == 10)
 
@@ -220,14 +221,14 @@ def test_of_two_that_eat_the_same_the_living_one_is_kept_then_who_ate_more() -> 
     state = state_of(
         [organelle("o1"), organelle("o2")], small=fed(6, server="o1"), large=fed(8, server="o2")
     )
-    partition = Partition.of(state, FAMILIES[:1], 2.0)
+    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
     partition.merge()
     assert partition.servers == {"small": "o2", "large": "o2"}
     books_are_right(partition)
     dormant = organelle("o4", *[answered("o9", 0)] * 12)
     large = Habitat("gone", answers=fed(8, server="o9").answers)
     state = state_of([organelle("o1")], [dormant], small=fed(3, server="o1"), large=large)
-    partition = Partition.of(state, FAMILIES[:1], 2.0)
+    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
     partition.move("large")
     assert partition.servers["large"] == "o4"
     partition.merge()
@@ -240,10 +241,10 @@ def test_who_left_its_habitats_to_another_still_remembers() -> None:
     state = state_of(
         [organelle("o1", memory), organelle("o2")], one=fed(6, server="o1"), two=fed(9, server="o2")
     )
-    partition = Partition.of(state, FAMILIES[:1], 2.0)
+    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
     partition.merge()
     assert partition.servers == {"one": "o2", "two": "o2"}
-    assert set(partition.eaten) == {"o1", "o2"}
+    assert set(partition.stats) == {"o1", "o2"}
     books_are_right(partition)
 
 
@@ -251,9 +252,9 @@ def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
     state = state_of(
         [organelle("o1"), organelle("o2")], one=fed(6, server="o1"), two=fed(6, server="o2")
     )
-    tastes = [diet_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
-    gain = LIKENESS.agreement(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
-    for loyalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
-        partition = Partition.of(state, FAMILIES[:1], loyalty)
+    tastes = [stats_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
+    gain = SKETCHES.log_odds(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
+    for move_penalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
+        partition = ClusterAssignment.of(state, FAMILIES[:1], move_penalty)
         partition.merge()
         assert len(set(partition.servers.values())) == servers

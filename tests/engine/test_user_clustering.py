@@ -1,4 +1,4 @@
-"""Foraging, decision by decision: who takes a question, who moves, who is born."""
+"""UserClustering, decision by decision: who takes a question, who moves, who is born."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ from hypothesis import strategies as st
 
 from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, worlds
 from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Serve
-from symbiont_ecology.ecology.diets import Diet
+from symbiont_ecology.ecology.clusters import ClusterStats
 from symbiont_ecology.ecology.habitats import SHARED, Habitat
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.strategies.mechanisms import Room
-from symbiont_ecology.strategies.mechanisms.foraging import NOBODY, SWEEPS, Foraging, Partition
+from symbiont_ecology.strategies.mechanisms.user_clustering import (
+    NEW_CLUSTER,
+    SWEEPS,
+    ClusterAssignment,
+    UserClustering,
+)
 from symbiont_ecology.types import Item
 
 TRAITS = {"learning_rate": 0.1}
@@ -75,18 +80,18 @@ def test_a_settled_habitat_that_accepts_asks_its_server() -> None:
     state = state_of(TWO, home=fed(1, server="o2"), other=fed(8, server="o1"))
     for earlier in range(3):
         for tasks in ({}, OPEN):
-            taker = Foraging().taker(question("home"), context_of(state, **tasks), earlier)
+            taker = UserClustering().taker(question("home"), context_of(state, **tasks), earlier)
             assert taker == "o2"
 
 
 def test_nobody_is_sent_to_a_new_habitat_while_nobody_pleases_anybody() -> None:
     state = state_of(TWO, sad=fed(0, 3, "o1"), ghost=fed(5, server="gone"))
     context = context_of(state)
-    assert Foraging().taker(question("new"), context) is None
-    assert Foraging().taker(question("sad"), context) == "o1"
+    assert UserClustering().taker(question("new"), context) is None
+    assert UserClustering().taker(question("sad"), context) == "o1"
     open_ = context_of(state, **OPEN)
-    assert Foraging().taker(question("sad"), open_) == "o1"
-    assert Foraging().taker(question("sad"), open_, 1) is None
+    assert UserClustering().taker(question("sad"), open_) == "o1"
+    assert UserClustering().taker(question("sad"), open_, 1) is None
 
 
 def promises(name: str, state: EcologyState, shared: float = SHARED) -> list[str]:
@@ -111,7 +116,9 @@ def test_a_new_habitat_asks_who_most_likely_pleases_it() -> None:
         for tasks in ({}, OPEN):
             context = context_of(state, **tasks)
             order = promises(name, state)
-            found = [Foraging().taker(question(name), context, earlier) for earlier in range(5)]
+            found = [
+                UserClustering().taker(question(name), context, earlier) for earlier in range(5)
+            ]
             expected = [order[n % 3] for n in range(5)] if tasks else [order[0]] * 5
             assert found == expected
 
@@ -124,7 +131,7 @@ def test_in_drawn_worlds_a_habitat_without_a_server_asks_who_promises_most() -> 
         context = context_of(state, families=dict.fromkeys(families, Kind()))
         pleased = {one.chosen for one in state.habitats.values() if one.accepted}
         best = promises("h0", state, SHARED * (len(families) > 1))[0]
-        taker = Foraging().taker(question("h0"), context)
+        taker = UserClustering().taker(question("h0"), context)
         assert taker == (best if pleased & set(state.population) else None)
 
 
@@ -134,7 +141,7 @@ def test_where_replies_are_open_further_questions_go_to_others_too() -> None:
     order = ["o3", *(name for name in promises("sad", state) if name != "o3")]
     takers = [
         [
-            Foraging().taker(question("sad"), context_of(state, **tasks), earlier)
+            UserClustering().taker(question("sad"), context_of(state, **tasks), earlier)
             for earlier in range(4)
         ]
         for tasks in (OPEN, {})
@@ -151,23 +158,23 @@ def test_founders_divide_the_examples_one_kind_each() -> None:
     state = replace(state_of([]), examples=tuple(examples))
     one = {"families": {FAMILIES[0]: Kind()}}
     context = context_of(state, **one)
-    found = Foraging(meals=7).found(context, Room(9, 40, TRAITS))
+    found = UserClustering(initial_steps=7).found(context, Room(9, 40, TRAITS))
     groups = [[place for place in range(20) if place % 3 == kind] for kind in range(3)]
     assert found == [
         Found(TRAITS, 4, memories=tuple(examples[place] for place in group), meals=7)
         for group in groups
     ]
     assert all(isinstance(one, Found) and one.traits is not TRAITS for one in found)
-    assert len(Foraging().found(context, Room(2, 40, TRAITS))) == 2
-    assert Foraging(examples=False).found(context, Room(9, 40, TRAITS)) == []
-    assert Foraging().found(context_of(state), Room(9, 40, TRAITS)) == []
+    assert len(UserClustering().found(context, Room(2, 40, TRAITS))) == 2
+    assert UserClustering(examples=False).found(context, Room(9, 40, TRAITS)) == []
+    assert UserClustering().found(context_of(state), Room(9, 40, TRAITS)) == []
     two = replace(state, examples=tuple(examples[place] for place in (0, 3)))
-    assert len(Foraging().found(context_of(two, **one), Room(9, 40, TRAITS))) == 1
+    assert len(UserClustering().found(context_of(two, **one), Room(9, 40, TRAITS))) == 1
 
 
 def test_memory_is_a_knob() -> None:
-    assert Foraging().keeps_memories
-    assert not Foraging(memory=False).keeps_memories
+    assert UserClustering().keeps_memories
+    assert not UserClustering(memory=False).keeps_memories
 
 
 # Telling.
@@ -175,12 +182,12 @@ def test_memory_is_a_knob() -> None:
 
 def decided(state: EcologyState, asked: Sequence[str], places: int = 9) -> list[Decision]:
     context = context_of(state, *asked)
-    return Foraging(meals=3).tell(context, Room(places, 40, TRAITS))
+    return UserClustering(initial_steps=3).tell(context, Room(places, 40, TRAITS))
 
 
 def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list[Decision]:
     """What follows where these habitats look around."""
-    partition = Partition.of(state, FAMILIES, 2.0)
+    partition = ClusterAssignment.of(state, FAMILIES, 2.0)
     generator = Draw(3, state.generation)("forage")
     for _ in range(SWEEPS):
         for place in generator.permutation(len(names)):
@@ -197,7 +204,9 @@ def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list
                 one = Awaken(tuple(homes), server) if is_dormant else None
                 born.append(one or Colonise(tuple(homes), TRAITS, 4, 3))
         else:
-            moved |= {home: NOBODY for home in homes if state.habitats[home].chosen != NOBODY}
+            moved |= {
+                home: NEW_CLUSTER for home in homes if state.habitats[home].chosen != NEW_CLUSTER
+            }
     return [*([Serve(moved)] if moved else []), *born]
 
 
@@ -269,10 +278,10 @@ def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_ro
 
 def test_a_habitat_without_food_is_let_go() -> None:
     state = state_of([organelle("o1")], home=fed(8), sad=Habitat("gone", answers=fed(0, 3).answers))
-    assert decided(state, []) == [Serve({"sad": NOBODY})]
-    state.habitats["sad"] = replace(state.habitats["sad"], chosen=NOBODY)
+    assert decided(state, []) == [Serve({"sad": NEW_CLUSTER})]
+    state.habitats["sad"] = replace(state.habitats["sad"], chosen=NEW_CLUSTER)
     assert decided(state, []) == []
 
 
 def test_diets_of_nothing_have_no_weight() -> None:
-    assert Diet(np.zeros((2, 1)), np.zeros(2)).is_empty
+    assert ClusterStats(np.zeros((2, 1)), np.zeros(2)).is_empty
