@@ -6,6 +6,9 @@ tokens only: what padding adds and what a shared prefix saves is the kernel's af
 apart. Norms, softmax, rotations and the optimizer are left out, as the counter leaves them out.
 Kaplan et al. 2020, arXiv:2001.08361, 2.1.
 
+The type of the weights changes nothing: a multiply-add of an int8 host counts as one of a float32
+host, although it takes less time. So energy and budgets are the same for both.
+
 Attention counts the full square of queries × keys, not the causal triangle: that is what the math
 back end computes and the counter sees. ``lora_parameters`` is the size of the adapter's flat
 vector, 0 for the bare host.
