@@ -20,7 +20,7 @@ ROOT = Path(symbiont_ecology.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
 ORDER = (
     ("types", "bounds", "errors", "rng", "statistics", "files", "untrusted", "notebook", "process"),
-    ("extension",),
+    ("extension", "removed"),
     ("registry",),
     ("fence",),
     ("events",),

@@ -43,7 +43,7 @@ PLENTY = Prices(dowry=12_000, grace=30, cap=40_000, lowest=1200, rent=2000)
 
 def config(seed: int = 0, generations: int = 1, **mechanisms: Any) -> RunConfig:
     """One organelle that learns; no other mechanisms than those named."""
-    off = dict.fromkeys(("upheaval", "breeding", "thrift"), False)
+    off = dict.fromkeys(("upheaval", "breeding"), False)
     strategy = {
         "kind": "ecology",
         "founders": 1,
@@ -212,7 +212,7 @@ def test_who_becomes_leaner_does_not_come_back_in_the_same_generation(tmp_path: 
     (child,) = life.state.challengers.values()
     (organelle_id,) = life.state.population
     cells, half = child.cells[organelle_id], Shrink(0.5)
-    carry_out([ProposeVariant(organelle_id, cells, half, "shrink", by="thrift")], life.materials)
+    carry_out([ProposeVariant(organelle_id, cells, half, "shrink", by="mine")], life.materials)
     variant = life.state.challengers[list(life.state.challengers)[-1]]
     both = [Judge(variant, "admit"), Judge(child, "admit")]
     admitted, resized, rejected = carry_out(both, life.materials)

@@ -62,7 +62,6 @@ def perhaps(**knobs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 mechanisms = st.fixed_dictionaries(
     {
         "upheaval": perhaps(level=st.floats(0.1, 2.0)),
-        "thrift": perhaps(first=st.integers(1, 3), questions=st.just(2), loss=st.floats(0.3, 0.9)),
         "breeding": perhaps(
             at=st.integers(1000, 30_000),
             inheritance=st.sampled_from(("lamarckian", "darwinian")),
@@ -172,7 +171,7 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
         for event in events
     }
     assert happened >= {
-        *(("Proposed", name) for name in ("concatenation", "thrift", "recall")),
+        *(("Proposed", name) for name in ("concatenation", "recall")),
         *(("Born", name) for name in ("svd_noise", "refounded", "pioneer")),
         *(("Retired", name) for name in ("bankrupt", "catastrophe")),
         ("Resized", ""),

@@ -111,7 +111,7 @@ class Trials(RuleBasedStateMachine):
         before = self.state.ledger.balances.copy()
         name = self.somebody(one)
         noise = operators.build("svd_noise")
-        self.propose(ProposeVariant(name, CELLS[:1], noise, "svd_noise", by="thrift"))
+        self.propose(ProposeVariant(name, CELLS[:1], noise, "svd_noise", by="mine"))
         assert self.state.ledger.balances == before
 
     @precondition(lambda self: len(self.trials) < 5)

@@ -32,6 +32,7 @@ from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.fence import as_list
 from symbiont_ecology.learning import LearningRule
+from symbiont_ecology.removed import is_removed
 from symbiont_ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
@@ -45,7 +46,7 @@ from symbiont_ecology.types import Item, OrganelleId, cell_name
 
 Knobs = dict[str, dict[str, object] | bool]
 
-USUAL = ("upheaval", "thrift", "breeding", "refounding")
+USUAL = ("upheaval", "breeding", "refounding")
 """The mechanisms of an ecology, in the order in which they act; others act after them, by name."""
 
 
@@ -72,7 +73,12 @@ class Ecology(CurriculumStrategy):
     @cached_property
     def built_mechanisms(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in the order in which they act."""
-        chosen = dict.fromkeys((*USUAL, *sorted(self.mechanisms)), True) | self.mechanisms
+        named = {
+            name: knobs
+            for name, knobs in self.mechanisms.items()
+            if knobs is not False or not is_removed(mechanisms.kind, name)
+        }
+        chosen = dict.fromkeys((*USUAL, *sorted(named)), True) | named
         for name in chosen:  # also those that are switched off: a typo must not leave one on
             _ = mechanisms[name]
         return tuple(

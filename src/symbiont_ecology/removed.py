@@ -1,0 +1,40 @@
+"""Registered parts that are gone, and the figures that speak against them.
+
+A config of an earlier version may still name one: it is refused in one line that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from symbiont_ecology.errors import ConfigError
+
+LAST_COMMIT = "2c78cec9"
+"""The last commit that has all of them."""
+RECORD = "docs/history/removed"
+"""Folder of the pages that keep their figures."""
+REMOVED: Mapping[tuple[str, str], str] = {
+    (
+        "mechanism",
+        "thrift",
+    ): "ΔW × 0.65 after training keeps more at no cost, and a changing world lost 6.1 points to it"
+}
+"""Reasons by kind and name."""
+
+
+def is_removed(kind: str, name: str) -> bool:
+    """Return true for a part that an earlier version had."""
+    return (kind, name) in REMOVED
+
+
+def refuse_removed(kind: str, name: str) -> None:
+    """Refuse a part that is gone.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if reason := REMOVED.get((kind, name)):
+        raise ConfigError(
+            f"{kind} {name!r} is gone, because {reason}: leave it out, or use commit "
+            f"{LAST_COMMIT}; figures are in {RECORD}"
+        )
