@@ -17,7 +17,8 @@ REMOVED: Mapping[tuple[str, str], str] = {
     (
         "mechanism",
         "thrift",
-    ): "ΔW × 0.65 after training keeps more at no cost, and a changing world lost 6.1 points to it"
+    ): "ΔW × 0.65 after training keeps more, and it cost 6.1 points of a flip",
+    ("mechanism", "canaries"): "no ablation saw an effect of it",
 }
 """Reasons by kind and name."""
 

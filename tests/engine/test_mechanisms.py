@@ -273,7 +273,7 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
 
 
 def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], merging=True, canaries=True)
+    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], merging=True)
     mutation = operators.build("svd_noise")
     carry_out(
         ProposeChild({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"),

@@ -78,28 +78,13 @@ class Genome:
 
 
 @dataclass(frozen=True)
-class FormerSelf:
-    """What an organelle was when its posteriors were best, and these posteriors, by cell name."""
-
-    weights: BlobRef
-    rank: int
-    optimizer_state: BlobRef
-    posteriors: Mapping[str, SuccessPosterior]
-
-
-def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
-    """The sum of an organelle's mean success rates, in cells."""
-    return sum(posterior.mean for posterior in posteriors.values())
-
-
-@dataclass(frozen=True)
 class Organelle:
     """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
-    the generations in a row that it ended below zero, ``former`` is a self that it could come back
-    to. ``memories`` are answers that habitats had accepted before they changed. ``range`` is kept
-    only for strategies that want it, and ``score``, the mean reward of these weights in an exam, as
-    long as they are what they were in it; ``marks`` are what they earned at its questions, and
-    ``answers`` counts those that the score is the mean of, where that is kept."""
+    the generations in a row that it ended below zero. ``memories`` are answers that habitats had
+    accepted before they changed. ``range`` is kept only for strategies that want it, and ``score``,
+    the mean reward of these weights in an exam, as long as they are what they were in it; ``marks``
+    are what they earned at its questions, and ``answers`` counts those that the score is the mean
+    of, where that is kept."""
 
     id: OrganelleId
     genome: Genome
@@ -109,7 +94,6 @@ class Organelle:
     born: int
     inborn: BlobRef
     overdrawn: int = 0
-    former: FormerSelf | None = None
     memories: tuple[RememberedAnswer, ...] = ()
     range: PromptRange = field(default_factory=PromptRange)
     score: float | None = None

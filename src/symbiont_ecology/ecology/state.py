@@ -178,12 +178,10 @@ class EcologyState:
         """Every blob that must be kept."""
         organelles = [*self.population.values(), *self.dormant.values()]
         beings: list[Organelle | Challenger] = [*organelles, *self.challengers.values()]
-        formers = [being.former for being in beings if being.former]
         elites = self.archive.elites.values()
         weights = {being.genome.weights for being in beings} | {elite.weights for elite in elites}
         of_organelles = {ref for o in organelles for ref in (o.inborn, o.optimizer_state)}
-        of_formers = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
-        return weights | of_organelles | of_formers | ({self.warm} if self.warm else set())
+        return weights | of_organelles | ({self.warm} if self.warm else set())
 
 
 @dataclass(frozen=True)

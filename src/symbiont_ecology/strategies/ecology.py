@@ -218,7 +218,7 @@ class Ecology(CurriculumStrategy):
             match decision:
                 case Found() | Birth() | Colonise() | Awaken():
                     coming_ranks.append(context.rank)
-                case Judge(challenger, "admit") if challenger.kind == "child":
+                case Judge(challenger, "admit"):
                     coming_ranks.append(challenger.genome.rank)
                 case Resize(organelle_id, rank):
                     rank_of[organelle_id] = max(rank_of[organelle_id], rank)
