@@ -173,7 +173,6 @@ def test_who_learned_is_judged_anew(tmp_path: Path) -> None:
     [
         ({"kind": "es", "shaping": "questions"}, r"strategy\.shaping: .* expected ranks or z_scor"),
         ({"kind": "es", "looks": 5}, r"strategy\.looks: .* expected 0, got 5"),
-        ({"kind": "corp"}, r"strategy: 'corp' asks questions of its own"),
     ],
 )
 def test_who_would_ask_two_the_same_is_refused(strategy: dict[str, Any], message: str) -> None:

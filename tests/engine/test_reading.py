@@ -156,15 +156,6 @@ def test_such_a_run_can_be_evaluated(routing: str, tmp_path: Path) -> None:
     assert evaluation.accuracy().estimate > bare.accuracy().estimate
 
 
-@pytest.mark.parametrize("strategy", ["randopt", "swarm", "cycleqd", "corp"])
-def test_other_strategies_with_exams_read_them_too(strategy: str, tmp_path: Path) -> None:
-    schooling = {"schooling": 0} if strategy in ("swarm", "cycleqd") else {}
-    small = {"kind": strategy, "questions": 2, "population": 4, **schooling}
-    events = lived(tmp_path / "run", plan(small, generations=4))
-    assert practice(events)
-    assert all(act.verdicts == () for act in practice(events))
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -174,7 +165,6 @@ def test_other_strategies_with_exams_read_them_too(strategy: str, tmp_path: Path
             {"strategy": {"kind": "hyper", "ranks": [1, 2]}, "learning_rule": "supervised"},
             r"got 'hyper'",
         ),
-        ({"strategy": "m2n2"}, r"got 'm2n2'"),
         (
             {"strategy": {"kind": "genetic", "refine": 5}, "learning_rule": "policy_gradient"},
             r"nothing to learn from, got learning_rule 'policy_gradient': set learning_rule=none",

@@ -42,19 +42,6 @@ class Score(Decision):
 
 
 @dataclass(frozen=True)
-class Note(Decision):
-    """A strategy keeps numbers for the generations to come, in place of those of that name."""
-
-    name: str
-    numbers: tuple[float, ...]
-
-    def carried_out(self, materials: Materials) -> list[Event]:
-        """Keeps them; no event records that."""
-        materials.state.notes[self.name] = self.numbers
-        return []
-
-
-@dataclass(frozen=True)
 class Resize(Decision):
     """An organelle grows or shrinks by rank, if the spectrum of its ΔW says so.
 
