@@ -7,6 +7,7 @@ from pathlib import Path
 from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.run import start
+from symbiont_ecology.extensions.methods.exams import Score
 from toy import ToyHost
 
 FAMILIES = ("math.add", "string.sort")
@@ -21,7 +22,7 @@ def flipping(folder: Path, config: RunConfig) -> RunConfig:
 
 def variants_in_exams(state: EcologyState) -> list[set[str]]:
     """The conventions of the first family in the exam that each of those with a score sat."""
-    exams = [one.marks for one in state.population.values() if one.score is not None]
+    exams = [Score.of(one).marks for one in state.population.values() if one.score is not None]
     return [
         {item.split("/")[2] for item in marks if item.startswith(FAMILIES[0])} for marks in exams
     ]

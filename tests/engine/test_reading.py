@@ -26,11 +26,11 @@ from symbiont_ecology.events import (
     Scored,
     Settled,
 )
+from symbiont_ecology.extensions.methods.noise import Noise
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.transcripts import read_transcripts
 from symbiont_ecology.weights.blobs import BlobStore
-from symbiont_ecology.weights.perturbations import Perturbation
 from toy import ToyHost, toy_config
 
 ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}
@@ -80,7 +80,7 @@ def test_the_reward_is_the_mean_log_probability_under_the_noise_of_a_member(tmp_
         for identity in act.items
     }
     for place, sign in ((6, 1), (7, -1)):
-        host.place(0, Perturbation(seed, sign * 0.3, 0).of(centre, host.norms))
+        host.place(0, Noise(seed, sign * 0.3, 0).of(centre, host.norms))
         worth = []
         for item in items.values():
             (ids,) = host.encode_answers([item.answer])

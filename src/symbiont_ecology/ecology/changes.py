@@ -1,44 +1,17 @@
 """Changes of the living: their rank, their servers, their posteriors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.population import Decision, Materials
-from symbiont_ecology.events import Event, Resized, Scored, Served, Upheaved
+from symbiont_ecology.events import Event, Resized, Served, Upheaved
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights import OptimizerState
 from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
 
 FALLEN = SuccessPosterior(0.0, 4.0)
 """The posterior of everyone alive in cells where the world changed: they were just seen to fail."""
-
-
-@dataclass(frozen=True)
-class Score(Decision):
-    """An organelle keeps what it earned in an exam, so that it need not sit it again; or forgets
-    it, once its weights are others.
-
-    ``marks`` say what it earned at each question, by item, for strategies that look at that. There
-    may be some without a score: then the exam is not complete. ``answers`` counts those that the
-    score is the mean of, for strategies that go on with it.
-    """
-
-    organelle_id: OrganelleId
-    score: float | None
-    marks: Mapping[str, float] = field(default_factory=dict)
-    answers: int = 0
-
-    def carried_out(self, materials: Materials) -> list[Event]:
-        """Keeps or forgets the score."""
-        state = materials.state
-        organelle = state.population[self.organelle_id]
-        state.population[organelle.id] = replace(
-            organelle, score=self.score, marks=self.marks, answers=self.answers
-        )
-        if self.score is None:
-            return []
-        return [Scored(state.generation, organelle.id, self.score)]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.types import Cell, Item, OrganelleId
-from symbiont_ecology.weights.perturbations import Perturbation
+from symbiont_ecology.weights.adapter import Perturbation
 from symbiont_ecology.weights.traces import Trace
 
 Purpose = Literal["practice", "probe", "probation"]
@@ -80,7 +80,7 @@ class Assignment:
 
     All items belong to one cell, and come from one habitat if there are any. An exam is answered
     greedily, as it would be in use, and nothing is learned from it. With a ``perturbation`` the
-    organelle answers as it would be with that noise on it. Where it ``is_compared``, the bare host
+    organelle answers as it would be with that change. Where it ``is_compared``, the bare host
     reads the answers.
     """
 

@@ -21,8 +21,8 @@ from symbiont_ecology.files import free_folder
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.extensions.methods.hyper import Hyper
     from symbiont_ecology.history.variants import Life, Variant
-    from symbiont_ecology.strategies.hyper import Hyper
 
 PRESET = "loralab"
 QUICK = ("strategy.population=4", "strategy.train_size=24", "strategy.eval_size=12")
@@ -165,9 +165,9 @@ def _more_lives(folder: Path, lives: int | None) -> list[str]:
 
 
 def _hyper(config: RunConfig) -> Hyper:
+    from symbiont_ecology.extensions.methods.hyper import Hyper
     from symbiont_ecology.registry import kind_of
     from symbiont_ecology.strategies import strategies
-    from symbiont_ecology.strategies.hyper import Hyper
 
     strategy = strategies.build(config.strategy)
     if not isinstance(strategy, Hyper):

@@ -16,9 +16,12 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import HOST, Ascend, Assignment, Decision, Found, Outcome
-from symbiont_ecology.ecology.ascents import Optimizer
+from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
+from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import Ascended, Event
+from symbiont_ecology.extensions.methods.exams import rewards_by_question
+from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
@@ -29,10 +32,13 @@ from symbiont_ecology.strategies import (
     dealt,
     strategies,
 )
-from symbiont_ecology.strategies.exams import rewards_by_question
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.weights.perturbations import Perturbation
+from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.weights.adam import adam_direction
+from symbiont_ecology.weights.deltas import truncated
 
+Optimizer = Literal["sgd", "adam"]
 Shaping = Literal["z_score", "ranks", "questions"]
 """What a member is worth: its mean reward less the population's, in standard deviations; its rank
 among them, from −½ to ½ and then in standard deviations; or its z-score at each question, on
@@ -132,16 +138,16 @@ class EvolutionStrategies(AskingStrategy):
         """A step of the centre. One that is gone (a catastrophe) is founded anew."""
         decisions = list[Decision]()
         for centre in context.state.population:
-            members: dict[Perturbation, list[Outcome]] = defaultdict(list)
+            members: dict[Noise, list[Outcome]] = defaultdict(list)
             for outcome in context.outcomes:
-                if noise := outcome.assignment.perturbation:
+                if isinstance(noise := outcome.assignment.perturbation, Noise):
                     members[noise].append(outcome)
             if len(members) > 1:
                 decisions.append(self._step(centre, members, context))
         return decisions if context.state.population else self.found(context)
 
     def _step(
-        self, centre: str, members: dict[Perturbation, list[Outcome]], context: StrategyContext
+        self, centre: str, members: dict[Noise, list[Outcome]], context: StrategyContext
     ) -> Ascend:
         rewards = [rewards_by_question(outcomes) for outcomes in members.values()]
         worth = _worth(rewards, self.shaping)
@@ -160,16 +166,12 @@ class EvolutionStrategies(AskingStrategy):
             kl=_mean_log_ratio(context.outcomes),
         )
 
-    def _members(self, context: StrategyContext) -> list[Perturbation]:
+    def _members(self, context: StrategyContext) -> list[Noise]:
         """The noise of this generation."""
         count = self.population // 2 if self.is_mirrored else self.population
         seeds = [context.draw.key("member", number) for number in range(count)]
         signs = (1, -1) if self.is_mirrored else (1,)
-        return [
-            Perturbation(seed, sign * self.noise, self.directions)
-            for seed in seeds
-            for sign in signs
-        ]
+        return [Noise(seed, sign * self.noise, self.directions) for seed in seeds for sign in signs]
 
     def _look(self, centre: str, context: StrategyContext) -> list[Assignment]:
         """The same questions at every look."""
@@ -231,3 +233,98 @@ def _z_scores(values: np.ndarray) -> np.ndarray:
         return np.zeros_like(values)
     scores: np.ndarray = (values - values.mean()) / values.std()
     return scores
+
+
+@dataclass(frozen=True)
+class Ascend(Decision):
+    """The centre of a population goes along the mean of its members' noise, weighted by what each
+    of them is worth.
+
+    ``step`` is in units of the noise; ``fade`` is what is kept of ΔW. ``rewards``, ``tokens``,
+    ``empty`` and ``kl`` are for the record (``events.Ascended``).
+    """
+
+    organelle_id: OrganelleId
+    worth: Sequence[tuple[Noise, float]]
+    step: float
+    optimizer: Optimizer = "sgd"
+    fade: float = 1.0
+    rewards: tuple[float, ...] = ()
+    tokens: float = 0.0
+    empty: float = 0.0
+    kl: float | None = None
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        """The step; a centre whose weights would not be finite stays where it is."""
+        state, store = materials.state, materials.store
+        organelle = state.population[self.organelle_id]
+        centre = store.weights(organelle.genome.weights)
+        before = store.optimizer_state(organelle.optimizer_state)
+        noise, _ = self.worth[0]
+        move = self._along_w if noise.rank else self._along_b
+        weights, optimizer_state, length = move(centre, before, materials)
+        if np.isfinite(weights.vector).all():
+            ref, state_ref = store.put_weights(weights), store.put_optimizer_state(optimizer_state)
+            genome = replace(organelle.genome, weights=ref)
+            changed = replace(organelle, genome=genome, optimizer_state=state_ref)
+            state.population[organelle.id] = changed
+        return [
+            Ascended(
+                state.generation,
+                organelle.id,
+                rewards=self.rewards,
+                tokens=self.tokens,
+                empty=self.empty,
+                step=length,
+                weights=state.population[organelle.id].genome.weights,
+                kl=self.kl,
+                noise=abs(noise.size),
+            )
+        ]
+
+    def _along_b(
+        self, centre: AdapterWeights, before: OptimizerState, materials: Materials
+    ) -> tuple[AdapterWeights, OptimizerState, float]:
+        """A step on B, where every number has noise of its own."""
+        direction = mean_of_b(self._shares, centre) / np.float32(len(self.worth))
+        optimizer_state = replace(before, step=before.step + 1)
+        if self.optimizer == "adam":
+            direction, optimizer_state = adam_direction(direction, before)
+        noise, _ = self.worth[0]
+        faded = _with_b_times(centre, self.fade)
+        moved = along_b(faded, direction, self.step * abs(noise.size), materials.norms)
+        of_b = direction[_is_b(centre)]
+        return moved, optimizer_state, self.step * float(np.sqrt(np.mean(np.square(of_b))))
+
+    def _along_w(
+        self, centre: AdapterWeights, before: OptimizerState, materials: Materials
+    ) -> tuple[AdapterWeights, OptimizerState, float]:
+        """A step on W, cut to the centre's rank."""
+        noise, _ = self.worth[0]
+        size = self.step / len(self.worth)
+        shares = [(seed, abs(noise.size) * size * share) for seed, share in self._shares]
+        moved = along_w(centre.times(self.fade), shares, noise.rank, materials.norms)
+        length = size * float(np.linalg.norm([share for _, share in self._shares]))
+        return truncated(moved, centre.rank), replace(before, step=before.step + 1), length
+
+    @property
+    def _shares(self) -> list[tuple[int, float]]:
+        """What the noise of each seed is worth: a mirror image counts against it."""
+        shares: dict[int, float] = defaultdict(float)
+        for noise, worth in self.worth:
+            shares[noise.seed] += worth if noise.size > 0 else -worth
+        return list(shares.items())
+
+
+def _is_b(centre: AdapterWeights) -> np.ndarray:
+    """Which numbers of the flat vector are those of B."""
+    mask = np.zeros(len(centre.vector), dtype=bool)
+    for _, _, b, _, _ in centre.layout.blocks(centre.rank):
+        mask[b] = True
+    return mask
+
+
+def _with_b_times(centre: AdapterWeights, share: float) -> AdapterWeights:
+    """The centre with B × ``share``: A, which says how large noise on B is, stays."""
+    vector = np.where(_is_b(centre), np.float32(share) * centre.vector, centre.vector)
+    return replace(centre, vector=vector)

@@ -16,15 +16,17 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire, Score
+from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire
+from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.extensions.methods.exams import Score, rewards_of_exam, scores_with
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
-from symbiont_ecology.strategies.exams import has_sat, rewards_of_exam
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import BlobRef, Item, OrganelleId
+from symbiont_ecology.weights import AdapterWeights
 
 Genes = dict[str, float]
 RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
@@ -43,6 +45,26 @@ TRIES = 50
 """Children that are drawn until one is unlike all others."""
 LARGE, LARGE_WORTH = 128, 0.95
 """The rank above which a variant is worth less, and how much."""
+
+
+@dataclass(frozen=True)
+class FoundVariant(Found):
+    """An adapter to be trained. ``alpha`` is LoRA's: ΔW is B·A times alpha ÷ rank. Modules whose
+    names end with none of ``targets`` stay as the host has them; None adapts all."""
+
+    alpha: float = 1.0
+    targets: tuple[str, ...] | None = None
+
+    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
+        generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank
+        weights = AdapterWeights.random(materials.layout, self.rank, scaling, generator)
+        if self.targets is not None:
+            vector = weights.vector.copy()
+            for name, a, b, _, _ in materials.layout.blocks(self.rank):
+                if not name.endswith(self.targets):
+                    vector[a] = vector[b] = 0.0  # no gradient reaches it: it never learns
+            weights = replace(weights, vector=vector)
+        return materials.store.put_weights(weights), self.rank
 
 
 @strategies.register("hyper")
@@ -114,7 +136,7 @@ class Hyper(Strategy):
             step = context.state.generation - organelle.born - (organelle.born > 0)
             if step < self.steps:
                 learners[organelle.id] = step
-            elif not has_sat(organelle, exam):
+            elif not Score.of(organelle).is_about(exam):
                 takers.append(organelle.id)
         batches = {step: self._batch(step, context) for step in set(learners.values())}
         lessons = [(name, item) for name, step in learners.items() for item in batches[step]]
@@ -133,13 +155,12 @@ class Hyper(Strategy):
             return self.found(context)
         marks, exam = rewards_of_exam(context), self._exam(context)
         earned = {name: Score(name, one, marks[name]) for name, one in _fitness(context).items()}
-        records: dict[str, Organelle | Score] = {**state.population, **earned}
         scores = {
             name: one.score
-            for name, one in records.items()
-            if one.score is not None and has_sat(one, exam)
+            for name, one in scores_with(earned, context).items()
+            if one.score is not None and one.is_about(exam)
         }
-        is_over = earned and len(scores) == len(records)
+        is_over = earned and len(scores) == len(state.population)
         return [*earned.values(), *(self.next_life(scores, context) if is_over else [])]
 
     def next_life(
@@ -188,9 +209,9 @@ class Hyper(Strategy):
         return self.variant(mixed, "crossover", (first.id, second.id))
 
     def variant(self, genes: Genes, operator: str, parents: tuple[str, ...] = ()) -> Found:
-        """An adapter to be trained as the genes say."""
+        """Return an adapter to be trained as the genes say."""
         rank = int(genes[RANK])
-        return Found(
+        return FoundVariant(
             genes,
             rank,
             operator=operator,

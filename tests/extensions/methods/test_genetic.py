@@ -16,7 +16,7 @@ from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Event, Learned, Quarantined, Retired, Scored
-from symbiont_ecology.strategies.genetic import SIGMA
+from symbiont_ecology.extensions.methods.genetic import SIGMA
 from toy import ToyHost, toy_config
 
 GA = {
