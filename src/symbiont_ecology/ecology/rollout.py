@@ -135,20 +135,6 @@ class Outcome:
         """The verdict of every rollout that has one."""
         return tuple(rollout.verdict for rollout in self.rollouts if rollout.has_verdict)
 
-    @property
-    def log_ratio(self) -> float | None:
-        """Mean log-ratio of the answers' tokens to the bare host, in nats: how much likelier they
-        are than there. It estimates the KL divergence only if answers are sampled; of greedy ones,
-        as at looks, it says how far the likeliest answer is from the host. None where the host did
-        not read them, or there is no token."""
-        ratios = [
-            rollout.log_probabilities - rollout.host_log_probabilities
-            for rollout in self.rollouts
-            if rollout.host_log_probabilities is not None
-        ]
-        joined = np.concatenate(ratios) if ratios else np.zeros(0)
-        return float(joined.mean()) if len(joined) else None
-
     @cached_property
     def cost(self) -> Cost:
         """What all rollouts took."""

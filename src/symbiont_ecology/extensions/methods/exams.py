@@ -7,10 +7,12 @@ known, so nobody is asked twice. Where the world changes, its new questions are 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeVar
+
+import numpy as np
 
 from symbiont_ecology.ecology import Decision, Organelle, Outcome
 from symbiont_ecology.ecology.organelle import SCORE
@@ -21,6 +23,7 @@ from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId
 
+_Taker = TypeVar("_Taker")
 NOTE = "exam"
 """The note of an organelle in which its exam is kept, beside the score."""
 
@@ -98,3 +101,16 @@ def rewards_of_exam(context: StrategyContext) -> dict[OrganelleId, dict[str, flo
         if outcome.assignment.is_exam:
             exams[outcome.assignment.organelle_id].append(outcome)
     return {name: rewards_by_question(outcomes) for name, outcomes in exams.items()}
+
+
+def dealt(
+    items: Sequence[Item], takers: Sequence[_Taker], generator: np.random.Generator
+) -> dict[_Taker, tuple[Item, ...]]:
+    """Give each item to one of those who can take it, in random order and by turns: for questions
+    of habitats, which are asked once.
+
+    Numbers of items differ by one at most. Two neighbours, such as opposite noise, get as many
+    where the number of items is even.
+    """
+    shuffled = tuple(items[place] for place in generator.permutation(len(items)))
+    return {taker: shuffled[place :: len(takers)] for place, taker in enumerate(takers)}

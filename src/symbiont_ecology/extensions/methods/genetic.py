@@ -30,6 +30,7 @@ from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.extensions.methods.exams import (
     Score,
+    dealt,
     exam_questions,
     exam_size,
     rewards_of_exam,
@@ -43,7 +44,6 @@ from symbiont_ecology.strategies import (
     StrategyContext,
     assignments,
     author_of,
-    dealt,
     strategies,
 )
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -51,7 +51,7 @@ from symbiont_ecology.types import TURN_END, BlobRef, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 
 SIGMA, TAU = "sigma", 0.3
-"""The trait that says how much a child is mutated, where that is inherited, and the standard
+"""The trait with the size of a child's mutation, where that is inherited, and the standard
 deviation of its logarithm around the parent's."""
 
 
@@ -128,9 +128,8 @@ class Genetic(CurriculumStrategy):
     compares_rewards: ClassVar[bool] = True
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """What replays also changes those who did not practise, whose scores would be of others."""
         super().check(rank, rule)
-        if self.refine and rule.replay:
+        if self.refine and rule.replay:  # scores of who is changed by it would be of others
             raise ConfigError(
                 f"learning_rule.replay: expected 0 where the best learns between exams "
                 f"(strategy.refine), got {rule.replay:g}: answers are learned again by others, too"
@@ -159,18 +158,14 @@ class Genetic(CurriculumStrategy):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The elite, and its children."""
         return self.population
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
-        """The exam of everyone, or what the best practises. Questions of habitats are dealt out."""
         count, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
         exam = count if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
         return max(sitters * exam, count * self.samples if self.refine else 0)
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders with small random deviations from the host. After a warm start all begin with
-        that."""
         b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
         return [
             FoundWithPhrase(
@@ -183,7 +178,6 @@ class Genetic(CurriculumStrategy):
         ]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        """The exam for those without a score; or practice for the best, when it is to learn."""
         living = context.state.population
         scored = self._scored(scores_with({}, context), context)
         if scored and self._refines(context):
@@ -197,8 +191,8 @@ class Genetic(CurriculumStrategy):
         return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
 
     def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """Who answers which question of the habitats. A reply that was given is its author's, and
-        left out where that does not live: the verdict on it says nothing of the living."""
+        """Deal the questions of the habitats out. A reply that was given is its author's, and left
+        out where that does not live: the verdict on it says nothing of the living."""
         state, items, members = context.state, self.items(context), list(context.state.population)
         authored = [(author, item) for item in items if (author := author_of(item, state))]
         free = [item for item in items if not (item.logged and item.logged.author)]
@@ -209,7 +203,6 @@ class Genetic(CurriculumStrategy):
         return authored + [(name, item) for name, hand in hands.items() for item in hand]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """New scores; then the worst leave, and children of the best take their places."""
         state = context.state
         if not state.population:
             return self.found(context)
@@ -229,7 +222,7 @@ class Genetic(CurriculumStrategy):
         ]
 
     def _child(self, elite: Sequence[str], number: int, context: StrategyContext) -> Birth:
-        """Of the best and of another one of the elite, by turns."""
+        """Cross the best with the others of the elite by turns."""
         second = elite[1 + number % (len(elite) - 1)] if len(elite) > 1 else elite[0]
         parents = (elite[0], second)
         parent = context.state.population[parents[0]]
@@ -243,7 +236,7 @@ class Genetic(CurriculumStrategy):
     def _sigma_of(
         self, parent: Organelle | None, context: StrategyContext, number: int
     ) -> dict[str, float]:
-        """The mutation's size as a trait, if it is inherited (Schwefel 1981)."""
+        """Return the mutation's size as a trait, if it is inherited (Schwefel 1981)."""
         if not self.is_adaptive:
             return {}
         mutation: Any = operators.build(self.mutation)
@@ -251,7 +244,7 @@ class Genetic(CurriculumStrategy):
         return {SIGMA: float(sigma * np.exp(TAU * context.draw("sigma", number).standard_normal()))}
 
     def _refines(self, context: StrategyContext) -> bool:
-        """Whether the best learns in this generation."""
+        """Return true if the best learns in this generation."""
         return self.refine > 0 and context.state.generation % self.refine == self.refine - 1
 
     def _scored(
@@ -269,7 +262,6 @@ class Genetic(CurriculumStrategy):
         return sorted(scored, key=lambda name: -(scores[name].score or 0.0))
 
     def _exam(self, context: StrategyContext) -> tuple[Item, ...]:
-        """The questions of an exam."""
         if self.is_fresh:
             return self.items(context)
         return exam_questions(context, self.questions)

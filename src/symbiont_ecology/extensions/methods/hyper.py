@@ -104,7 +104,6 @@ class Hyper(Strategy):
             )
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """Slots must hold every rank."""
         super().check(rank, rule)
         if max(self.ranks) > rank:
             raise ConfigError(
@@ -112,24 +111,19 @@ class Hyper(Strategy):
             )
 
     def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The variants of a life."""
         return self.population
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
-        """The exam of all variants."""
         return self.population * self.eval_size
 
     def most_reads(self, tasks: TaskMixture) -> int:
-        """A step of all variants."""
         return self.population * self.batch
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Variants by draw."""
         draws = [context.draw("variant", number) for number in range(self.population)]
         return [self.variant(self._drawn(generator), "founder") for generator in draws]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """The next examples to everyone in training; an exam to those who are through."""
         learners, takers, exam = dict[str, int](), list[str](), self._exam(context)
         for organelle in context.state.population.values():
             # Founders are there before the first generation, children come at the end of one.
@@ -149,7 +143,6 @@ class Hyper(Strategy):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """After the exam: scores, and the next life."""
         state = context.state
         if not state.population:
             return self.found(context)
@@ -166,7 +159,7 @@ class Hyper(Strategy):
     def next_life(
         self, scores: Mapping[OrganelleId, float], context: StrategyContext
     ) -> list[Decision]:
-        """The worst leave, and variants of the best come. ``scores`` are of everyone alive."""
+        """Let the worst leave, and variants of the best come. ``scores`` are of everyone alive."""
         living = context.state.population
         order = sorted(scores, key=lambda name: -scores[name])
         decisions: list[Decision] = [Retire(name, "eliminated") for name in order[self.elite :]]
@@ -180,14 +173,14 @@ class Hyper(Strategy):
 
     @property
     def steps(self) -> int:
-        """Steps of a training, which are generations of the engine."""
+        """Number of steps of a training, which are generations of the engine."""
         return self.epochs * -(-self.train_size // self.batch)
 
     def _new_child(
         self, parents: Sequence[Organelle], taken: Sequence[Genes], generator: Generator
     ) -> Found:
-        """A child that nobody of its generation, or of the one before, is like, if one is found: an
-        equal training would say nothing new."""
+        """Draw a child that nobody of its generation, or of the one before, is like, if one is
+        found: an equal training would say nothing new."""
         child = self._child(parents, generator)
         for _ in range(TRIES):
             if child.traits not in taken:
@@ -196,7 +189,7 @@ class Hyper(Strategy):
         return child
 
     def _child(self, parents: Sequence[Organelle], generator: Generator) -> Found:
-        """A variant of one parent, or a cross of two."""
+        """Draw a variant of one parent, or a cross of two."""
         order = generator.permutation(len(parents))
         first, second = parents[order[0]], parents[order[-1]]
         if first is second or generator.random() >= self.crossover:
@@ -224,7 +217,7 @@ class Hyper(Strategy):
         return {name: _one_of(values, generator) for name, values in self.space.items()}
 
     def _mutated(self, genes: Genes, generator: Generator) -> Genes:
-        """Each gene changes with its chance: a rank to its neighbour, a learning rate by a factor,
+        """Change each gene with its chance: a rank to its neighbour, a learning rate by a factor,
         or all of them to anything."""
         changed = dict(genes)
         for name, values in self.space.items():
@@ -242,7 +235,7 @@ class Hyper(Strategy):
 
     @property
     def space(self) -> dict[str, Sequence[float]]:
-        """What each gene may be."""
+        """Values that each gene may have."""
         return {
             RANK: self.ranks,
             ALPHA: self.alphas,
@@ -252,11 +245,11 @@ class Hyper(Strategy):
         }
 
     def _exam(self, context: StrategyContext) -> list[Item]:
-        """The questions of the exam; where the world changes, they are others."""
+        """Return the questions of the exam; where the world changes, they are others."""
         return _drawn_of(context, self.eval_size, "exam")
 
     def _batch(self, step: int, context: StrategyContext) -> list[Item]:
-        """The examples of a step: the same for everyone, in another order in every pass."""
+        """Return the examples of a step: the same for everyone, in another order in every pass."""
         examples = _drawn_of(context, self.train_size, "train")
         steps = -(-self.train_size // self.batch)
         order = Draw(context.state.seed)("order", step // steps).permutation(len(examples))
@@ -265,7 +258,7 @@ class Hyper(Strategy):
 
 
 def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:
-    """So many questions, cell by cell in turn, the same in the whole run."""
+    """Draw so many questions, cell by cell in turn, the same in the whole run."""
     cells, draw = context.tasks.cells, Draw(context.state.seed)
     shares = [len(range(place, count, len(cells))) for place in range(len(cells))]
     return [
@@ -276,7 +269,7 @@ def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:
 
 
 def _fitness(context: StrategyContext) -> dict[str, float]:
-    """Of those who sat an exam."""
+    """Return the fitness of those who sat an exam."""
     verdicts: dict[str, list[float]] = defaultdict(list)
     losses: dict[str, list[float]] = defaultdict(list)
     for outcome in context.outcomes:
