@@ -29,12 +29,12 @@ from symbiont_ecology import Run
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import DROPOUT
 from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.extensions.methods.hyper import MODULES
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.process import memory_mb
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.hyper import MODULES
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import Item, LearningBatch, Lesson
 from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState

@@ -8,7 +8,7 @@ trials and merges, ``STEPS`` that of ``symbiont run es-conciseness``, ``TRAINING
 ``symbiont run loralab``. ``TRIALS`` was made so:
 
     symbiont run experiments/life "strategy.mechanisms.merging={at: 10000, every: 10}" \
-        strategy.mechanisms.thrift=true run.generations=150
+        run.generations=150
 
 It needs Chromium and the extra ``dev``.
 """

@@ -118,12 +118,13 @@ def _mapped(value: Any, names: dict[str, Any]) -> Any:
     if isinstance(value, list):
         return [_mapped(part, names) for part in value]
     if isinstance(value, dict):
+        gone = [key for mark, keys in names["gone_beside"].items() if mark in value for key in keys]
         return {
             names["fields"].get(key, key): names["kinds"].get(part, part)
             if key == "kind" and isinstance(part, str)
             else _mapped(part, names)
             for key, part in value.items()
-            if key not in names["gone"]
+            if key not in names["gone"] and key not in gone
         }
     return value
 

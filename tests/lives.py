@@ -30,7 +30,7 @@ PLENTY = toy_prices(dowry=12_000, grace=3, cap=40_000, lowest=1200, rent=2000)
 
 def ecology(questions: int = 2, **mechanisms: Any) -> dict[str, Any]:
     """One founder, owners of cells, and only the mechanisms that are named."""
-    off = dict.fromkeys(("upheaval", "thrift", "breeding"), False)
+    off = dict.fromkeys(("upheaval", "breeding"), False)
     return {
         "kind": "ecology",
         "founders": 1,

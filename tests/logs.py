@@ -19,7 +19,7 @@ from toy import toy_config, toy_prices
 
 Row = dict[str, Any]
 RICH = toy_prices(ticket=0, rent=60_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
-FORAGING = {"foraging": True, "breeding": False, "thrift": False, "upheaval": False}
+FORAGING = {"foraging": True, "breeding": False, "upheaval": False}
 ECOLOGY = {
     "kind": "ecology",
     "capacity": 12,

@@ -23,7 +23,6 @@ ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=4000)
 CLIMATE = Climate(catastrophes=(20, 50), toll=0.6, year=20)
 MECHANISMS: dict[str, Any] = {
     "upheaval": True,
-    "thrift": {"first": 2, "questions": 1, "loss": 0.5},
     "breeding": {"at": 25_000, "mutation": "svd_noise"},
     "refounding": {"least": 7},
     "merging": {
@@ -45,7 +44,7 @@ HOSTILE = (
 
 
 def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
-    """Upheavals, merges, trials, thrift, new ranks, catastrophes, seasons; and ``more``."""
+    """Upheavals, merges, trials, new ranks, catastrophes, seasons; and ``more``."""
     knobs: dict[str, Any] = {
         "questions": 4,
         "samples": 2,

@@ -305,7 +305,6 @@ def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[s
         "mechanisms": {
             "breeding": {"at": breed_at, "mutation": "svd_noise"},
             "refounding": {"least": least},
-            "thrift": False,
         },
         "learning_rate": 0.1,
         "aging": 0.0,

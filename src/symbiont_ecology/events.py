@@ -204,7 +204,7 @@ class Archived(Event):
 
 @dataclass(frozen=True)
 class Proposed(Event):
-    """A candidate went on probation: a child of several parents, or another self of one."""
+    """A child of several parents went on probation."""
 
     id: OrganelleId
     operator: str
@@ -216,9 +216,8 @@ class Proposed(Event):
 class Gated(Event):
     """A probation ended: ``verdict`` is admit or reject, for a ``reason`` if that is known.
 
-    Paired questions against the better parent, all together: ``wins``, ``ties``, ``losses``. In the
-    same generation an admitted child is ``Born``, an organelle becomes a leaner self (``Resized``)
-    or its former one (``Restored``)."""
+    Paired questions against the better parent, all together: ``wins``, ``ties``, ``losses``. An
+    admitted child is ``Born`` in the same generation."""
 
     id: OrganelleId
     verdict: str
@@ -229,17 +228,9 @@ class Gated(Event):
 
 
 @dataclass(frozen=True)
-class Restored(Event):
-    """An organelle that had lost its way became what it was before, with these weights."""
-
-    id: OrganelleId
-    weights: BlobRef
-
-
-@dataclass(frozen=True)
 class Resized(Event):
-    """An organelle has another body: another rank, or a leaner ΔW. ``kept`` is the share of ‖ΔW‖²
-    that is left (where ranks were cut, its mean over modules): 1 when it grew."""
+    """An organelle has another rank. ``kept`` is the share of ‖ΔW‖² that is left, its mean over
+    modules: 1 when it grew."""
 
     id: OrganelleId
     rank: int

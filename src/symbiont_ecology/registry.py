@@ -41,6 +41,7 @@ from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 from symbiont_ecology.bounds import MOST_RANK, MOST_SLOTS, MOST_THREADS
 from symbiont_ecology.errors import ConfigError, EcologyWarning
 from symbiont_ecology.extension import modules_of
+from symbiont_ecology.removed import refuse_removed
 
 _OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
 _foreign: set[str] = set()
@@ -142,6 +143,7 @@ class Registry(Generic[T]):
         entries = self._all()
         name = self.present_name(name)
         if name not in entries:
+            refuse_removed(self.kind, name)
             hint = did_you_mean(name, entries)
             raise ConfigError(
                 f"no {self.kind} {name!r};{hint} known: {', '.join(sorted(entries)) or 'none'}"

@@ -31,7 +31,7 @@ ORDER = (
         "notebook",
         "process",
     ),
-    ("extension",),
+    ("extension", "removed"),
     ("registry",),
     ("fence",),
     ("events",),

@@ -280,8 +280,8 @@ KNOBS = [
 ]
 
 
-FEW: dict[str, Any] = {"questions": 1, "samples": 2, "schooling": 1}
-READS_GOLD: dict[str, Any] = {name: {"ranks": [1, 2], "batch": 32} for name in ("hyper", "tpe")}
+FEW: dict[str, Any] = {"questions": 1, "samples": 2}
+READS_GOLD: dict[str, Any] = {"hyper": {"ranks": [1, 2], "batch": 32}}
 """Knobs that make a life short and fit the toy, where a strategy has them; and those of strategies
 that only learn by a rule which reads gold answers."""
 

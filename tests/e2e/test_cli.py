@@ -335,7 +335,7 @@ def test_evaluate_refuses_another_host_and_another_word(
     said = symbiont("evaluate", lived, "--routing", "best")
     assert "no routing 'best';" in said.error
     assert (
-        "known: cascade, cell, committed, family, habitat, host, learned, majority, scaled, single"
+        "known: cascade, cell, committed, family, habitat, host, learned, scaled, single"
         in said.error
     )
 

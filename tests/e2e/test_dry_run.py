@@ -104,10 +104,6 @@ def test_a_run_asks_its_host_for_its_own_rows(small: list[str]) -> None:
     ("preset", "changes", "living", "rollouts"),
     [
         ("es-countdown", (), 1, 32 * 16),
-        ("steady", ("strategy=m2n2",), 10, 6 * 288),
-        ("steady", ("strategy=swarm", "learning_rule=none"), 13, 4 * 288),
-        ("steady", ("strategy={kind: cycleqd, schooling: 3995}",), 34, 6 * 288),
-        ("steady", ("strategy={kind: corp, population: 2, gate: 32}",), 2, 2 * 18 * 32),
         ("steady", ("strategy={kind: independent, samples: 4}",), 9, 4 * 18),
         ("habitats/city", ("strategy=told",), 6, 24),
         ("habitats/city", ("strategy=per_habitat",), 200, 24),
@@ -127,8 +123,6 @@ def test_a_dry_run_tells_what_is_read_without_a_rollout(symbiont: Symbiont) -> N
     assert "at most 36 examples read per generation" in symbiont("run", "steady", *read, DRY).out
     said = symbiont("evolve", "loralab", DRY).out
     assert "at most 288 rollouts or 24 examples read per generation" in said
-    said = symbiont("run", "steady", "strategy=m2n2", DRY).out
-    assert "at most 1728 rollouts per generation" in said
 
 
 def test_doctor_tells_a_host_that_is_here(symbiont: Symbiont) -> None:

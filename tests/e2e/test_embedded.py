@@ -80,10 +80,7 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
     kernel: HostKernel, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    # What thrift asks is no practice, and most of it comes early in a life: it has tests of its
-    # own.
-    words = ["run.train_flops=1e11", "seed=11", "strategy.mechanisms.thrift=false"]
-    start(load_config("steady", words), folder, host=kernel)
+    start(load_config("steady", ["run.train_flops=1e11", "seed=11"]), folder, host=kernel)
     candidates = LoadedRun.of_run(folder)
     questions = candidates.items(10)
 

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
 
 from hosts import add_chat_template, make_host
 from said import Symbiont
@@ -24,6 +27,31 @@ def test_what_an_adapter_is_asked_behind_is_told_with_it(
         assert one["phrase"] in ("#1 ", "#2 ")
         card = (run / "export" / one["folder"] / "README.md").read_text()
         assert f"behind `'{one['phrase']}'`" in card
+
+
+def test_an_adapter_that_is_scaled_is_scaled_in_peft_too(
+    symbiont: Symbiont, tmp_path: Path
+) -> None:
+    host, run = make_host(tmp_path / "host", layers=1), tmp_path / "run"
+    words = ["steady_frozen", f"host.model={host}", "host.rank=2", "run.generations=1"]
+    assert symbiont("run", *words, "--out", run, "--quiet").code == 0
+
+    def exported(*scale: object) -> dict[str, torch.Tensor]:
+        """ΔW of the best adapter as PEFT reads it, by module."""
+        to = tmp_path / f"export{len(scale)}"
+        assert symbiont("export", run, "--to", to, *scale).code == 0
+        best = json.loads((to / "index.json").read_text())["best"]
+        assert ("multiplied by 0.65" in (to / best / "README.md").read_text()) == bool(scale)
+        model = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(host), to / best)
+        layers = (m for m in model.modules() if hasattr(m, "get_delta_weight"))
+        return {str(n): layer.get_delta_weight("default") for n, layer in enumerate(layers)}
+
+    whole, scaled = exported(), exported("--scale", "0.65")
+    assert whole
+    for name, delta in whole.items():
+        assert delta.abs().max() > 0
+        torch.testing.assert_close(scaled[name], 0.65 * delta)
+    assert symbiont("export", run, "--scale", "0").error.startswith("--scale: expected more than 0")
 
 
 @pytest.mark.parametrize(

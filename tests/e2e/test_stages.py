@@ -32,7 +32,7 @@ arms:
     about: organelles keep to prompts like those that they met
     set:
       - "strategy={kind: ecology, questions: 4}"
-      - "strategy.mechanisms={speciation: true, breeding: false, thrift: false, upheaval: false}"
+      - "strategy.mechanisms={speciation: true, breeding: false, upheaval: false}"
   single: {about: one adapter that goes on, routing: single}
   joint: {about: all families at once, set: ["tasks.arrivals=[]"], routing: single}
 """

@@ -48,22 +48,6 @@ ARMS: dict[str, dict[str, Any]] = {
         "strategy": {"kind": "hyper", "train_size": 96, "eval_size": 96, "ranks": [2, 4]},
         "learning_rule": "supervised",
     },
-    "tpe": {
-        "strategy": {"kind": "tpe", "train_size": 96, "eval_size": 96, "ranks": [2, 4]},
-        "learning_rule": "supervised",
-    },
-    "corp": {
-        "strategy": {"kind": "corp", "population": 6, "questions": 3, "gate": 3},
-        "learning_rule": "none",
-    },
-    "randopt": {
-        "strategy": {"kind": "randopt", "population": 4, "questions": 40},
-        "learning_rule": "none",
-    },
-    **{
-        kind: {"strategy": {"kind": kind, "schooling": 3, "questions": 40}}
-        for kind in ("cycleqd", "m2n2", "mixing", "swarm")
-    },
     "sft": {"strategy": SFT, "learning_rule": "supervised"},
     "sft-specialists": {"strategy": SPECIALISTS, "learning_rule": "supervised"},
 }

@@ -23,7 +23,7 @@ from toy import Crash, ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool")
 STAGE = 4e6
-SPECIATION = {"breeding": False, "thrift": False, "upheaval": False, "speciation": {"least": 2}}
+SPECIATION = {"breeding": False, "upheaval": False, "speciation": {"least": 2}}
 
 
 def arriving(stage: float = STAGE, **components: Any) -> RunConfig:

@@ -175,7 +175,7 @@ def test_the_habitat_of_a_question_is_written_down(turn: Turn) -> None:
 def on_probation(state: EcologyState, *parents: str) -> None:
     genome = state.population["o1"].genome
     cells = dict.fromkeys(parents, (SUMS,))
-    state.challengers["o9"] = Challenger("o9", genome, "svd", "merging", "child", cells=cells)
+    state.challengers["o9"] = Challenger("o9", genome, "svd", "merging", cells)
 
 
 @pytest.mark.parametrize("parents", [("o1",), ("o1", "o2")])

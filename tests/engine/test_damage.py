@@ -181,7 +181,7 @@ def test_an_end_that_was_edited_by_hand_is_named_with_what_to_type(run: Path) ->
 @pytest.mark.parametrize(
     ("was", "now", "said"),
     [
-        ({"merging": {}}, {"canaries": {}}, r"canaries was None, is \{\}; .*merging was \{\}"),
+        ({"merging": {}}, {"speciation": {}}, r"merging was \{\}, is None; .*speciation was None"),
         ({"merging": {}}, {}, r"mechanisms was None, is \{\}; .*merging was \{\}, is None"),
     ],
 )

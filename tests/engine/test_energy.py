@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from replay import replayed
 from seen import CLIMATE, ECONOMY, LENIENT, eventful_plan
 from symbiont_ecology.config import Climate, Flip, RunConfig
-from symbiont_ecology.ecology import Gate
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Born, Gated
-from symbiont_ecology.strategies.mechanisms import canaries
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 harsh = st.builds(
@@ -45,15 +41,6 @@ mild = st.builds(
 )
 
 
-@pytest.fixture(autouse=True, scope="module")
-def lenient_proof() -> Iterator[None]:
-    """What makes canaries suspicious, and their proof, take a few questions; they are no knobs."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(canaries, "PROOF", Gate(**LENIENT))
-        patch.setattr(canaries, "SUSPICION", 0.2)
-        yield
-
-
 def perhaps(**knobs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     """A mechanism with knobs from their ranges, or none."""
     return st.fixed_dictionaries(knobs) | st.just(False)
@@ -62,7 +49,6 @@ def perhaps(**knobs: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 mechanisms = st.fixed_dictionaries(
     {
         "upheaval": perhaps(level=st.floats(0.1, 2.0)),
-        "thrift": perhaps(first=st.integers(1, 3), questions=st.just(2), loss=st.floats(0.3, 0.9)),
         "breeding": perhaps(
             at=st.integers(1000, 30_000),
             inheritance=st.sampled_from(("lamarckian", "darwinian")),
@@ -76,7 +62,6 @@ mechanisms = st.fixed_dictionaries(
             questions=st.integers(1, 3),
             gate=st.just(LENIENT),
         ),
-        "canaries": st.booleans(),
         "morphogenesis": perhaps(
             every=st.integers(1, 3),
             rich=st.integers(1, 20_000),
@@ -154,15 +139,14 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
         assert checkpoint.load_state(folder) == state
     assert state.ledger.total == 0
     assert replayed(events, economy, climate) == (state.ledger.balances, state.ledger.world)
-    unborn = {child.id for child in state.challengers.values() if child.kind == "child"}
-    assert set(state.ledger.balances) == {*state.population, *unborn}
+    assert set(state.ledger.balances) == {*state.population, *state.challengers}
     assert all(
         isinstance(amount, int) for amount in (*state.ledger.balances.values(), state.ledger.world)
     )
 
 
 def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
-    plan = eventful_plan(canaries=True)
+    plan = eventful_plan()
     state = start(plan, tmp_path / "run", host=ToyHost()).state
     events = list(read_events(tmp_path / "run/events.jsonl"))
     assert replayed(events, ECONOMY, CLIMATE) == (state.ledger.balances, state.ledger.world)
@@ -172,7 +156,7 @@ def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:
         for event in events
     }
     assert happened >= {
-        *(("Proposed", name) for name in ("concatenation", "thrift", "recall")),
+        ("Proposed", "concatenation"),
         *(("Born", name) for name in ("svd_noise", "refounded", "pioneer")),
         *(("Retired", name) for name in ("bankrupt", "catastrophe")),
         ("Resized", ""),

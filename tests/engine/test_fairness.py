@@ -34,7 +34,7 @@ def lines(
 ) -> list[tuple[float, float, float]]:
     """Of the line of each founder: questions it was asked, answers that were right, how many
     live."""
-    mechanisms = {"breeding": {"at": 30_000}, "thrift": {"first": 8, "questions": 1}}
+    mechanisms = {"breeding": {"at": 30_000}}
     strategy = toy_ecology(questions=4, samples=1, mechanisms=mechanisms)
     prices = toy_prices(dowry=40_000, cap=60_000, rent=2_000)
     parts = {"strategy": strategy, "allocator": allocator, "learning_rule": "expert_iteration"}

@@ -191,7 +191,7 @@ def test_controls_for_habitats_need_habitats(tmp_path: Path) -> None:
     [
         ("independent", "strategy: 'independent' asks questions of its own"),
         ("ecology", r"strategy.mechanisms: 'upheaval' .* switch it off"),
-        ({**ECOLOGY, "mechanisms": {**FORAGING, "thrift": True}}, "'thrift' asks questions"),
+        ({**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}}, "'merging' asks questions"),
     ],
 )
 def test_who_asks_questions_of_its_own_does_not_fit(

@@ -26,10 +26,8 @@ from symbiont_ecology.ecology import (
 )
 from symbiont_ecology.ecology.gate import PairedCounts
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, SHARED, Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import FormerSelf, SuccessPosterior
-from symbiont_ecology.ecology.trials import ProposeFormerSelf, ProposeVariant
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored
+from symbiont_ecology.events import Born, Event, Gated, Proposed
 from symbiont_ecology.operators import operators
 from symbiont_ecology.strategies.mechanisms import has_parents, with_new_counts
 from symbiont_ecology.types import Item
@@ -104,30 +102,6 @@ class Trials(RuleBasedStateMachine):
     def part(self, parents: int) -> int:
         return self.world.prices.dowry // parents
 
-    @precondition(lambda self: len(self.trials) < 5)
-    @rule(one=WHO)
-    def a_variant_is_proposed(self, one: int) -> None:
-        """It owns nothing, and nobody pays."""
-        before = self.state.ledger.balances.copy()
-        name = self.somebody(one)
-        noise = operators.build("svd_noise")
-        self.propose(ProposeVariant(name, CELLS[:1], noise, "svd_noise", by="thrift"))
-        assert self.state.ledger.balances == before
-
-    @precondition(lambda self: len(self.trials) < 5)
-    @rule(one=WHO)
-    def a_former_self_is_proposed(self, one: int) -> None:
-        """With what it was good at; one at a time for each organelle."""
-        name = self.somebody(one)
-        organelle = self.state.population[name]
-        if any(one.former and name in one.parents for one in self.state.challengers.values()):
-            return
-        known = {CELLS[2]: SuccessPosterior(9.0, 1.0)}
-        rank = self.world.store.weights(organelle.inborn).rank
-        former = FormerSelf(organelle.inborn, rank, organelle.optimizer_state, known)
-        self.state.population[name] = replace(organelle, former=former)
-        self.propose(ProposeFormerSelf(name, former, CELLS[2:], by="upheaval"))
-
     @precondition(lambda self: bool(self.trials))
     @rule(whom=WHO, verdicts=st.lists(st.sampled_from((0.0, 0.5, 1.0)), min_size=3, max_size=3))
     def questions_are_answered(self, whom: int, verdicts: list[float]) -> None:
@@ -165,8 +139,6 @@ class Trials(RuleBasedStateMachine):
         alive = has_parents(challenger, state)
         verdict = "admit" if is_admitted and alive else "reject"
         decision = Judge(challenger, verdict)  # type: ignore[arg-type]
-        if verdict == "admit" and challenger.former and not self.former(challenger.parents[0]):
-            verdict = "reject"  # it has become something else meanwhile
         living, balances = dict(state.population), state.ledger.balances.copy()
         events = self.do(decision)
         best = challenger.against_the_better
@@ -180,26 +152,17 @@ class Trials(RuleBasedStateMachine):
         changed = {name for name, one in state.population.items() if living.get(name) is not one}
         if verdict == "reject":
             assert [type(event) for event in events] == [Gated]
-            assert all(living[name] == replace(state.population[name], former=living[name].former)
-                       for name in changed)  # fmt: skip
+            assert not changed
             self.dowry_is_back(challenger, balances)
             return
-        kinds = {"child": Born, "variant": Resized, "former self": Restored}
-        assert [type(event) for event in events] == [Gated, kinds[challenger.kind]]
-        assert changed == {challenger.id if challenger.kind == "child" else challenger.parents[0]}
-        (name,) = changed
-        assert state.population[name].genome.weights == challenger.genome.weights
+        assert [type(event) for event in events] == [Gated, Born]
+        assert changed == {challenger.id}
+        assert state.population[challenger.id].genome.weights == challenger.genome.weights
         assert state.ledger.balances == balances
-
-    def former(self, name: str) -> FormerSelf | None:
-        return self.state.population[name].former
 
     def dowry_is_back(self, challenger: Any, before: dict[str, int]) -> None:
         """In equal parts, to those who are still there."""
         after = self.state.ledger.balances
-        if challenger.kind != "child":
-            assert after == before
-            return
         part = before[challenger.id] // len(challenger.parents)
         expected = {name: one + part * (name in challenger.parents) for name, one in before.items()}
         del expected[challenger.id]
@@ -225,10 +188,10 @@ class Trials(RuleBasedStateMachine):
 
     @invariant()
     def energy_sums_to_zero_and_everybody_has_one_account(self) -> None:
-        """Children on trial own their dowry, variants and former selves nothing."""
-        unborn = {one.id for one in self.state.challengers.values() if one.kind == "child"}
+        """Children on trial own their dowry."""
         assert self.state.ledger.total == 0
-        assert set(self.state.ledger.balances) == self.state.population.keys() | unborn
+        everybody = self.state.population.keys() | self.state.challengers.keys()
+        assert set(self.state.ledger.balances) == everybody
 
     @invariant()
     def who_is_on_trial_is_known_and_its_answers_are_counted_once(self) -> None:

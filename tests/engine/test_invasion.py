@@ -32,7 +32,7 @@ def world(generations: int, prices: Prices, seed: int = 2) -> RunConfig:
     """Nobody learns or varies and anyone is asked anything; energy limits how many live, not
     room."""
     exact = {"at": 4000, "spread": 0.0, "mutation": {"kind": "gaussian", "sigma": 0.0}}
-    mechanisms = {"breeding": exact, "refounding": False, "upheaval": False, "thrift": False}
+    mechanisms = {"breeding": exact, "refounding": False, "upheaval": False}
     ecology = toy_ecology(questions=16, samples=1, capacity=60, ranks=240, mechanisms=mechanisms)
     return toy_config(
         seed,

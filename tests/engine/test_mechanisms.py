@@ -4,7 +4,7 @@ of it."""
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -45,16 +45,18 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
+from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.engine.settle import update_posteriors
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Upheaved
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Settled, Upheaved
 from symbiont_ecology.operators import operators
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import with_new_counts
 from symbiont_ecology.types import Item, cell_name
-from toy import toy_prices
+from toy import ToyHost, toy_prices
 
 
 def judged(item: Item, organelle_id: str, verdict: float) -> Rollout:
@@ -216,6 +218,45 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
     assert state.ledger.balances == {"o1": 0, "o2": 0, child.id: dowry}
 
 
+def test_every_look_of_the_gate_sees_the_same_mix_of_cells_and_both_sides_pay(
+    tmp_path: Path,
+) -> None:
+    merging = {"every": 1, "at": 40_000, "questions": 0.5}
+    state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:2], merging=merging)
+    events = generations(10, state, world, tmp_path / "events.jsonl")
+    asked: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
+    flops = Counter[tuple[int, str]]()
+    for event in events:
+        if isinstance(event, Acted) and event.purpose == "probation":
+            asked[event.generation][event.id, event.cell] += len(event.items)
+        if isinstance(event, Acted):
+            flops[event.generation, event.id] += event.flops
+    assert len(asked) >= 3
+    cells = {frozenset((cell, n) for (_, cell), n in asks.items()) for asks in asked.values()}
+    assert cells == {frozenset({("math.add/short", 1), ("string.sort/short", 1)})}
+    for event in events:
+        if isinstance(event, Settled) and event.generation in asked:
+            own = world.prices.cost(flops[event.generation, event.id], state.mean_rollout_flops)
+            assert event.cost > own  # its part of what the child answered
+
+
+def test_a_run_stopped_in_the_middle_of_a_probation_goes_on_exactly(tmp_path: Path) -> None:
+    merging = {"every": 4, "at": 0, "operator": SUM, "questions": 1}
+    plan = config(30, merging=merging, breeding={"at": 14_000})
+    state, events = lived(tmp_path / "whole", plan)
+    gated = [event for event in events if isinstance(event, Gated)]
+    assert gated
+    stop = next(event for event in events if isinstance(event, Proposed)).generation + 3
+    left = iter(range(stop, 0, -1))
+    stopped = start(
+        plan, tmp_path / "run", host=ToyHost(), should_stop=lambda: next(left) == 1
+    ).state
+    (challenger,) = stopped.challengers.values()
+    assert challenger.counts
+    assert resume(tmp_path / "run", host=ToyHost()).state == state
+    assert list(read_events(tmp_path / "run" / "events.jsonl")) == events
+
+
 def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
@@ -232,9 +273,7 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
 
 
 def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_path: Path) -> None:
-    state, world = founded(
-        tmp_path, [adapter(1)], FAMILIES[:1], thrift=True, merging=True, canaries=True
-    )
+    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], merging=True)
     mutation = operators.build("svd_noise")
     carry_out(
         ProposeChild({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"),
@@ -322,8 +361,8 @@ def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path
     [
         ({"merging": {"operator": "gaussian"}}, "expected an operator of 2 parents"),
         ({"breeding": {"mutation": "svd"}}, "expected an operator of 1 parent ("),
-        ({"thirft": False}, "did you mean 'thrift'"),
-        ({"thirft": True}, "did you mean 'thrift'"),
+        ({"mergign": False}, "did you mean 'merging'"),
+        ({"thrift": True}, "mechanism 'thrift' is gone"),
         ({"founders": 8}, "founders: expected at most capacity (7), got 8"),
         (
             {"founders": 7, "ranks": 27},

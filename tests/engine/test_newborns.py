@@ -48,7 +48,7 @@ class Youth:
     """The first generations of newborns who neither learn nor breed, under the default prices."""
 
     def __init__(self, folder: Path, seed: int, founders: int) -> None:
-        off = dict.fromkeys(("upheaval", "thrift", "breeding", "refounding"), False)
+        off = dict.fromkeys(("upheaval", "breeding", "refounding"), False)
         strategy = {"kind": "ecology", "founders": founders, "mechanisms": off}
         parts: dict[str, Any] = {
             "learning_rule": "none",

@@ -177,7 +177,7 @@ def test_who_cannot_learn_is_not_scored(tmp_path: Path) -> None:
 
 def test_where_nobody_lives_nobody_is_scored(tmp_path: Path) -> None:
     host = ToyHost()
-    strategy = toy_ecology(mechanisms={"refounding": False, "breeding": False, "thrift": False})
+    strategy = toy_ecology(mechanisms={"refounding": False, "breeding": False})
     plan = toy_config(generations=5, strategy=strategy, learning_rule="near_host")
     plan = plan.model_copy(
         update={"climate": plan.climate.model_copy(update={"catastrophes": (2,), "toll": 1.0})}

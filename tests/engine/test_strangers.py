@@ -12,7 +12,7 @@ from symbiont_ecology.inference.routings import NEED_LABELS, routings
 from toy import ToyHost, toy_config
 
 STRANGE = "What is the capital of France?"
-OTHERS = ("single", "scaled", "surest", "majority", "host", *NEED_LABELS)
+OTHERS = ("single", "scaled", "surest", "host", *NEED_LABELS)
 """Routings that ask no router."""
 
 

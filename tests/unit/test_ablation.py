@@ -203,7 +203,7 @@ MISTAKES = {
     "mechanism: breading": "no mechanism 'breading'; did you mean 'breeding'?",
     "mechanism: prices, change: [economy.slope=2000]": "slope=2000 is what the ecology has already",
     "mechanism: breeding, change: [strategy.mechanisms.breeding.at=1000000]": "has already",
-    "mechanism: thrift, add: [strategy.mechanisms.thrift=true]": "has already",
+    "mechanism: upheaval, add: [strategy.mechanisms.upheaval=true]": "has already",
     "mechanism: curriculum, change: ['strategy.curriculum={kind: unmastered}']": "has already",
     "mechanism: prices, change: [economy.slop=1]": "did you mean 'economy.slope'?",
     "mechanism: tasks, change: ['tasks.depths=[long]']": "expected the tasks of 'ecology'",

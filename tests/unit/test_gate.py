@@ -137,13 +137,13 @@ def test_a_child_is_admitted_when_everything_is_proven_and_rejected_when_anythin
     rivals: list[PairedCounts], homes: list[PairedCounts]
 ) -> None:
     parts = {*map(GATE.better, rivals), *map(GATE.kept, homes)}
-    found = GATE.decide(rivals, homes)
+    found = GATE.rule(rivals, homes).verdict
     assert (found == "admit") == (parts == {"admit"})
     assert (found == "reject") == ("reject" in parts)
 
 
 def test_a_child_that_is_better_at_nothing_is_rejected() -> None:
-    assert GATE.decide([], [PairedCounts(0, 200, 0)]) == "reject"
+    assert GATE.rule([], [PairedCounts(0, 200, 0)]).verdict == "reject"
 
 
 def test_a_stricter_level_asks_for_more() -> None:
@@ -228,7 +228,6 @@ def test_a_ruling_says_which_comparison_decided_it(
     rivals: list[PairedCounts], homes: list[PairedCounts], verdict: GateDecision, reason: str
 ) -> None:
     assert GATE.rule(rivals, homes) == Ruling(verdict, reason)
-    assert GATE.rule(rivals).verdict == GATE.decide(rivals)
 
 
 def test_questions_run_out_at_the_last_one() -> None:
@@ -241,7 +240,7 @@ def test_questions_run_out_at_the_last_one() -> None:
 
 def challenger(**counts: dict[str, PairedCounts]) -> Challenger:
     cells = dict.fromkeys(("o2", "o1"), ("math.add",))
-    return Challenger("o3", Genome("w", 4, {}), "svd", "merging", "child", cells, counts)
+    return Challenger("o3", Genome("w", 4, {}), "svd", "merging", cells, counts)
 
 
 def test_a_challenger_is_told_by_the_parent_that_did_best_on_all_questions() -> None:

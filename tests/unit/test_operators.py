@@ -15,7 +15,6 @@ from symbiont_ecology.ecology import Birth, EcologyState, Found
 from symbiont_ecology.ecology.population import Materials, carry_out
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.operators import Parent, operators
-from symbiont_ecology.operators.means import Combination
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
@@ -23,7 +22,7 @@ from symbiont_ecology.weights.blobs import BlobStore
 NAMES = [name for name, _, _ in LAYOUT.modules]
 MERGES = [name for name in operators.names() if operators[name].arity == 2]
 ON_ELEMENTS = {"ties", "dare"}
-OF_PARTS = ON_ELEMENTS | {"directions", "elementwise", "split"}
+OF_PARTS = ON_ELEMENTS | {"directions", "elementwise"}
 
 
 @pytest.fixture(params=[(1, 1.0, 8, 1.0), (8, 2.0, 3, 0.25)], ids=str)
@@ -106,18 +105,6 @@ def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
             np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2) <= 5 * error + 1e-5
         ).all()
     assert is_close(merged("dare", parents, density=1.0), mixed(parents, (0.5, 0.5)))
-
-
-def test_crossover_takes_every_module_whole(parents: list[Parent]) -> None:
-    one, other = map(deltas, parents)
-    from_first = np.zeros(len(NAMES))
-    for seed in range(60):
-        child = deltas(merged("crossover", parents, seed))
-        is_first = [np.allclose(child[name], one[name], atol=1e-5) for name in NAMES]
-        is_second = [np.allclose(child[name], other[name], atol=1e-5) for name in NAMES]
-        assert [a != b for a, b in zip(is_first, is_second, strict=True)] == [True] * len(NAMES)
-        from_first += is_first
-    assert ((from_first > 15) & (from_first < 45)).all()
 
 
 def learned(
@@ -355,29 +342,3 @@ def test_a_merged_child_stays_as_it_was_made(name: str, tmp_path: Path) -> None:
         assert np.array_equal(one.vector, before.vector)
     with pytest.raises(ValueError, match="read-only"):
         child.vector[:] = 0
-
-
-def test_a_split_mixes_rows_before_a_point_by_one_ratio_and_those_beyond_by_the_opposite() -> None:
-    parents = [parent(1), parent(2)]
-    first, second = map(deltas, parents)
-    children = [deltas(merged("split", parents, seed)) for seed in range(20)]
-    places = set()
-    for child in children:
-        rows = []  # the shares of both parents in each row
-        for name, own in child.items():
-            for row, one, other in zip(own, first[name], second[name], strict=True):
-                shares, *_ = np.linalg.lstsq(np.stack([one, other], axis=1), row, rcond=None)
-                np.testing.assert_allclose(row, shares[0] * one + shares[1] * other, atol=1e-5)
-                rows.append(shares[0] > shares[1])
-        changes = [place for place in range(1, len(rows)) if rows[place] != rows[place - 1]]
-        assert len(changes) <= 1
-        places.update(changes)
-    assert len(places) > 5
-
-
-def test_a_combination_takes_any_number_of_parents() -> None:
-    parents = [parent(seed, rank=6) for seed in range(4)]
-    shares = (1.5, -0.5, 0.25, 0.0)
-    child = Combination(shares)(parents, np.random.default_rng(0))
-    assert child.rank == 6
-    assert is_close(child, mixed(parents, shares))

@@ -20,6 +20,7 @@ from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import AdjustedDifference, Source
 from symbiont_ecology.experiments.ablation import AblationRow
 from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.removed import is_removed
 
 
 @dataclass(frozen=True)
@@ -167,4 +168,5 @@ def render_ablation(results: AblationResults) -> str:
         never_acted=never_acted,
         smallest_q=smallest_q,
         mean=mean,
+        gone=[row.mechanism for row in results.rows if is_removed("mechanism", row.mechanism)],
     )

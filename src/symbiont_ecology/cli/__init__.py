@@ -27,7 +27,6 @@ from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.evaluate import evaluate, transfer
-from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.fetch import fetch_command
@@ -83,7 +82,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "evaluate": evaluate,
     "transfer": transfer,
     "sft": sft,
-    "evolve": evolve,
     "suite": suite,
     "ablate": ablate,
     "compare": compare,

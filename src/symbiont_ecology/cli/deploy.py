@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 HABITATS_FILE = "habitats.json"
 MOST_NAMES = 24
 """Users that a model card names."""
+MAX_SCALE = 100
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
 CARD = """\
@@ -52,6 +53,9 @@ generation.
 It holds {cells} in the archive. It was asked {asked}.
 """
 """The model card of one elite."""
+SCALED_CARD = """
+ΔW is multiplied by {scale:g} in this folder; what is said above was measured without that.
+"""
 
 
 def infer(
@@ -101,13 +105,18 @@ def export(
     reader: Annotated[
         str, option("What loads them: peft, vllm or sglang. Says how to start a server.", "--for")
     ] = PEFT,
+    scale: Annotated[
+        float, option("Multiply ΔW. 0.65 keeps more of what the model could do before.")
+    ] = 1.0,
     host: HostOption = None,
 ) -> None:
     """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
     with habitats only those that serve users are written, with a habitats.json."""
     check_reader(reader)
+    if not 0 < scale <= MAX_SCALE:
+        raise ConfigError(f"--scale: expected more than 0 and at most {MAX_SCALE}, got {scale:g}")
     run, target = open_run(folder, host), to or folder / "export"
-    names = export_run(run, target, with_elites=elites, is_portable=reader != PEFT)
+    names = export_run(run, target, with_elites=elites, is_portable=reader != PEFT, scale=scale)
     print(f"{len(names)} adapters in {target}, described in {target / 'index.json'}")
     if run.state.habitats:
         print(f"who serves whom: {target / HABITATS_FILE}")
@@ -119,11 +128,17 @@ def export(
 
 
 def export_run(
-    run: Run, target: Path, *, with_elites: bool = False, is_portable: bool = False
+    run: Run,
+    target: Path,
+    *,
+    with_elites: bool = False,
+    is_portable: bool = False,
+    scale: float = 1.0,
 ) -> list[OrganelleId]:
     """Writes the living as PEFT folders, with what is to be said of them; returns who was written,
     the best one first. In a world with habitats, these are those who serve somebody. Elites come
-    last, if they are wanted. Portable folders are those that servers read, too.
+    last, if they are wanted. Portable folders are those that servers read, too. ``scale``
+    multiplies every ΔW.
 
     Raises:
         HostError: the host is not the one that the run was founded with.
@@ -140,10 +155,13 @@ def export_run(
         for name, living in run.population.items()
         if living.habitats or not has_habitats
     }
-    for organelle_id, organelle in population.items():
-        card = _card(organelle)
-        _write_adapter(run, organelle.weights, target / organelle_id, card, is_portable)
-    homes = _write_elites(run, target, is_portable) if with_elites else {}
+    cards = {name: (living.weights, _card(living)) for name, living in population.items()}
+    homes = _homes_of_elites(run) if with_elites else {}
+    cards |= {name: _elite_card(run, name, cells) for name, cells in homes.items()}
+    for name, (weights, card) in cards.items():
+        if scale != 1:
+            weights, card = weights.times(scale), card + SCALED_CARD.format(scale=scale)
+        _write_adapter(run, weights, target / name, card, is_portable)
     best = run.best.id if population else HOST
     order = sorted(population, key=lambda name: name != best)
     index = {
@@ -152,6 +170,7 @@ def export_run(
         "generation": run.state.generation,
         "base_model": run.kernel.name_or_path,
         "host": fingerprint,
+        "scale": scale,
         "best": order[0] if order else HOST,
         "believed_by": "replies of a log" if learns_from_log(run.config) else "own practice",
         "organelles": [_facts(organelle) for organelle in population.values()],
@@ -178,24 +197,21 @@ def _write_adapter(
         kernel.export(0, folder, model_card=card)
 
 
-def _write_elites(run: Run, target: Path, is_portable: bool) -> dict[OrganelleId, list[str]]:
-    """Writes the elites, such as ``o7@42``; returns the cells or habitats that each of them
-    holds."""
+def _homes_of_elites(run: Run) -> dict[str, list[str]]:
+    """Return the cells or habitats that each elite holds, by names such as ``o7@42``."""
     from symbiont_ecology.inference.pool import elite_id
 
-    state, weights = run.state, run.loaded.pool.weights
-    homes: dict[OrganelleId, list[str]] = {}
-    for cell, elite in sorted(state.archive.elites.items()):
+    homes: dict[str, list[str]] = {}
+    for cell, elite in sorted(run.state.archive.elites.items()):
         homes.setdefault(elite_id(elite), []).append(cell)
-    for name, cells in homes.items():
-        card = ELITE_CARD.format(
-            name=name,
-            run=run.folder.name,
-            cells=_as_code(cells),
-            asked=asked_how(run.config, weights[name].phrase),
-        )
-        _write_adapter(run, weights[name], target / name, card, is_portable)
     return homes
+
+
+def _elite_card(run: Run, name: str, cells: Sequence[str]) -> tuple[AdapterWeights, str]:
+    weights = run.loaded.pool.weights[name]
+    asked = asked_how(run.config, weights.phrase)
+    card = ELITE_CARD.format(name=name, run=run.folder.name, cells=_as_code(cells), asked=asked)
+    return weights, card
 
 
 def phylogeny(

@@ -1,9 +1,8 @@
 """The living part: organelles, trials, archive, decisions and how they are carried out, state."""
 
 from symbiont_ecology.ecology.archive import Archive, Elite
-from symbiont_ecology.ecology.ascents import Ascend
 from symbiont_ecology.ecology.births import Awaken, Birth, Colonise, Found
-from symbiont_ecology.ecology.changes import KeepSelf, Note, Resize, Score, Serve, Upheaval
+from symbiont_ecology.ecology.changes import Resize, Serve, Upheaval
 from symbiont_ecology.ecology.deaths import Retire
 from symbiont_ecology.ecology.drift import DriftDetector, drift_score
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
@@ -19,4 +18,4 @@ from symbiont_ecology.ecology.organelle import (
 from symbiont_ecology.ecology.population import Decision, Inheritance, carry_out
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, map_rollouts, practice_of
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.trials import Judge, ProposeChild, ProposeFormerSelf, ProposeVariant
+from symbiont_ecology.ecology.trials import Judge, ProposeChild

@@ -24,11 +24,9 @@ class Found(Decision):
 
     It has weights of that rank from the store, or those of an ``adapter``, a PEFT folder, whose
     rank it takes. Else it has those of the warm start, if there was one and ``b_std`` is 0. Else
-    they are drawn: A is random, B is normal with ``b_std``. ``alpha`` is LoRA's: ΔW is B·A times
-    alpha ÷ rank; 0 stands for the rank. Modules whose names end with none of ``targets`` stay as
-    the host has them; None adapts all. It may begin with memories, which it learns in ``meals``
-    steps before it answers anything. ``parents`` are those whose traits it varies. A ``phrase``
-    stands in front of every question that it is asked.
+    they are drawn: A is random, B is normal with ``b_std``. It may begin with memories, which it
+    learns in ``meals`` steps before it answers anything. ``parents`` are those whose traits it
+    varies.
     """
 
     traits: dict[str, float]
@@ -36,12 +34,9 @@ class Found(Decision):
     weights: BlobRef | None = None
     b_std: float = 0.0
     operator: str = "founder"
-    alpha: float = 0.0
-    targets: tuple[str, ...] | None = None
     parents: tuple[OrganelleId, ...] = ()
     memories: tuple[RememberedAnswer, ...] = ()
     meals: int = 0
-    phrase: str = ""
     adapter: str = ""
 
     def carried_out(self, materials: Materials) -> list[Event]:
@@ -50,20 +45,8 @@ class Found(Decision):
         Raises:
             AdapterError: the adapter cannot be used with this host.
         """
-        state, weights, rank = materials.state, self.weights, self.rank
-        organelle_id = state.new_id()
-        if self.adapter:
-            adapter = read_peft(self.adapter, materials.layout)
-            weights, rank = materials.store.put_weights(adapter), adapter.rank
-        if weights is None and not self.b_std:
-            weights = _of_rank(state.warm, rank, materials)
-        if weights is None:
-            # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
-            # them.
-            weights = materials.store.put_weights(self._drawn(organelle_id, materials))
-        if self.phrase:
-            phrased = replace(materials.store.weights(weights), phrase=self.phrase)
-            weights = materials.store.put_weights(phrased)
+        state, organelle_id = materials.state, materials.state.new_id()
+        weights, rank = self.first_weights(organelle_id, materials)
         state.ledger.open(organelle_id)
         state.ledger.mint(organelle_id, materials.prices.dowry)
         genome = Genome(weights, rank, self.traits)
@@ -75,17 +58,20 @@ class Found(Decision):
             materials.meals[organelle_id] = self.meals
         return [born]
 
-    def _drawn(self, organelle_id: OrganelleId, materials: Materials) -> AdapterWeights:
-        """Fresh weights. Where A and B are zero, every gradient is: such a module never learns."""
-        generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank or 1.0
-        weights = AdapterWeights.random(materials.layout, self.rank, scaling, generator, self.b_std)
-        if self.targets is None:
-            return weights
-        vector = weights.vector.copy()
-        for name, a, b, _, _ in materials.layout.blocks(self.rank):
-            if not name.endswith(self.targets):
-                vector[a] = vector[b] = 0.0
-        return replace(weights, vector=vector)
+    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
+        """Return what it begins with, and its rank."""
+        if self.adapter:
+            adapter = read_peft(self.adapter, materials.layout)
+            return materials.store.put_weights(adapter), adapter.rank
+        warm = None if self.b_std else _of_rank(materials.state.warm, self.rank, materials)
+        weights = self.weights or warm
+        if weights is None:
+            # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
+            # them.
+            draw, layout = materials.draw("found", organelle_id), materials.layout
+            drawn = AdapterWeights.random(layout, self.rank, 1.0, draw, self.b_std)
+            weights = materials.store.put_weights(drawn)
+        return weights, self.rank
 
 
 @dataclass(frozen=True)

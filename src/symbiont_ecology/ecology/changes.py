@@ -1,75 +1,17 @@
-"""Changes of the living: their rank, their former selves, their posteriors."""
+"""Changes of the living: their rank, their servers, their posteriors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
-from symbiont_ecology.ecology.organelle import FormerSelf, SuccessPosterior, skill
+from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.population import Decision, Materials
-from symbiont_ecology.events import Event, Resized, Scored, Served, Upheaved
+from symbiont_ecology.events import Event, Resized, Served, Upheaved
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights import OptimizerState
 from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
 
 FALLEN = SuccessPosterior(0.0, 4.0)
 """The posterior of everyone alive in cells where the world changed: they were just seen to fail."""
-
-
-@dataclass(frozen=True)
-class KeepSelf(Decision):
-    """What an organelle is now is kept as its former self, unless it was once more able."""
-
-    organelle_id: OrganelleId
-
-    def carried_out(self, materials: Materials) -> list[Event]:
-        """Keeps it; no event records that."""
-        state = materials.state
-        organelle = state.population[self.organelle_id]
-        former, posteriors = organelle.former, state.posteriors.get(organelle.id, {})
-        if former is None or skill(posteriors) >= skill(former.posteriors):
-            genome, optimizer_state = organelle.genome, organelle.optimizer_state
-            former = FormerSelf(genome.weights, genome.rank, optimizer_state, dict(posteriors))
-            state.population[organelle.id] = replace(organelle, former=former)
-        return []
-
-
-@dataclass(frozen=True)
-class Score(Decision):
-    """An organelle keeps what it earned in an exam, so that it need not sit it again; or forgets
-    it, once its weights are others.
-
-    ``marks`` say what it earned at each question, by item, for strategies that look at that. There
-    may be some without a score: then the exam is not complete. ``answers`` counts those that the
-    score is the mean of, for strategies that go on with it.
-    """
-
-    organelle_id: OrganelleId
-    score: float | None
-    marks: Mapping[str, float] = field(default_factory=dict)
-    answers: int = 0
-
-    def carried_out(self, materials: Materials) -> list[Event]:
-        """Keeps or forgets the score."""
-        state = materials.state
-        organelle = state.population[self.organelle_id]
-        state.population[organelle.id] = replace(
-            organelle, score=self.score, marks=self.marks, answers=self.answers
-        )
-        if self.score is None:
-            return []
-        return [Scored(state.generation, organelle.id, self.score)]
-
-
-@dataclass(frozen=True)
-class Note(Decision):
-    """A strategy keeps numbers for the generations to come, in place of those of that name."""
-
-    name: str
-    numbers: tuple[float, ...]
-
-    def carried_out(self, materials: Materials) -> list[Event]:
-        """Keeps them; no event records that."""
-        materials.state.notes[self.name] = self.numbers
-        return []
 
 
 @dataclass(frozen=True)
@@ -106,7 +48,7 @@ class Resize(Decision):
             optimizer_state = OptimizerState(step=optimizer_state.step, notes=optimizer_state.notes)
         genome = replace(organelle.genome, weights=store.put_weights(resized), rank=self.rank)
         ref = store.put_optimizer_state(optimizer_state)
-        changed = replace(organelle, genome=genome, optimizer_state=ref, former=None)
+        changed = replace(organelle, genome=genome, optimizer_state=ref)
         state.population[organelle.id] = changed
         return [Resized(state.generation, organelle.id, self.rank, kept, genome.weights)]
 
@@ -141,7 +83,4 @@ class Upheaval(Decision):
             state.drift_detectors.pop(name, None)  # what was usual there is so no more
         for organelle in state.population.values():
             state.posteriors.setdefault(organelle.id, {}).update(void)
-            if (former := organelle.former) is not None:  # what it was would fail there, too
-                former = replace(former, posteriors={**former.posteriors, **void})
-                state.population[organelle.id] = replace(organelle, former=former)
         return [Upheaved(state.generation, self.cells)]

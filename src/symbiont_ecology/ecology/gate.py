@@ -15,16 +15,12 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, PositiveInt
 
-from symbiont_ecology.ecology.organelle import FormerSelf, Genome
+from symbiont_ecology.ecology.organelle import Genome
 from symbiont_ecology.statistics import evidence
 from symbiont_ecology.types import OrganelleId
 
 GateDecision: TypeAlias = Literal["admit", "reject", "go on"]
 OpenShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]
-ChallengerKind = Literal["child", "variant", "former self"]
-"""A *child* is born when it is admitted, and owns its dowry from the start, since probation leaves
-its parents poor. A *variant* or a *former self* is what its only parent becomes, and owns nothing.
-"""
 
 
 @dataclass(frozen=True)
@@ -38,11 +34,10 @@ class PairedCounts:
 
     @property
     def pairs(self) -> int:
-        """How many questions."""
+        """Number of questions."""
         return self.wins + self.ties + self.losses
 
     def __add__(self, other: PairedCounts) -> PairedCounts:
-        """Of both lots of questions."""
         return PairedCounts(
             self.wins + other.wins, self.ties + other.ties, self.losses + other.losses
         )
@@ -50,36 +45,35 @@ class PairedCounts:
 
 @dataclass(frozen=True)
 class Challenger:
-    """Something that has to prove itself against organelles, and is judged by the mechanism ``by``.
+    """A child that has to prove itself against its parents, judged by the mechanism ``by``.
 
-    ``cells`` says where each parent is at home. ``counts[parent][home]`` are the paired answers
-    against that parent in the cells where the parent ``home`` is at home.
+    It owns its dowry from the start, since probation leaves its parents poor. ``cells`` says where
+    each parent is at home. ``counts[parent][home]`` are the paired answers against that parent in
+    the cells where the parent ``home`` is at home.
     """
 
     id: OrganelleId
     genome: Genome
     operator: str
     by: str
-    kind: ChallengerKind
     cells: Mapping[OrganelleId, tuple[str, ...]]
     counts: Mapping[OrganelleId, Mapping[OrganelleId, PairedCounts]] = field(default_factory=dict)
-    former: FormerSelf | None = None
 
     @property
     def against_the_better(self) -> PairedCounts:
-        """All questions, against the parent that did best on them."""
+        """Counts of all questions, against the parent that did best on them."""
         sums = [sum(by_home.values(), PairedCounts()) for by_home in self.counts.values()]
         return min(sums, key=lambda pairs: pairs.wins - pairs.losses, default=PairedCounts())
 
     @property
     def parents(self) -> tuple[OrganelleId, ...]:
-        """Who they are, the first of them first."""
+        """The parents, in the order in which they were proposed."""
         return tuple(self.cells)
 
 
 @dataclass(frozen=True)
 class Ruling:
-    """What becomes of a challenger, and why it is rejected, in words for people."""
+    """The fate of a challenger, and why it is rejected, in words for people."""
 
     verdict: GateDecision
     reason: str = ""
@@ -103,18 +97,12 @@ class Gate:
     loss: OpenShare = 0.15  # share of questions that a child must not lose at home
     most: PositiveInt = 384  # paired questions of a comparison after which it is undecided for good
 
-    def decide(
-        self, better: Collection[PairedCounts], kept: Collection[PairedCounts] = ()
-    ) -> GateDecision:
-        """On a child, from all its comparisons; one that is to be better at nothing is rejected.
-
-        Within a tally, every look should spread its questions over cells in the same way: the claim
-        is about their mean.
-        """
-        return self.rule(better, kept).verdict
-
     def rule(self, better: Collection[PairedCounts], kept: Collection[PairedCounts] = ()) -> Ruling:
-        """The same with the reason of a rejection: the first comparison that decides it."""
+        """Judge a child by all its comparisons, with the first one that rejects it as the reason.
+
+        One that is to be better at nothing is rejected. Within a tally, every look should spread
+        its questions over cells in the same way: the claim is about their mean.
+        """
         tests = [(self.better(one), one, "it is not better by what is hoped for") for one in better]
         tests += [(self.kept(one), one, "it loses what a parent is good at") for one in kept]
         for verdict, tally, words in tests:
@@ -126,15 +114,16 @@ class Gate:
         return Ruling("go on" if "go on" in [verdict for verdict, *_ in tests] else "admit")
 
     def better(self, tally: PairedCounts) -> GateDecision:
-        """On one comparison in which the child is to win."""
+        """Judge one comparison in which the child is to win."""
         return self._between(0.0, self.gain, tally)
 
     def kept(self, tally: PairedCounts) -> GateDecision:
-        """On one comparison in which it is enough that the child does not lose ``loss``."""
+        """Judge one comparison in which it is enough that the child does not lose ``loss``."""
         return self._between(-self.loss, 0.0, tally)
 
     def _between(self, ruled_out: float, hoped: float, tally: PairedCounts) -> GateDecision:
-        """Whether the mean difference is proven to be above the one, or below the other."""
+        """Admit if the mean difference is proven to be above one margin, reject if below the
+        other."""
         if evidence(tally.wins, tally.ties, tally.losses, ruled_out) >= 1 / self.level:
             return "admit"
         falls_short = evidence(tally.losses, tally.ties, tally.wins, -hoped) >= 1 / self.level

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pydantic import JsonValue
+
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, RememberedAnswer
 from symbiont_ecology.ecology.ranges import PromptRange
 from symbiont_ecology.types import BlobRef, OrganelleId
@@ -18,6 +20,9 @@ learns."""
 RULE = "rule"
 """The trait in [0, 1) that says by which of several rules an organelle learns (learning_rule
 ``heritable``)."""
+
+SCORE = "score"
+"""The note that says how good its weights were found to be."""
 
 DROPOUT = "dropout"
 """The trait that says which share of its inputs an organelle does not see while it learns."""
@@ -78,28 +83,11 @@ class Genome:
 
 
 @dataclass(frozen=True)
-class FormerSelf:
-    """What an organelle was when its posteriors were best, and these posteriors, by cell name."""
-
-    weights: BlobRef
-    rank: int
-    optimizer_state: BlobRef
-    posteriors: Mapping[str, SuccessPosterior]
-
-
-def skill(posteriors: Mapping[str, SuccessPosterior]) -> float:
-    """The sum of an organelle's mean success rates, in cells."""
-    return sum(posterior.mean for posterior in posteriors.values())
-
-
-@dataclass(frozen=True)
 class Organelle:
     """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
-    the generations in a row that it ended below zero, ``former`` is a self that it could come back
-    to. ``memories`` are answers that habitats had accepted before they changed. ``range`` is kept
-    only for strategies that want it, and ``score``, the mean reward of these weights in an exam, as
-    long as they are what they were in it; ``marks`` are what they earned at its questions, and
-    ``answers`` counts those that the score is the mean of, where that is kept."""
+    the generations in a row that it ended below zero. ``memories`` are answers that habitats had
+    accepted before they changed. ``range`` is kept only for strategies that want it. ``notes`` are
+    what strategies keep of it, by name."""
 
     id: OrganelleId
     genome: Genome
@@ -109,12 +97,15 @@ class Organelle:
     born: int
     inborn: BlobRef
     overdrawn: int = 0
-    former: FormerSelf | None = None
     memories: tuple[RememberedAnswer, ...] = ()
     range: PromptRange = field(default_factory=PromptRange)
-    score: float | None = None
-    marks: Mapping[str, float] = field(default_factory=dict)
-    answers: int = 0
+    notes: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def score(self) -> float | None:
+        """The score that a strategy noted of these weights: it tells equals apart after a run."""
+        score = self.notes.get(SCORE)
+        return score if isinstance(score, float) else None
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """With some more memories; the newest of each family are kept."""

@@ -21,8 +21,8 @@ from symbiont_ecology.operators import Operator, Parent, Parents, checked_child,
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import BlobRef, OrganelleId
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.weights.adapter import Norms
 from symbiont_ecology.weights.blobs import BlobStore
-from symbiont_ecology.weights.perturbations import Norms
 
 INHERITED_EVIDENCE = 0.5
 """How much of a parent's posterior counts for its child."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.types import Cell, Item, OrganelleId
-from symbiont_ecology.weights.perturbations import Perturbation
+from symbiont_ecology.weights.adapter import Perturbation
 from symbiont_ecology.weights.traces import Trace
 
 Purpose = Literal["practice", "probe", "probation"]
@@ -80,7 +80,7 @@ class Assignment:
 
     All items belong to one cell, and come from one habitat if there are any. An exam is answered
     greedily, as it would be in use, and nothing is learned from it. With a ``perturbation`` the
-    organelle answers as it would be with that noise on it. Where it ``is_compared``, the bare host
+    organelle answers as it would be with that change. Where it ``is_compared``, the bare host
     reads the answers.
     """
 
@@ -134,20 +134,6 @@ class Outcome:
     def verdicts(self) -> tuple[float, ...]:
         """The verdict of every rollout that has one."""
         return tuple(rollout.verdict for rollout in self.rollouts if rollout.has_verdict)
-
-    @property
-    def log_ratio(self) -> float | None:
-        """Mean log-ratio of the answers' tokens to the bare host, in nats: how much likelier they
-        are than there. It estimates the KL divergence only if answers are sampled; of greedy ones,
-        as at looks, it says how far the likeliest answer is from the host. None where the host did
-        not read them, or there is no token."""
-        ratios = [
-            rollout.log_probabilities - rollout.host_log_probabilities
-            for rollout in self.rollouts
-            if rollout.host_log_probabilities is not None
-        ]
-        joined = np.concatenate(ratios) if ratios else np.zeros(0)
-        return float(joined.mean()) if len(joined) else None
 
     @cached_property
     def cost(self) -> Cost:

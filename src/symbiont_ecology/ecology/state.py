@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import JsonValue, TypeAdapter, ValidationError
 
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.checkpoint_header import (
@@ -83,8 +83,8 @@ class EcologyState:
     bases: dict[str, str] = field(default_factory=dict)
     """The basis of each family as ``ecology.basis`` writes it, where all replies are open and the
     warm start had examples enough; on wide hosts alone."""
-    notes: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    """Numbers that a strategy keeps from one generation to the next, by name."""
+    notes: dict[str, JsonValue] = field(default_factory=dict)
+    """What strategies keep from one generation to the next, by name."""
     examples: tuple[RememberedAnswer, ...] = ()
     """The warm start's examples with their sketches, and coordinates if there are ``bases``; where
     there is ``common``."""
@@ -178,12 +178,10 @@ class EcologyState:
         """Every blob that must be kept."""
         organelles = [*self.population.values(), *self.dormant.values()]
         beings: list[Organelle | Challenger] = [*organelles, *self.challengers.values()]
-        formers = [being.former for being in beings if being.former]
         elites = self.archive.elites.values()
         weights = {being.genome.weights for being in beings} | {elite.weights for elite in elites}
         of_organelles = {ref for o in organelles for ref in (o.inborn, o.optimizer_state)}
-        of_formers = {ref for former in formers for ref in (former.weights, former.optimizer_state)}
-        return weights | of_organelles | of_formers | ({self.warm} if self.warm else set())
+        return weights | of_organelles | ({self.warm} if self.warm else set())
 
 
 @dataclass(frozen=True)

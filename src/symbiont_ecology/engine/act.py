@@ -26,7 +26,7 @@ from symbiont_ecology.types import (
     behind,
 )
 from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.perturbations import Perturbation
+from symbiont_ecology.weights.adapter import Perturbation
 
 WeightsOf = Callable[[OrganelleId], AdapterWeights]
 Respondent = tuple[OrganelleId, Perturbation | None]
@@ -262,7 +262,7 @@ def _placed(
 def _name(respondent: Respondent) -> str:
     """What orders who answers: the organelle, and the noise on it."""
     organelle_id, noise = respondent
-    return f"{organelle_id} {noise.seed} {noise.size}" if noise else organelle_id
+    return f"{organelle_id} {noise}" if noise else organelle_id
 
 
 def _logged(item: Item) -> LoggedReply:

@@ -23,7 +23,6 @@ from symbiont_ecology.events import (
     Proposed,
     Quarantined,
     Resized,
-    Restored,
     Retired,
     Served,
     Settled,
@@ -64,7 +63,7 @@ NEWS_KINDS = {
     "change": "changes noticed",
     "world": "changes of the world",
     "milestone": "families solved or lost",
-    "body": "new ranks and former selves",
+    "body": "new ranks",
     "fault": "faults",
 }
 """What kinds of news there are, and what a filter calls them."""
@@ -129,8 +128,6 @@ class Chronicle:
             case Resized():
                 text = f"{event.id} has rank {event.rank} now and keeps {event.kept:.0%} of its ΔW."
                 self._say(event, "body", text, (event.id,))
-            case Restored():
-                self._say(event, "body", f"{event.id} becomes its former self.", (event.id,))
             case Quarantined():
                 text = f"{event.id} is put in quarantine: {event.reason}."
                 self._say(event, "fault", text, (event.id,))

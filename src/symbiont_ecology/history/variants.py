@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 
 from symbiont_ecology.events import Scored
 from symbiont_ecology.history.history import History
-from symbiont_ecology.strategies.hyper import ALPHA, MODULES, RANK, RATE, TARGETS
 from symbiont_ecology.types import OrganelleId
 
 MOST_DRAWN = 60
 """Lives that a pedigree has, before it leaves out those that came to nothing."""
+RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
+MODULES = ("all", "q and v", "attn", "mlp")
+"""Genes of trainings beside dropout, and what the numbers of ``TARGETS`` stand for."""
 STEADY, LIVES = 0.01, 5
 """An evolution has converged if the best fitness rose by less than that, relatively, over so many
 lives."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -13,37 +12,6 @@ from symbiont_ecology.operators import Merge, Parent, Parents, largest_rank, ope
 from symbiont_ecology.registry import Share
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import combined, inner, truncated
-
-
-@dataclass(frozen=True)
-class Combination:
-    """Σ share · ΔW of any number of parents, cut to the largest rank of them: for strategies that
-    compute where a child is to be."""
-
-    shares: tuple[float, ...]
-    arity: ClassVar[int] = 0
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
-        return truncated(combined(parents, self.shares), largest_rank(parents))
-
-
-@dataclass(frozen=True)
-class GroupedCombination:
-    """A ``Combination`` with other shares in each group of neighbouring layers. There is a row of
-    shares for each group, with a number per parent; groups are as even as can be."""
-
-    shares: tuple[tuple[float, ...], ...]
-    arity: ClassVar[int] = 0
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
-        layers = parents[0].layout.layers
-        count = max(layers.values()) + 1
-        shares = {
-            name: self.shares[layer * len(self.shares) // count] for name, layer in layers.items()
-        }
-        return truncated(combined(parents, shares), largest_rank(parents))
 
 
 @operators.register("linear")
@@ -126,27 +94,6 @@ class Slerp(Merge):
             turned * math.sin((1 - self.at) * angle) / math.sin(angle) / length,
             turned * math.sin(self.at * angle) / math.sin(angle) / other_length,
         )
-
-
-@operators.register("split")
-@dataclass(frozen=True)
-class SplitPoint(Merge):
-    """``slerp`` with a split: the elements of ΔW up to a random point, row after row of module
-    after module, are mixed by one ratio, and those beyond it by the opposite ratio (M2N2, Abrantes
-    et al. 2025, arXiv:2508.16204); cut to the larger parent's rank."""
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """Two draws: the point, which falls between rows, and the ratio."""
-        point, ratio = generator.random(2)
-        before, beyond = Slerp(ratio).shares(parents), Slerp(1 - ratio).shares(parents)
-        modules, shares = parents[0].layout.modules, dict[str, list[np.ndarray]]()
-        left = point * sum(d_in * d_out for _, d_in, d_out in modules)
-        for name, d_in, d_out in modules:
-            is_before = np.arange(d_out)[:, None] * d_in < left
-            pairs = zip(before[name], beyond[name], strict=True)
-            shares[name] = [np.where(is_before, *pair) for pair in pairs]
-            left -= d_in * d_out
-        return truncated(combined(parents, shares), largest_rank(parents))
 
 
 @operators.register("fisher")

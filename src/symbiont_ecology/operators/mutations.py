@@ -9,7 +9,6 @@ from numpy.random import Generator
 from pydantic import NonNegativeFloat
 
 from symbiont_ecology.operators import Mutation, Parent, operators
-from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.deltas import spectrum
 
@@ -23,19 +22,6 @@ class Clone(Mutation):
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
         """No draw is made."""
         return AdapterWeights(parent.layout, parent.rank, parent.scaling, parent.vector)
-
-
-@operators.register("shrink")
-@dataclass(frozen=True)
-class Shrink(Mutation):
-    """ΔW times ``share``: on the way back to the host, which is at 0 (WiSE-FT, Wortsman et al.
-    2022, arXiv:2109.01903)."""
-
-    share: PositiveShare = 0.7  # of ΔW that is kept, in (0, 1]
-
-    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
-        """No draw is made. A and B stay as they are, so the optimizer state still fits."""
-        return parent.times(self.share)
 
 
 @operators.register("gaussian")

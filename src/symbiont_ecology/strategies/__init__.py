@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
-import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
@@ -22,8 +21,6 @@ from symbiont_ecology.routing.curricula import Curriculum, curricula
 from symbiont_ecology.routing.sampling import by_success
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Cell, Item, OrganelleId
-
-_Taker = TypeVar("_Taker")
 
 
 @dataclass(frozen=True)
@@ -236,19 +233,6 @@ def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> lis
     for organelle_id, item in takers:
         taken[organelle_id, item.cell, item.habitat].append(item)
     return [Assignment(taker, tuple(items), samples) for (taker, *_), items in taken.items()]
-
-
-def dealt(
-    items: Sequence[Item], takers: Sequence[_Taker], generator: np.random.Generator
-) -> dict[_Taker, tuple[Item, ...]]:
-    """Each item to one of those who can take it, in random order and by turns: for questions of
-    habitats, which are asked once.
-
-    Numbers of items differ by one at most. Two neighbours, such as opposite noise, get as many
-    where the number of items is even.
-    """
-    shuffled = tuple(items[place] for place in generator.permutation(len(items)))
-    return {taker: shuffled[place :: len(takers)] for place, taker in enumerate(takers)}
 
 
 strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.strategies")

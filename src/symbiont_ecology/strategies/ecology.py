@@ -32,6 +32,7 @@ from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.fence import as_list
 from symbiont_ecology.learning import LearningRule
+from symbiont_ecology.removed import is_removed
 from symbiont_ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
@@ -45,7 +46,7 @@ from symbiont_ecology.types import Item, OrganelleId, cell_name
 
 Knobs = dict[str, dict[str, object] | bool]
 
-USUAL = ("upheaval", "thrift", "breeding", "refounding")
+USUAL = ("upheaval", "breeding", "refounding")
 FIRST_OF_OTHERS = "user_clustering"
 """The mechanisms of an ecology, in the order in which they act; others act after them, by name, but
 for the first of them."""
@@ -74,7 +75,11 @@ class Ecology(CurriculumStrategy):
     @cached_property
     def built_mechanisms(self) -> tuple[Mechanism, ...]:
         """The mechanisms, in the order in which they act."""
-        given = {mechanisms.present_name(name): knobs for name, knobs in self.mechanisms.items()}
+        given = {
+            mechanisms.present_name(name): knobs
+            for name, knobs in self.mechanisms.items()
+            if knobs is not False or not is_removed(mechanisms.kind, name)
+        }
         others = sorted(given, key=lambda name: (name != FIRST_OF_OTHERS, name))
         chosen = dict.fromkeys((*USUAL, *others), True) | given
         for name in chosen:  # also those that are switched off: a typo must not leave one on
@@ -216,7 +221,7 @@ class Ecology(CurriculumStrategy):
             match decision:
                 case Found() | Birth() | Colonise() | Awaken():
                     coming_ranks.append(context.rank)
-                case Judge(challenger, "admit") if challenger.kind == "child":
+                case Judge(challenger, "admit"):
                     coming_ranks.append(challenger.genome.rank)
                 case Resize(organelle_id, rank):
                     rank_of[organelle_id] = max(rank_of[organelle_id], rank)

@@ -8,14 +8,12 @@ clipping, Adam moments, copying into a slot) a single array operation. What need
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol, TypeAlias
 
 import numpy as np
-
-_LAYER = re.compile(r"\.(\d+)\.")
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,6 @@ class AdapterLayout:
         """Parameters per unit of rank."""
         return sum(d_in + d_out for _, d_in, d_out in self.modules)
 
-    @cached_property
-    def layers(self) -> dict[str, int]:
-        """The number of the layer that each module is in, from 0 in host order; a module in no
-        layer is one of its own."""
-        numbers: dict[str, int] = {}
-        layer_of = {
-            name: match[1] if (match := _LAYER.search(name)) else name for name, *_ in self.modules
-        }
-        return {name: numbers.setdefault(layer, len(numbers)) for name, layer in layer_of.items()}
-
     def blocks(self, rank: int) -> Iterator[tuple[str, slice, slice, int, int]]:
         """``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
         start = 0
@@ -60,6 +48,20 @@ class AdapterLayout:
             middle, stop = start + rank * d_in, start + rank * (d_in + d_out)
             yield name, slice(start, middle), slice(middle, stop), d_in, d_out
             start = stop
+
+
+Norms: TypeAlias = Mapping[str, float]
+"""‖W‖ (Frobenius) of every adapted module of the host, by name."""
+
+
+class Perturbation(Protocol):
+    """A change of an adapter for one assignment: the organelle answers as it would be with it.
+
+    Equal ones are equal and hash alike; ``str`` orders those of one organelle.
+    """
+
+    def of(self, centre: AdapterWeights, norms: Norms) -> AdapterWeights:
+        """Return the changed adapter."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -4,7 +4,7 @@ const SECONDS = 24; // that a whole run takes at speed 1
 const WORDS = {
   organelle: "a LoRA adapter that lives on the frozen host", ATP: "energy: right answers earn it, compute, weights and tickets cost it", ticket: "what it costs to take part in a generation",
   dowry: "a newborn's first energy, from its parents or the world", founder: "an organelle without living parents; a coloniser is founded for users, a pioneer after an upheaval, one that is refounded has weights of the dead",
-  trial: "a child of several parents, a leaner self (thrift) or a former self (recall) answers the same questions as its parents, and takes over if it is proven", cell: "a family of tasks at a depth",
+  trial: "a child of several parents answers the same questions as its parents, and takes over if it is proven", cell: "a family of tasks at a depth",
   "marks above the slider": "births and merges are green, deaths red, changes of the world black, changes that were noticed pink",
 };
 const KEYS = { space: "play or pause", "← →": "a step back or on (with Shift ten)", "Home End": "first or last generation", "j k": "next or previous organelle", "/": "search", Esc: "select nothing", t: "light or dark", "?": "this list" };

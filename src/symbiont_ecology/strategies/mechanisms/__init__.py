@@ -14,7 +14,6 @@ from typing import ClassVar
 
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Judge, Outcome
 from symbiont_ecology.ecology.gate import Challenger, PairedCounts, Ruling
-from symbiont_ecology.operators import Operator
 from symbiont_ecology.registry import Registry
 from symbiont_ecology.strategies import StrategyContext
 from symbiont_ecology.types import Item, OrganelleId, cell_name
@@ -79,7 +78,7 @@ ORPHANED = Ruling("reject", "a parent died")
 
 
 class ProbationMechanism(Mechanism, ABC):
-    """A mechanism that puts challengers on probation, and judges its own.
+    """A mechanism that puts children on probation, and judges its own.
 
     ``by`` is the name of the mechanism. ``questions`` are asked per cell and generation: the
     nearest whole number of them; or, below one, a single one in the nearest whole number of
@@ -90,21 +89,15 @@ class ProbationMechanism(Mechanism, ABC):
     fits_habitats: ClassVar[bool] = False  # it asks questions that no habitat asked
     questions: float = 1
 
-    @property
-    def variation(self) -> Operator | None:
-        """What makes a variant anew at every look; None where a challenger stays as it is."""
-        return None
-
     @abstractmethod
     def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
-        """What becomes of a challenger whose parents are alive, by its newest counts."""
+        """Decide on a challenger whose parents are alive, by its newest counts."""
 
     @abstractmethod
     def propose(self, context: StrategyContext) -> list[Decision]:
-        """New challengers."""
+        """Put new challengers on probation."""
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """The same questions to every challenger and its parents, where a parent is at home."""
         assignments, state = list[Assignment](), context.state
         if state.generation % max(round(1 / self.questions), 1):
             return []  # not due
@@ -123,17 +116,16 @@ class ProbationMechanism(Mechanism, ABC):
         return assignments
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
-        """What becomes of those on probation, and who comes next."""
         decisions = list[Decision]()
         for challenger in self._challengers(context.state):
             newest = with_new_counts(challenger, context.outcomes)
             is_rival = has_parents(newest, context.state)
             ruling = self.judge(newest, context.state, room) if is_rival else ORPHANED
-            decisions.append(Judge(newest, ruling.verdict, self.variation, ruling.reason))
+            decisions.append(Judge(newest, ruling.verdict, ruling.reason))
         return [*decisions, *self.propose(context)]
 
     def busy(self, state: EcologyState) -> set[OrganelleId]:
-        """The parents of those on probation."""
+        """Return the parents of those on probation."""
         challengers = self._challengers(state)
         return {parent for challenger in challengers for parent in challenger.parents}
 
@@ -142,18 +134,18 @@ class ProbationMechanism(Mechanism, ABC):
 
 
 def has_parents(challenger: Challenger, state: EcologyState) -> bool:
-    """Whether all its parents are still alive."""
+    """Return true if all its parents are still alive."""
     return all(parent in state.population for parent in challenger.parents)
 
 
 def homes(organelle_id: OrganelleId, state: EcologyState) -> tuple[str, ...]:
-    """The cells, by name, where an organelle is the archive's elite."""
+    """Return the cells, by name, where an organelle is the archive's elite."""
     elites = sorted(state.archive.elites.items())
     return tuple(name for name, elite in elites if elite.organelle_id == organelle_id)
 
 
 def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Challenger:
-    """The challenger with the paired answers of one more generation."""
+    """Add the paired answers of one more generation to a challenger."""
     verdicts: dict[OrganelleId, _Verdicts] = defaultdict(dict)
     for outcome in outcomes:
         if outcome.assignment.purpose == "probation":
@@ -174,7 +166,8 @@ def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Chal
 
 
 def _paired(verdicts: _Verdicts, rivals: _Verdicts, cells: Sequence[str]) -> PairedCounts:
-    """Over the questions of some cells that both were asked: a budget may have left one out."""
+    """Count over the questions of some cells that both were asked: a budget may have left one
+    out."""
     pairs = PairedCounts()
     for key in verdicts.keys() & rivals.keys():
         if key[0] in cells:

@@ -36,7 +36,7 @@ class Merging(ProbationMechanism):
         with_arity(self.operator, 2)
 
     def propose(self, context: StrategyContext) -> list[Decision]:
-        """Now and then, by draw, two that are at home somewhere and can pay for a probation."""
+        """Now and then draw two that are at home somewhere and can pay for a probation."""
         state = context.state
         if self.busy(state) or state.generation % self.every != self.every - 1:
             return []
@@ -59,7 +59,6 @@ class Merging(ProbationMechanism):
         ]
 
     def judge(self, challenger: Challenger, state: EcologyState, room: Room) -> Ruling:
-        """Whether a child is better than both, and keeps what each of them is good at."""
         counts = challenger.counts
         everywhere = [sum(by_home.values(), PairedCounts()) for by_home in counts.values()]
         at_home = [by_home[home] for home, by_home in counts.items()]

@@ -21,13 +21,13 @@ from symbiont_ecology.files import free_folder
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.extensions.methods.hyper import Hyper
     from symbiont_ecology.history.variants import Life, Variant
-    from symbiont_ecology.strategies.hyper import Hyper
 
 PRESET = "loralab"
 QUICK = ("strategy.population=4", "strategy.train_size=24", "strategy.eval_size=12")
 QUICK_LIVES = 2
-"""What ``--quick-test`` sets."""
+"""Settings of ``--quick-test``."""
 
 
 def evolve(
@@ -84,7 +84,7 @@ def evolve(
 
 
 def tell_lives(lived: Run) -> None:
-    """Every life's ranking, the tree of variants, the best of them and what to do with it."""
+    """Print every life's ranking, the tree of variants, the best of them and what to do next."""
     from symbiont_ecology.history.variants import LIVES, STEADY, has_converged, lives_of
 
     lives = lives_of(lived.history)
@@ -129,7 +129,7 @@ def _tell_life(life: Life) -> None:
 
 
 def _tree(lives: Sequence[Life]) -> Tree:
-    """Who is a variant of whom; of two parents the first."""
+    """Draw the descent of variants; of two parents the first counts."""
     variants: dict[str, Variant] = {v.id: v for life in lives for v in life.ranking}
     survivors = lives[-1].survivors
     root = Tree("variants")
@@ -148,7 +148,7 @@ def _said(genes: Mapping[str, float]) -> str:
 
 
 def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:
-    """The config with so many lives, or as it is."""
+    """Set the number of lives, if one is asked for."""
     steps = _hyper(config).steps
     if lives is None:
         return config
@@ -157,7 +157,7 @@ def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:
 
 
 def _more_lives(folder: Path, lives: int | None) -> list[str]:
-    """What makes the run in a folder that long."""
+    """Return the overrides that make the run in a folder that long."""
     from symbiont_ecology.engine.run import read_config
 
     steps = _hyper(read_config(folder)).steps
@@ -165,9 +165,9 @@ def _more_lives(folder: Path, lives: int | None) -> list[str]:
 
 
 def _hyper(config: RunConfig) -> Hyper:
+    from symbiont_ecology.extensions.methods.hyper import Hyper
     from symbiont_ecology.registry import kind_of
     from symbiont_ecology.strategies import strategies
-    from symbiont_ecology.strategies.hyper import Hyper
 
     strategy = strategies.build(config.strategy)
     if not isinstance(strategy, Hyper):
@@ -179,13 +179,13 @@ def _hyper(config: RunConfig) -> Hyper:
 
 
 def _folder_of(name: str) -> Path:
-    """The run that a folder or a file in it belongs to."""
+    """Return the run that a folder or a file in it belongs to."""
     path = Path(name)
     return path if path.is_dir() or not path.exists() else path.parent
 
 
 def _newest() -> Path:
-    """The newest run of trainings under artifacts.
+    """Return the newest run of trainings under artifacts.
 
     Raises:
         RunError: there is none.

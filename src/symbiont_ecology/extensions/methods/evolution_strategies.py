@@ -16,27 +16,31 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import HOST, Ascend, Assignment, Decision, Found, Outcome
-from symbiont_ecology.ecology.ascents import Optimizer
+from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
+from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.events import Ascended, Event
+from symbiont_ecology.extensions.methods.exams import dealt, rewards_by_question
+from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import PositiveShare
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import (
-    AskingStrategy,
-    StrategyContext,
-    assignments,
-    dealt,
-    strategies,
-)
-from symbiont_ecology.strategies.exams import rewards_by_question
+from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.weights.perturbations import Perturbation
+from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.weights.adam import adam_direction
+from symbiont_ecology.weights.deltas import truncated
 
+Optimizer = Literal["sgd", "adam"]
 Shaping = Literal["z_score", "ranks", "questions"]
-"""What a member is worth: its mean reward less the population's, in standard deviations; its rank
+"""Worth of a member: its mean reward less the population's, in standard deviations; its rank
 among them, from −½ to ½ and then in standard deviations; or its z-score at each question, on
 average, so that questions count alike however their rewards are spread."""
+
+
+LOOK_QUESTIONS = 8
+"""Questions per cell at a look."""
 
 
 @strategies.register("es")
@@ -84,13 +88,11 @@ class EvolutionStrategies(AskingStrategy):
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
-        """All questions to every member; those of habitats are dealt out."""
         return self.question_count(tasks) * (1 if tasks.habitats else self.population)
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """Noise on W needs room beside the centre."""
         super().check(rank, rule)
-        if self.directions >= rank:
+        if self.directions >= rank:  # noise on W needs room beside the centre
             raise ConfigError(
                 f"strategy.directions: expected less than host.rank ({rank}), which holds the "
                 f"centre as well, got {self.directions}"
@@ -98,7 +100,6 @@ class EvolutionStrategies(AskingStrategy):
 
     @property
     def habitat_faults(self) -> Sequence[str]:
-        """What compares answers to equal questions."""
         reason, faults = "habitats ask every question once, so no two can be asked the same", []
         if self.shaping == "questions":
             faults.append(f"strategy.shaping: {reason}: expected ranks or z_score, got 'questions'")
@@ -107,12 +108,9 @@ class EvolutionStrategies(AskingStrategy):
         return faults
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The centre, which starts as the host itself (B = 0), or warm."""
         return [Found({}, context.rank - self.directions)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """All questions to every member, or those of habitats each to one; now and then, others to
-        the centre and to the bare host."""
         items, members, asked = self.items(context), self._members(context), list[Assignment]()
         if context.tasks.habitats:
             hands = dealt(items, members, context.draw("deal"))
@@ -129,19 +127,18 @@ class EvolutionStrategies(AskingStrategy):
         return asked
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """A step of the centre. One that is gone (a catastrophe) is founded anew."""
         decisions = list[Decision]()
         for centre in context.state.population:
-            members: dict[Perturbation, list[Outcome]] = defaultdict(list)
+            members: dict[Noise, list[Outcome]] = defaultdict(list)
             for outcome in context.outcomes:
-                if noise := outcome.assignment.perturbation:
+                if isinstance(noise := outcome.assignment.perturbation, Noise):
                     members[noise].append(outcome)
             if len(members) > 1:
                 decisions.append(self._step(centre, members, context))
         return decisions if context.state.population else self.found(context)
 
     def _step(
-        self, centre: str, members: dict[Perturbation, list[Outcome]], context: StrategyContext
+        self, centre: str, members: dict[Noise, list[Outcome]], context: StrategyContext
     ) -> Ascend:
         rewards = [rewards_by_question(outcomes) for outcomes in members.values()]
         worth = _worth(rewards, self.shaping)
@@ -160,19 +157,15 @@ class EvolutionStrategies(AskingStrategy):
             kl=_mean_log_ratio(context.outcomes),
         )
 
-    def _members(self, context: StrategyContext) -> list[Perturbation]:
-        """The noise of this generation."""
+    def _members(self, context: StrategyContext) -> list[Noise]:
+        """Draw the noise of this generation."""
         count = self.population // 2 if self.is_mirrored else self.population
         seeds = [context.draw.key("member", number) for number in range(count)]
         signs = (1, -1) if self.is_mirrored else (1,)
-        return [
-            Perturbation(seed, sign * self.noise, self.directions)
-            for seed in seeds
-            for sign in signs
-        ]
+        return [Noise(seed, sign * self.noise, self.directions) for seed in seeds for sign in signs]
 
     def _look(self, centre: str, context: StrategyContext) -> list[Assignment]:
-        """The same questions at every look."""
+        """Ask the centre and the bare host the same questions at every look."""
         draw, tasks = Draw(context.state.seed), context.tasks
         return [
             Assignment(
@@ -186,25 +179,34 @@ class EvolutionStrategies(AskingStrategy):
         ]
 
 
-LOOK_QUESTIONS = 8
-"""Questions per cell at a look."""
-
-
 def _lengths(outcomes: Sequence[Outcome]) -> tuple[float, float]:
-    """Of all answers: mean number of tokens, and the share of those without text."""
+    """Return the mean number of tokens of all answers, and the share of those without text."""
     rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
     tokens = [len(rollout.token_ids) for rollout in rollouts]
     return float(np.mean(tokens)), float(np.mean([not r.text.strip() for r in rollouts]))
 
 
 def _mean_log_ratio(outcomes: Sequence[Outcome]) -> float | None:
-    """Over cells, where the bare host read what was answered."""
-    values = [o.log_ratio for o in outcomes if o.log_ratio is not None]
+    """Return the mean log-ratio of answers to the bare host, in nats per token, where it read them:
+    over the tokens of a cell, and over cells.
+
+    It is about greedy answers, so it says how far the likeliest answer is from the host; it would
+    estimate the KL divergence if answers were sampled.
+    """
+    values = []
+    for outcome in outcomes:
+        ratios = [
+            rollout.log_probabilities - rollout.host_log_probabilities
+            for rollout in outcome.rollouts
+            if rollout.host_log_probabilities is not None
+        ]
+        if any(map(len, ratios)):
+            values.append(float(np.concatenate(ratios).mean()))
     return float(np.mean(values)) if values else None
 
 
 def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]:
-    """What each member is worth; all nothing where they earned the same."""
+    """Return the worth of each member; all 0 where they earned the same."""
     if shaping == "questions":
         names = sorted({name for marks in rewards for name in marks})
         # A question that was left out for want of compute says nothing.
@@ -218,7 +220,7 @@ def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]
 
 
 def _centred_ranks(values: np.ndarray) -> np.ndarray:
-    """Ranks from −½ to ½; equal values share the mean of theirs."""
+    """Return ranks from −½ to ½; equal values share the mean of theirs."""
     _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     shared = ends - (counts - 1) / 2 - 1
@@ -231,3 +233,98 @@ def _z_scores(values: np.ndarray) -> np.ndarray:
         return np.zeros_like(values)
     scores: np.ndarray = (values - values.mean()) / values.std()
     return scores
+
+
+@dataclass(frozen=True)
+class Ascend(Decision):
+    """The centre of a population goes along the mean of its members' noise, weighted by what each
+    of them is worth.
+
+    ``step`` is in units of the noise; ``fade`` is what is kept of ΔW. ``rewards``, ``tokens``,
+    ``empty`` and ``kl`` are for the record (``events.Ascended``).
+    """
+
+    organelle_id: OrganelleId
+    worth: Sequence[tuple[Noise, float]]
+    step: float
+    optimizer: Optimizer = "sgd"
+    fade: float = 1.0
+    rewards: tuple[float, ...] = ()
+    tokens: float = 0.0
+    empty: float = 0.0
+    kl: float | None = None
+
+    def carried_out(self, materials: Materials) -> list[Event]:
+        state, store = materials.state, materials.store
+        organelle = state.population[self.organelle_id]
+        centre = store.weights(organelle.genome.weights)
+        before = store.optimizer_state(organelle.optimizer_state)
+        noise, _ = self.worth[0]
+        move = self._along_w if noise.rank else self._along_b
+        weights, optimizer_state, length = move(centre, before, materials)
+        # Where the step would not be finite, the centre stays where it is.
+        if np.isfinite(weights.vector).all():
+            ref, state_ref = store.put_weights(weights), store.put_optimizer_state(optimizer_state)
+            genome = replace(organelle.genome, weights=ref)
+            changed = replace(organelle, genome=genome, optimizer_state=state_ref)
+            state.population[organelle.id] = changed
+        return [
+            Ascended(
+                state.generation,
+                organelle.id,
+                rewards=self.rewards,
+                tokens=self.tokens,
+                empty=self.empty,
+                step=length,
+                weights=state.population[organelle.id].genome.weights,
+                kl=self.kl,
+                noise=abs(noise.size),
+            )
+        ]
+
+    def _along_b(
+        self, centre: AdapterWeights, before: OptimizerState, materials: Materials
+    ) -> tuple[AdapterWeights, OptimizerState, float]:
+        """Step on B, where every number has noise of its own."""
+        direction = mean_of_b(self._shares, centre) / np.float32(len(self.worth))
+        optimizer_state = replace(before, step=before.step + 1)
+        if self.optimizer == "adam":
+            direction, optimizer_state = adam_direction(direction, before)
+        noise, _ = self.worth[0]
+        faded = _with_b_times(centre, self.fade)
+        moved = along_b(faded, direction, self.step * abs(noise.size), materials.norms)
+        of_b = direction[_is_b(centre)]
+        return moved, optimizer_state, self.step * float(np.sqrt(np.mean(np.square(of_b))))
+
+    def _along_w(
+        self, centre: AdapterWeights, before: OptimizerState, materials: Materials
+    ) -> tuple[AdapterWeights, OptimizerState, float]:
+        """Step on W, cut to the centre's rank."""
+        noise, _ = self.worth[0]
+        size = self.step / len(self.worth)
+        shares = [(seed, abs(noise.size) * size * share) for seed, share in self._shares]
+        moved = along_w(centre.times(self.fade), shares, noise.rank, materials.norms)
+        length = size * float(np.linalg.norm([share for _, share in self._shares]))
+        return truncated(moved, centre.rank), replace(before, step=before.step + 1), length
+
+    @property
+    def _shares(self) -> list[tuple[int, float]]:
+        """Worth of the noise of each seed: a mirror image counts against it."""
+        shares: dict[int, float] = defaultdict(float)
+        for noise, worth in self.worth:
+            shares[noise.seed] += worth if noise.size > 0 else -worth
+        return list(shares.items())
+
+
+def _is_b(centre: AdapterWeights) -> np.ndarray:
+    """Return a mask of the numbers of the flat vector that are those of B."""
+    mask = np.zeros(len(centre.vector), dtype=bool)
+    for _, _, b, _, _ in centre.layout.blocks(centre.rank):
+        mask[b] = True
+    return mask
+
+
+def _with_b_times(centre: AdapterWeights, share: float) -> AdapterWeights:
+    """Multiply B by ``share``: A, which says how large noise on B is, stays."""
+    vector = np.where(_is_b(centre), np.float32(share) * centre.vector, centre.vector)
+    return replace(centre, vector=vector)

@@ -21,6 +21,7 @@ from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Ascended, Born, Event, Learned, Retired, Scored
+from symbiont_ecology.extensions.methods.exams import Score
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.splits import Split
@@ -153,7 +154,7 @@ def test_fitness_is_the_mean_since_birth_and_needs_enough_answers(tmp_path: Path
     assert len(retired) == 10 * 5  # three answers a generation: a selection in every third
     assert all(len(given[event.id]) >= 7 for event in retired)
     for name, one in state.population.items():
-        assert one.answers == len(given[name])
+        assert Score.of(one).answers == len(given[name])
     born = [event.generation for event in events if isinstance(event, Born) and event.parents]
     assert set(born) == set(range(2, 30, 3))
 
@@ -164,7 +165,7 @@ def test_who_learned_is_judged_anew(tmp_path: Path) -> None:
     state, events = lived(tmp_path / "run", made)
     learned = [event for event in events if isinstance(event, Learned) and event.lessons]
     assert [event.generation for event in learned] == [9, 19]
-    assert state.population[learned[-1].id].answers == 0
+    assert Score.of(state.population[learned[-1].id]).answers == 0
     assert state.population[learned[-1].id].score is None
 
 
@@ -173,7 +174,6 @@ def test_who_learned_is_judged_anew(tmp_path: Path) -> None:
     [
         ({"kind": "es", "shaping": "questions"}, r"strategy\.shaping: .* expected ranks or z_scor"),
         ({"kind": "es", "looks": 5}, r"strategy\.looks: .* expected 0, got 5"),
-        ({"kind": "corp"}, r"strategy: 'corp' asks questions of its own"),
     ],
 )
 def test_who_would_ask_two_the_same_is_refused(strategy: dict[str, Any], message: str) -> None:

@@ -24,10 +24,18 @@ from symbiont_ecology.ecology import (
     Found,
     Organelle,
     Retire,
-    Score,
     practice_of,
 )
+from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.extensions.methods.exams import (
+    Score,
+    dealt,
+    exam_questions,
+    exam_size,
+    rewards_of_exam,
+    scores_with,
+)
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.registry import Share, Spec, kind_of
@@ -36,16 +44,14 @@ from symbiont_ecology.strategies import (
     StrategyContext,
     assignments,
     author_of,
-    dealt,
     strategies,
 )
-from symbiont_ecology.strategies.exams import exam_questions, exam_size, has_sat, rewards_of_exam
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import TURN_END, Item, OrganelleId
+from symbiont_ecology.types import TURN_END, BlobRef, Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 
 SIGMA, TAU = "sigma", 0.3
-"""The trait that says how much a child is mutated, where that is inherited, and the standard
+"""The trait with the size of a child's mutation, where that is inherited, and the standard
 deviation of its logarithm around the parent's."""
 
 
@@ -61,7 +67,6 @@ class Offspring(Merge):
     rephrase: float = 0.0
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """The child."""
         child = operators.build(self.crossover)(parents, generator)
         mutation: Any = operators.build(self.mutation)
         if self.sigma is not None:
@@ -73,6 +78,20 @@ class Offspring(Merge):
         is_new = generator.random() < self.rephrase
         choices = self.phrases if is_new else [parent.phrase for parent in parents]
         return replace(mutated, phrase=choices[int(generator.integers(len(choices)))])
+
+
+@dataclass(frozen=True)
+class FoundWithPhrase(Found):
+    """A founder with a phrase, which stands in front of every question that it is asked."""
+
+    phrase: str = ""
+
+    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
+        weights, rank = super().first_weights(organelle_id, materials)
+        if not self.phrase:
+            return weights, rank
+        phrased = replace(materials.store.weights(weights), phrase=self.phrase)
+        return materials.store.put_weights(phrased), rank
 
 
 @strategies.register("genetic")
@@ -109,9 +128,8 @@ class Genetic(CurriculumStrategy):
     compares_rewards: ClassVar[bool] = True
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """What replays also changes those who did not practise, whose scores would be of others."""
         super().check(rank, rule)
-        if self.refine and rule.replay:
+        if self.refine and rule.replay:  # scores of who is changed by it would be of others
             raise ConfigError(
                 f"learning_rule.replay: expected 0 where the best learns between exams "
                 f"(strategy.refine), got {rule.replay:g}: answers are learned again by others, too"
@@ -140,21 +158,17 @@ class Genetic(CurriculumStrategy):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The elite, and its children."""
         return self.population
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
-        """The exam of everyone, or what the best practises. Questions of habitats are dealt out."""
         count, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
         exam = count if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
         return max(sitters * exam, count * self.samples if self.refine else 0)
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders with small random deviations from the host. After a warm start all begin with
-        that."""
         b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
         return [
-            Found(
+            FoundWithPhrase(
                 {**self.traits, **self._sigma_of(None, context, number)},
                 context.rank,
                 b_std=b_std,
@@ -164,9 +178,8 @@ class Genetic(CurriculumStrategy):
         ]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        """The exam for those without a score; or practice for the best, when it is to learn."""
         living = context.state.population
-        scored = self._scored(living, context)
+        scored = self._scored(scores_with({}, context), context)
         if scored and self._refines(context):
             taken = assignments([(scored[0], item) for item in self.items(context)], self.samples)
             return self.sampled(taken, context)
@@ -178,8 +191,8 @@ class Genetic(CurriculumStrategy):
         return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
 
     def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """Who answers which question of the habitats. A reply that was given is its author's, and
-        left out where that does not live: the verdict on it says nothing of the living."""
+        """Deal the questions of the habitats out. A reply that was given is its author's, and left
+        out where that does not live: the verdict on it says nothing of the living."""
         state, items, members = context.state, self.items(context), list(context.state.population)
         authored = [(author, item) for item in items if (author := author_of(item, state))]
         free = [item for item in items if not (item.logged and item.logged.author)]
@@ -190,7 +203,6 @@ class Genetic(CurriculumStrategy):
         return authored + [(name, item) for name, hand in hands.items() for item in hand]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """New scores; then the worst leave, and children of the best take their places."""
         state = context.state
         if not state.population:
             return self.found(context)
@@ -198,11 +210,10 @@ class Genetic(CurriculumStrategy):
         if lessons:  # who learned is not what it was in the exam; a quarantined one is gone
             learners = practice_of(lessons).keys() & state.population.keys()
             return [Score(name, None) for name in sorted(learners)]
-        scores = _scores(context)
-        records: dict[str, Organelle | Score] = {**state.population, **scores}
-        decisions: list[Decision] = list(scores.values())
-        order = self._scored(records, context)
-        if len(order) < len(records):
+        new = _new_scores(context)
+        decisions: list[Decision] = list(new.values())
+        order = self._scored(scores_with(new, context), context)
+        if len(order) < len(state.population):
             return decisions  # the others answer more in the next generation
         elite, losers = order[: self.elite], order[self.elite :]
         decisions += [Retire(name, "eliminated") for name in losers]
@@ -211,7 +222,7 @@ class Genetic(CurriculumStrategy):
         ]
 
     def _child(self, elite: Sequence[str], number: int, context: StrategyContext) -> Birth:
-        """Of the best and of another one of the elite, by turns."""
+        """Cross the best with the others of the elite by turns."""
         second = elite[1 + number % (len(elite) - 1)] if len(elite) > 1 else elite[0]
         parents = (elite[0], second)
         parent = context.state.population[parents[0]]
@@ -225,7 +236,7 @@ class Genetic(CurriculumStrategy):
     def _sigma_of(
         self, parent: Organelle | None, context: StrategyContext, number: int
     ) -> dict[str, float]:
-        """The mutation's size as a trait, if it is inherited (Schwefel 1981)."""
+        """Return the mutation's size as a trait, if it is inherited (Schwefel 1981)."""
         if not self.is_adaptive:
             return {}
         mutation: Any = operators.build(self.mutation)
@@ -233,33 +244,32 @@ class Genetic(CurriculumStrategy):
         return {SIGMA: float(sigma * np.exp(TAU * context.draw("sigma", number).standard_normal()))}
 
     def _refines(self, context: StrategyContext) -> bool:
-        """Whether the best learns in this generation."""
+        """Return true if the best learns in this generation."""
         return self.refine > 0 and context.state.generation % self.refine == self.refine - 1
 
     def _scored(
-        self, records: Mapping[OrganelleId, Organelle | Score], context: StrategyContext
+        self, scores: Mapping[OrganelleId, Score], context: StrategyContext
     ) -> list[OrganelleId]:
-        """Those whose score says what they are worth, the best first: it is about the exam as it
-        is, or where habitats ask the mean of enough answers."""
+        """Return those whose score says what they are worth, the best first: it is about the exam
+        as it is, or where habitats ask the mean of enough answers."""
         if context.tasks.habitats:
-            scored = [name for name, one in records.items() if one.answers >= self.answers]
+            scored = [name for name, one in scores.items() if one.answers >= self.answers]
         elif self.is_fresh:  # the exam of the generation before says most
-            scored = [name for name, one in records.items() if one.score is not None]
+            scored = [name for name, one in scores.items() if one.score is not None]
         else:
             exam = self._exam(context)
-            scored = [name for name, one in records.items() if has_sat(one, exam)]
-        return sorted(scored, key=lambda name: -(records[name].score or 0.0))
+            scored = [name for name, one in scores.items() if one.is_about(exam)]
+        return sorted(scored, key=lambda name: -(scores[name].score or 0.0))
 
     def _exam(self, context: StrategyContext) -> tuple[Item, ...]:
-        """The questions of an exam."""
         if self.is_fresh:
             return self.items(context)
         return exam_questions(context, self.questions)
 
 
-def _scores(context: StrategyContext) -> dict[str, Score]:
-    """The mean of what everyone earned in this generation's exam; where habitats ask, of all that
-    it earned since birth."""
+def _new_scores(context: StrategyContext) -> dict[str, Score]:
+    """Return the mean of what everyone earned in this generation's exam; where habitats ask, of all
+    that it earned since birth."""
     rewards: dict[str, list[float]] = defaultdict(list)
     for outcome in context.outcomes:
         if outcome.assignment.is_exam:
@@ -267,9 +277,9 @@ def _scores(context: StrategyContext) -> dict[str, Score]:
     has_habitats, scores = bool(context.tasks.habitats), dict[str, Score]()
     marks = {} if has_habitats else rewards_of_exam(context)
     for name, earned in rewards.items():
-        organelle = context.state.population[name]
-        before = organelle.answers if has_habitats else 0
+        earlier = Score.of(context.state.population[name])
+        before = earlier.answers if has_habitats else 0
         if answers := before + len(earned):
-            mean = (before * (organelle.score or 0.0) + sum(earned)) / answers
+            mean = (before * (earlier.score or 0.0) + sum(earned)) / answers
             scores[name] = Score(name, float(mean), marks.get(name, {}), answers)
     return scores

@@ -5,14 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b, noise_on_b
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights
-from symbiont_ecology.weights.perturbations import (
-    Perturbation,
-    along_b,
-    along_w,
-    mean_of_b,
-    noise_on_b,
-)
 
 LAYOUT = AdapterLayout((("narrow", 24, 40), ("wide", 96, 64)))
 NORMS = {"narrow": 3.0, "wide": 700.0}
@@ -29,7 +23,7 @@ def changes(one: AdapterWeights, other: AdapterWeights) -> dict[str, np.ndarray]
 
 @KINDS
 def test_noise_is_a_function_of_its_seed(rank: int) -> None:
-    one, same, other = (Perturbation(seed, 0.1, rank).of(centre(), NORMS) for seed in (5, 5, 6))
+    one, same, other = (Noise(seed, 0.1, rank).of(centre(), NORMS) for seed in (5, 5, 6))
     np.testing.assert_array_equal(one.vector, same.vector)
     assert not np.array_equal(one.vector, other.vector)
 
@@ -38,7 +32,7 @@ def test_noise_is_a_function_of_its_seed(rank: int) -> None:
 def test_noise_has_its_size_in_every_module(rank: int) -> None:
     sizes: dict[str, list[float]] = {name: [] for name in NORMS}
     for seed in range(40):
-        moved = Perturbation(seed, 0.05, rank).of(centre(), NORMS)
+        moved = Noise(seed, 0.05, rank).of(centre(), NORMS)
         for name, change in changes(moved, centre()).items():
             sizes[name].append(float(np.linalg.norm(change)) / NORMS[name])
     for found in sizes.values():
@@ -47,7 +41,7 @@ def test_noise_has_its_size_in_every_module(rank: int) -> None:
 
 @KINDS
 def test_a_mirror_image_moves_the_other_way(rank: int) -> None:
-    there, back = (Perturbation(3, size, rank).of(centre(), NORMS) for size in (0.1, -0.1))
+    there, back = (Noise(3, size, rank).of(centre(), NORMS) for size in (0.1, -0.1))
     for name, change in changes(there, centre()).items():
         np.testing.assert_allclose(change, -changes(back, centre())[name], atol=2e-4)
         assert np.abs(change).max() > 1e-3
@@ -55,7 +49,7 @@ def test_a_mirror_image_moves_the_other_way(rank: int) -> None:
 
 def test_noise_on_b_leaves_a_alone() -> None:
     for (_, a, _), (_, before, _) in zip(
-        Perturbation(3, 0.1).of(centre(), NORMS).factors(), centre().factors(), strict=True
+        Noise(3, 0.1).of(centre(), NORMS).factors(), centre().factors(), strict=True
     ):
         np.testing.assert_array_equal(a, before)
 
@@ -64,17 +58,17 @@ def test_noise_moves_a_centre_that_is_still_the_host() -> None:
     """Where B is zero, noise on A would do nothing."""
     fresh = centre(b_std=0.0)
     for rank in (0, 1):
-        moved = Perturbation(3, 0.1, rank).of(fresh, NORMS)
+        moved = Noise(3, 0.1, rank).of(fresh, NORMS)
         assert all(change.any() for change in changes(moved, fresh).values())
 
 
 def test_a_step_along_the_noise_of_one_member_is_that_member() -> None:
-    member = Perturbation(9, 0.1)
+    member = Noise(9, 0.1)
     direction = mean_of_b([(9, 1.0)], centre())
     moved = along_b(centre(), direction, 0.1, NORMS)
     np.testing.assert_allclose(moved.vector, member.of(centre(), NORMS).vector, atol=1e-6)
     there = along_w(centre(), [(9, 0.1)], 2, NORMS)
-    for name, change in changes(there, Perturbation(9, 0.1, 2).of(centre(), NORMS)).items():
+    for name, change in changes(there, Noise(9, 0.1, 2).of(centre(), NORMS)).items():
         np.testing.assert_allclose(change, 0.0, atol=1e-4, err_msg=name)
 
 
@@ -84,7 +78,7 @@ def test_worth_times_noise_is_the_gradient(rank: int) -> None:
     start, wanted = centre(), np.random.default_rng(2).standard_normal((40, 24))
     shares = []
     for seed in range(3000):
-        moved = Perturbation(seed, 0.01, rank).of(start, NORMS)
+        moved = Noise(seed, 0.01, rank).of(start, NORMS)
         worth = float(np.sum(wanted * changes(moved, start)["narrow"]))
         shares.append((seed, worth))
     if rank:

@@ -1,5 +1,4 @@
-"""Merges that exchange parts: numbers, directions, modules or layers of one parent for those of
-another."""
+"""Merges that exchange parts: numbers or directions of one parent for those of another."""
 
 from __future__ import annotations
 
@@ -33,39 +32,6 @@ class Elementwise(Merge):
             factor[b] = scaled  # so that B means in the child what it means in its parent
         vector = np.where(chosen, first.vector, factor * second.vector)
         return AdapterWeights(first.layout, first.rank, first.scaling, vector)
-
-
-@operators.register("crossover")
-@dataclass(frozen=True)
-class Crossover(Merge):
-    """Every module's whole ΔW comes from one parent or the other (uniform crossover, Syswerda
-    1989), at the larger parent's rank: exchanging parts of factors would mix coordinates that mean
-    different things."""
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """One draw per module."""
-        equals = _of_equal_rank(parents, generator)
-        factors = {name: parts[generator.integers(2)] for name, parts in modules(equals)}
-        return AdapterWeights.from_factors(equals[0].layout, equals[0].rank, 1.0, factors)
-
-
-@operators.register("layers")
-@dataclass(frozen=True)
-class Layers(Merge):
-    """Every layer's whole ΔW comes from one parent or the other: what modules of a layer have
-    learned together stays together."""
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """One draw per layer, at the larger parent's rank; a module in no layer is one of its
-        own."""
-        equals, chosen = _of_equal_rank(parents, generator), dict[int, int]()
-        factors = {}
-        for name, parts in modules(equals):
-            layer = equals[0].layout.layers[name]
-            if layer not in chosen:
-                chosen[layer] = int(generator.integers(2))
-            factors[name] = parts[chosen[layer]]
-        return AdapterWeights.from_factors(equals[0].layout, equals[0].rank, 1.0, factors)
 
 
 @operators.register("directions")

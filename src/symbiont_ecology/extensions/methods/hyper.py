@@ -16,15 +16,17 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire, Score
+from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire
+from symbiont_ecology.ecology.population import Materials
 from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.extensions.methods.exams import Score, rewards_of_exam, scores_with
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.registry import Share
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
-from symbiont_ecology.strategies.exams import has_sat, rewards_of_exam
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item, OrganelleId
+from symbiont_ecology.types import BlobRef, Item, OrganelleId
+from symbiont_ecology.weights import AdapterWeights
 
 Genes = dict[str, float]
 RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"
@@ -43,6 +45,26 @@ TRIES = 50
 """Children that are drawn until one is unlike all others."""
 LARGE, LARGE_WORTH = 128, 0.95
 """The rank above which a variant is worth less, and how much."""
+
+
+@dataclass(frozen=True)
+class FoundVariant(Found):
+    """An adapter to be trained. ``alpha`` is LoRA's: ΔW is B·A times alpha ÷ rank. Modules whose
+    names end with none of ``targets`` stay as the host has them; None adapts all."""
+
+    alpha: float = 1.0
+    targets: tuple[str, ...] | None = None
+
+    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
+        generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank
+        weights = AdapterWeights.random(materials.layout, self.rank, scaling, generator)
+        if self.targets is not None:
+            vector = weights.vector.copy()
+            for name, a, b, _, _ in materials.layout.blocks(self.rank):
+                if not name.endswith(self.targets):
+                    vector[a] = vector[b] = 0.0  # no gradient reaches it: it never learns
+            weights = replace(weights, vector=vector)
+        return materials.store.put_weights(weights), self.rank
 
 
 @strategies.register("hyper")
@@ -82,7 +104,6 @@ class Hyper(Strategy):
             )
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """Slots must hold every rank."""
         super().check(rank, rule)
         if max(self.ranks) > rank:
             raise ConfigError(
@@ -90,31 +111,26 @@ class Hyper(Strategy):
             )
 
     def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The variants of a life."""
         return self.population
 
     def most_rollouts(self, tasks: TaskMixture) -> int:
-        """The exam of all variants."""
         return self.population * self.eval_size
 
     def most_reads(self, tasks: TaskMixture) -> int:
-        """A step of all variants."""
         return self.population * self.batch
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Variants by draw."""
         draws = [context.draw("variant", number) for number in range(self.population)]
         return [self.variant(self._drawn(generator), "founder") for generator in draws]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """The next examples to everyone in training; an exam to those who are through."""
         learners, takers, exam = dict[str, int](), list[str](), self._exam(context)
         for organelle in context.state.population.values():
             # Founders are there before the first generation, children come at the end of one.
             step = context.state.generation - organelle.born - (organelle.born > 0)
             if step < self.steps:
                 learners[organelle.id] = step
-            elif not has_sat(organelle, exam):
+            elif not Score.of(organelle).is_about(exam):
                 takers.append(organelle.id)
         batches = {step: self._batch(step, context) for step in set(learners.values())}
         lessons = [(name, item) for name, step in learners.items() for item in batches[step]]
@@ -127,25 +143,23 @@ class Hyper(Strategy):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """After the exam: scores, and the next life."""
         state = context.state
         if not state.population:
             return self.found(context)
         marks, exam = rewards_of_exam(context), self._exam(context)
         earned = {name: Score(name, one, marks[name]) for name, one in _fitness(context).items()}
-        records: dict[str, Organelle | Score] = {**state.population, **earned}
         scores = {
             name: one.score
-            for name, one in records.items()
-            if one.score is not None and has_sat(one, exam)
+            for name, one in scores_with(earned, context).items()
+            if one.score is not None and one.is_about(exam)
         }
-        is_over = earned and len(scores) == len(records)
+        is_over = earned and len(scores) == len(state.population)
         return [*earned.values(), *(self.next_life(scores, context) if is_over else [])]
 
     def next_life(
         self, scores: Mapping[OrganelleId, float], context: StrategyContext
     ) -> list[Decision]:
-        """The worst leave, and variants of the best come. ``scores`` are of everyone alive."""
+        """Let the worst leave, and variants of the best come. ``scores`` are of everyone alive."""
         living = context.state.population
         order = sorted(scores, key=lambda name: -scores[name])
         decisions: list[Decision] = [Retire(name, "eliminated") for name in order[self.elite :]]
@@ -159,14 +173,14 @@ class Hyper(Strategy):
 
     @property
     def steps(self) -> int:
-        """Steps of a training, which are generations of the engine."""
+        """Number of steps of a training, which are generations of the engine."""
         return self.epochs * -(-self.train_size // self.batch)
 
     def _new_child(
         self, parents: Sequence[Organelle], taken: Sequence[Genes], generator: Generator
     ) -> Found:
-        """A child that nobody of its generation, or of the one before, is like, if one is found: an
-        equal training would say nothing new."""
+        """Draw a child that nobody of its generation, or of the one before, is like, if one is
+        found: an equal training would say nothing new."""
         child = self._child(parents, generator)
         for _ in range(TRIES):
             if child.traits not in taken:
@@ -175,7 +189,7 @@ class Hyper(Strategy):
         return child
 
     def _child(self, parents: Sequence[Organelle], generator: Generator) -> Found:
-        """A variant of one parent, or a cross of two."""
+        """Draw a variant of one parent, or a cross of two."""
         order = generator.permutation(len(parents))
         first, second = parents[order[0]], parents[order[-1]]
         if first is second or generator.random() >= self.crossover:
@@ -188,9 +202,9 @@ class Hyper(Strategy):
         return self.variant(mixed, "crossover", (first.id, second.id))
 
     def variant(self, genes: Genes, operator: str, parents: tuple[str, ...] = ()) -> Found:
-        """An adapter to be trained as the genes say."""
+        """Return an adapter to be trained as the genes say."""
         rank = int(genes[RANK])
-        return Found(
+        return FoundVariant(
             genes,
             rank,
             operator=operator,
@@ -203,7 +217,7 @@ class Hyper(Strategy):
         return {name: _one_of(values, generator) for name, values in self.space.items()}
 
     def _mutated(self, genes: Genes, generator: Generator) -> Genes:
-        """Each gene changes with its chance: a rank to its neighbour, a learning rate by a factor,
+        """Change each gene with its chance: a rank to its neighbour, a learning rate by a factor,
         or all of them to anything."""
         changed = dict(genes)
         for name, values in self.space.items():
@@ -221,7 +235,7 @@ class Hyper(Strategy):
 
     @property
     def space(self) -> dict[str, Sequence[float]]:
-        """What each gene may be."""
+        """Values that each gene may have."""
         return {
             RANK: self.ranks,
             ALPHA: self.alphas,
@@ -231,11 +245,11 @@ class Hyper(Strategy):
         }
 
     def _exam(self, context: StrategyContext) -> list[Item]:
-        """The questions of the exam; where the world changes, they are others."""
+        """Return the questions of the exam; where the world changes, they are others."""
         return _drawn_of(context, self.eval_size, "exam")
 
     def _batch(self, step: int, context: StrategyContext) -> list[Item]:
-        """The examples of a step: the same for everyone, in another order in every pass."""
+        """Return the examples of a step: the same for everyone, in another order in every pass."""
         examples = _drawn_of(context, self.train_size, "train")
         steps = -(-self.train_size // self.batch)
         order = Draw(context.state.seed)("order", step // steps).permutation(len(examples))
@@ -244,7 +258,7 @@ class Hyper(Strategy):
 
 
 def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:
-    """So many questions, cell by cell in turn, the same in the whole run."""
+    """Draw so many questions, cell by cell in turn, the same in the whole run."""
     cells, draw = context.tasks.cells, Draw(context.state.seed)
     shares = [len(range(place, count, len(cells))) for place in range(len(cells))]
     return [
@@ -255,7 +269,7 @@ def _drawn_of(context: StrategyContext, count: int, name: str) -> list[Item]:
 
 
 def _fitness(context: StrategyContext) -> dict[str, float]:
-    """Of those who sat an exam."""
+    """Return the fitness of those who sat an exam."""
     verdicts: dict[str, list[float]] = defaultdict(list)
     losses: dict[str, list[float]] = defaultdict(list)
     for outcome in context.outcomes:

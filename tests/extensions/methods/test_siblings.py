@@ -8,9 +8,9 @@ import pytest
 
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import check
+from symbiont_ecology.extensions.methods.genetic import Genetic
+from symbiont_ecology.extensions.methods.hyper import LARGE, LARGE_WORTH, Hyper
 from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.genetic import Genetic
-from symbiont_ecology.strategies.hyper import LARGE, LARGE_WORTH, Hyper
 
 NAMES = ["loralab", "ga-gpt2", "es-countdown", "es-conciseness"]
 

@@ -15,7 +15,7 @@ from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Ascended, Born, Event
-from symbiont_ecology.strategies.evolution_strategies import _worth
+from symbiont_ecology.extensions.methods.evolution_strategies import _worth
 from symbiont_ecology.weights.blobs import BlobStore
 from toy import ToyHost, toy_config
 

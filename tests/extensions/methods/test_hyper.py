@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from exams import flipping, variants_in_exams
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check, mixture
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError, MissingExtraError
+from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Event, Learned, Retired, Scored
@@ -68,13 +67,8 @@ def test_everyone_meets_the_same_examples_in_the_same_order(tmp_path: Path) -> N
     assert all(len(items) == 1 for items in by_step.values())
 
 
-@pytest.mark.parametrize("kind", ["hyper", "tpe"])
-def test_finished_variants_sit_the_exam_again_when_the_world_changes(
-    kind: str, tmp_path: Path
-) -> None:
-    if kind == "tpe":
-        pytest.importorskip("optuna")
-    start(flipping(tmp_path, config(4, kind=kind)), tmp_path / "run", host=ToyHost())
+def test_finished_variants_sit_the_exam_again_when_the_world_changes(tmp_path: Path) -> None:
+    start(flipping(tmp_path, config(4)), tmp_path / "run", host=ToyHost())
     before, after = (variants_in_exams(load_state(tmp_path / name)) for name in ("calm", "run"))
     assert len(after) == len(before) > 1
     assert all(one == before[0] for one in before)
@@ -177,25 +171,6 @@ def test_modules_that_are_not_adapted_stay_as_the_host_has_them(tmp_path: Path) 
     assert state.population
     for one in state.population.values():
         assert not np.any(store.weights(one.genome.weights).delta("policy"))
-
-
-def test_an_estimator_proposes_variants_and_remembers_every_score(tmp_path: Path) -> None:
-    events = lived(tmp_path / "run", lives=4, kind="tpe")
-    born = [event for event in events if isinstance(event, Born)]
-    assert [event.operator for event in born] == ["founder"] * 6 + ["estimator"] * 24
-    assert len([event for event in events if isinstance(event, Scored)]) == 24
-    assert not [event for event in events if isinstance(event, Retired)]
-    scores = {event.id: event.score for event in events if isinstance(event, Scored)}
-    lives = [[scores[event.id] for event in born[at : at + 6]] for at in (0, 18)]
-    assert np.mean(lives[1]) > np.mean(lives[0])
-
-
-def test_an_estimator_without_its_package_is_refused_before_a_host(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(MissingExtraError, match=r"optuna: pip install 'symbiont-ecology\[tuning"):
-        check(config(kind="tpe"))
 
 
 def test_the_best_so_far_is_alive_with_the_weights_that_sat_its_exam(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Perturbations of an adapter, told by a seed: what evolution strategies try, and go along.
+"""Noise on an adapter, told by a seed: what evolution strategies try, and go along.
 
 A member of a population of evolution strategies is the centre with noise on it. The noise is a
 function of its seed, so nothing else of a member is ever stored (Salimans et al. 2017,
@@ -12,21 +12,18 @@ is zero, since ΔW is even in the sign of both: nobody could start there, so it 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
 
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Norms
 from symbiont_ecology.weights.deltas import combined
-
-Norms = Mapping[str, float]
-"""‖W‖ (Frobenius) of every adapted module of the host, by name."""
 
 
 @dataclass(frozen=True)
-class Perturbation:
+class Noise:
     """Noise of one seed on an adapter.
 
     ``size`` is that of the change of every module, relative to its base weights; a negative one is
@@ -37,8 +34,11 @@ class Perturbation:
     size: float
     rank: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.seed} {self.size}"
+
     def of(self, centre: AdapterWeights, norms: Norms) -> AdapterWeights:
-        """The perturbed adapter. A change of W adds to the centre's rank."""
+        """Return the perturbed adapter. A change of W adds to the centre's rank."""
         if self.rank:
             change = _change_of_w(self.seed, self.rank, centre.layout, norms)
             return combined([centre, change], (1.0, self.size))
@@ -50,7 +50,7 @@ class Perturbation:
 
 
 def noise_on_b(seed: int, centre: AdapterWeights) -> dict[str, np.ndarray]:
-    """Standard normal numbers for Bᵀ of every module, ``(rank · d_out,)``."""
+    """Draw standard normal numbers for Bᵀ of every module, ``(rank · d_out,)``."""
     return _noise(seed, centre.rank, centre.layout)
 
 
@@ -66,7 +66,7 @@ def _noise(seed: int, rank: int, layout: AdapterLayout) -> dict[str, np.ndarray]
 def along_b(
     centre: AdapterWeights, direction: np.ndarray, size: float, norms: Norms
 ) -> AdapterWeights:
-    """The centre moved by ``size`` along a direction of B, in units of its noise:
+    """Move the centre by ``size`` along a direction of B, in units of its noise:
     ``(layout.size(rank),)``, of which the parts of A are not looked at."""
     vector = centre.vector.copy()
     for _, piece, scale in _scales_of_b(centre, norms):
@@ -75,7 +75,7 @@ def along_b(
 
 
 def mean_of_b(shares: Iterable[tuple[int, float]], centre: AdapterWeights) -> np.ndarray:
-    """Σ share · noise of seeds, in the layout of the centre, zero for A:
+    """Return Σ share · noise of seeds, in the layout of the centre, zero for A:
     ``(layout.size(rank),)``."""
     total = np.zeros_like(centre.vector)
     for seed, share in shares:
@@ -88,14 +88,15 @@ def mean_of_b(shares: Iterable[tuple[int, float]], centre: AdapterWeights) -> np
 def along_w(
     centre: AdapterWeights, shares: Iterable[tuple[int, float]], rank: int, norms: Norms
 ) -> AdapterWeights:
-    """The centre plus Σ share · change of W of seeds, exactly: its rank grows with their number."""
+    """Add Σ share · change of W of seeds to the centre, exactly: its rank grows with their
+    number."""
     terms = list(shares)
     changes = [_change_of_w(seed, rank, centre.layout, norms) for seed, _ in terms]
     return combined([centre, *changes], (1.0, *(share for _, share in terms)))
 
 
 def _scales_of_b(centre: AdapterWeights, norms: Norms) -> Iterable[tuple[str, slice, float]]:
-    """Of every module: its name, where Bᵀ is, and the noise of each number that makes
+    """Yield for every module its name, where Bᵀ is, and the noise of each number that makes
     ‖scaling · noise · A‖ = ‖W‖ in the mean."""
     for name, a, b, _, d_out in centre.layout.blocks(centre.rank):
         length = abs(centre.scaling) * float(np.linalg.norm(centre.vector[a])) * np.sqrt(d_out)
@@ -103,7 +104,7 @@ def _scales_of_b(centre: AdapterWeights, norms: Norms) -> Iterable[tuple[str, sl
 
 
 def _change_of_w(seed: int, rank: int, layout: AdapterLayout, norms: Norms) -> AdapterWeights:
-    """An adapter of that rank with ‖ΔW‖ = ‖W‖ in every module, in the mean."""
+    """Draw an adapter of that rank with ‖ΔW‖ = ‖W‖ in every module, in the mean."""
     generator, factors = np.random.Generator(np.random.PCG64(seed)), {}
     for name, d_in, d_out in layout.modules:
         a = generator.standard_normal((rank, d_in), dtype=np.float32)
