@@ -12,6 +12,7 @@ import numpy as np
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, map_rollouts
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.runtime import Host, Turn
+from symbiont_ecology.learning import Estimator
 from symbiont_ecology.learning.rewards import worths
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.types import (
@@ -54,11 +55,16 @@ _Entry = tuple[int, Question, str]
 
 
 def roll_out(
-    questions: Sequence[Question], host: Host, weights_of: WeightsOf, decoding: Decoding
+    questions: Sequence[Question],
+    host: Host,
+    weights_of: WeightsOf,
+    decoding: Decoding,
+    estimator: Estimator | None = None,
 ) -> tuple[list[Rollout], int]:
-    """Answers and judges every question, in their order; also how many calls of the host it took.
+    """Answer and judge every question, in their order; also return the number of calls of the host.
 
-    This is the one way to ask a population. The bare host needs no slot.
+    This is the one way to ask a population. The bare host needs no slot. An estimator answers in
+    the host's place, and notes what it learns from (``Rollout.extra``).
     """
     rollouts, calls = dict[int, Rollout](), 0
     for slots, ranks, wave in _placed(questions, host, weights_of):
@@ -68,7 +74,11 @@ def roll_out(
             for _, question, prompt in wave
         ]
         generators = [question.generator for _, question, _ in wave]
-        completions = host.rollout(requests, generators, decoding)
+        extras: Sequence[object] = [None] * len(wave)
+        if estimator is None:
+            completions = host.rollout(requests, generators, decoding)
+        else:
+            completions, extras = estimator.rollout(host, requests, generators, decoding)
         items = [question.item for _, question, _ in wave]
         judgements = judge(zip(items, completions.texts, strict=True))
         ended = _ended(completions, host)
@@ -84,8 +94,8 @@ def roll_out(
                 reward=judgement.verdict,
                 cost=completion_cost(completion, host, ranks[question.respondent]),
                 fault=judgement.fault,
-                trace=completion.trace,
                 ended_ids=ended.get(completion.text) if completion.is_stopped else None,
+                extra=extras[row],
             )
     return [rollouts[index] for index in range(len(questions))], calls
 
@@ -103,7 +113,8 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
 
     new = [question for question in questions if question.item.logged is None]
     logged = [question for question in questions if question.item.logged]
-    answers, calls = roll_out(new, turn.host, weights_of, turn.practice)
+    estimator = turn.learning_rule.estimator
+    answers, calls = roll_out(new, turn.host, weights_of, turn.practice, estimator)
     read, reading_calls = read_log(logged, turn.host, weights_of)
     cost = Cost(calls=calls + reading_calls)
     turn.state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)

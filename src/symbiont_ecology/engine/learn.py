@@ -1,7 +1,6 @@
 """Learning: the rule turns a generation into weighted targets, and one batched step learns them.
 
-The step is a backward pass through the host. Under a rule that perturbs there is none: reward and
-trace are enough (``weights.traces``).
+The step is a backward pass through the host, or what the rule's own estimator makes of its lessons.
 """
 
 import math
@@ -20,15 +19,20 @@ from symbiont_ecology.ecology import (
     map_rollouts,
     practice_of,
 )
-from symbiont_ecology.economics import Cost, tracing_flops
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import read_by_host, reading_costs, waves
 from symbiont_ecology.engine.budget import affordable
 from symbiont_ecology.engine.remember import replayed
 from symbiont_ecology.engine.runtime import Turn
 from symbiont_ecology.events import Learned
 from symbiont_ecology.fence import FaultError
-from symbiont_ecology.learning import Experience, Targets, WeightedTarget, learning_rules
-from symbiont_ecology.learning.experience import checked_targets
+from symbiont_ecology.learning import Estimator, Experience, Targets, WeightedTarget, learning_rules
+from symbiont_ecology.learning.experience import (
+    LearnedSlots,
+    Learner,
+    PricedLesson,
+    checked_targets,
+)
 from symbiont_ecology.types import (
     BlobRef,
     LearningBatch,
@@ -38,8 +42,7 @@ from symbiont_ecology.types import (
     behind,
     cell_name,
 )
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import Trace, ascended, has_zero_b, with_random_b
+from symbiont_ecology.weights import AdapterWeights
 
 Practice = Mapping[str, Sequence[Outcome]]
 """Outcomes by the id of their organelle."""
@@ -57,32 +60,6 @@ class Update:
     optimizer_state: BlobRef
     flops: Mapping[str, int]
     is_sick: bool
-
-
-@dataclass(frozen=True)
-class _PricedLesson:
-    """A lesson with the cell that it is about and what it takes alone."""
-
-    cell: str
-    lesson: Lesson
-    cost: Cost
-    trace: Trace | None
-
-
-@dataclass(frozen=True)
-class _Learner:
-    """An organelle that practised, with all lessons that its rule would give it.
-
-    ``scoring`` is what the host's log-probabilities of its answers took, with the cell of each.
-    """
-
-    organelle: Organelle
-    slot: int
-    weights: AdapterWeights
-    optimizer_state: OptimizerState
-    rate: float
-    scoring: Sequence[tuple[str, Cost]]
-    lessons: Sequence[_PricedLesson]
 
 
 def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
@@ -104,12 +81,12 @@ def learn(outcomes: Sequence[Outcome], turn: Turn) -> list[Update]:
     ]
     everyone = [learner for wave in learners_of_waves for learner in wave]
     is_paid = _are_paid([lesson for learner in everyone for lesson in learner.lessons], turn)
-    updates, by_traces = [], turn.practice.perturbation > 0
+    updates = []
     for wave in learners_of_waves:
         paid = [[lesson for lesson in learner.lessons if next(is_paid)] for learner in wave]
         pairs = zip(wave, paid, strict=True)
         learners = [replace(learner, lessons=lessons) for learner, lessons in pairs]
-        updates += _learn_wave(learners, turn, by_traces=by_traces)
+        updates += _learn_wave(learners, turn, turn.learning_rule.estimator)
     return updates
 
 
@@ -123,9 +100,8 @@ def learn_answers(
         for name, slot in slots.items():
             learner = _learner(turn.state.population[name], slot, (), (), turn)
             targets = [WeightedTarget(one.item, one.token_ids, 1.0) for one in answers[name]]
-            lessons = _priced(targets, slot, learner.weights, turn)
-            learners.append(replace(learner, lessons=lessons))
-        updates += _learn_wave(learners, turn, by_traces=False)
+            learners.append(replace(learner, lessons=_priced(targets, learner.weights, turn)))
+        updates += _learn_wave(learners, turn)
     return updates
 
 
@@ -145,7 +121,7 @@ def _learner(
     outcomes: Sequence[Outcome],
     remembered: Sequence[RememberedAnswer],
     turn: Turn,
-) -> _Learner:
+) -> Learner:
     weights = turn.store.weights(organelle.genome.weights)
     optimizer_state = turn.store.optimizer_state(organelle.optimizer_state)
     traits = organelle.genome.traits
@@ -158,9 +134,7 @@ def _learner(
         )
         targets, notes = _taught(experience, turn)
         optimizer_state = replace(optimizer_state, notes=notes)
-        if turn.practice.perturbation and has_zero_b(weights):  # its traces say nothing
-            weights, targets = with_random_b(weights, turn.draw("wake", organelle.id)), ()
-    lessons = _priced(targets, slot, weights, turn)
+    lessons = _priced(targets, weights, turn, turn.learning_rule.estimator)
     read = [
         rollout
         for outcome in outcomes
@@ -169,7 +143,7 @@ def _learner(
     ]
     cells = (cell_name(rollout.item.cell) for rollout in read)
     costs = list(zip(cells, reading_costs(read, turn.host), strict=True))
-    return _Learner(organelle, slot, weights, optimizer_state, rate, scoring=costs, lessons=lessons)
+    return Learner(organelle, slot, weights, optimizer_state, rate, lessons, costs)
 
 
 def _taught(experience: Experience, turn: Turn) -> Targets:
@@ -182,31 +156,23 @@ def _taught(experience: Experience, turn: Turn) -> Targets:
         return (), experience.notes
 
 
-def _learn_wave(learners: Sequence[_Learner], turn: Turn, *, by_traces: bool) -> list[Update]:
-    """One step of all learners that share a wave of slots, by the traces of their lessons or by a
-    backward pass."""
+def _learn_wave(
+    learners: Sequence[Learner], turn: Turn, estimator: Estimator | None = None
+) -> list[Update]:
+    """Make one step of all learners that share a wave of slots."""
     weights = {learner.slot: learner.weights for learner in learners}
     states = {learner.slot: learner.optimizer_state for learner in learners}
-    rates = {learner.slot: learner.rate for learner in learners}
-    lessons = tuple(lesson.lesson for learner in learners for lesson in learner.lessons)
-    statistics = LearningStatistics()
-    if by_traces:
-        statistics = _update_by_traces(learners, weights, states)
-    elif lessons:
-        dropout = {
-            learner.slot: learner.organelle.genome.traits.get(DROPOUT, 0.0) for learner in learners
-        }
-        seeds = {learner.slot: turn.draw.key(DROPOUT, learner.organelle.id) for learner in learners}
-        batch = LearningBatch(lessons, rates, dropout=dropout, dropout_seeds=seeds)
-        new_weights, new_states, statistics = turn.host.learn(batch, weights, states)
-        turn.state.spent += Cost(calls=1)
-        # An engine may not notice: who is not finite stays what it was, and is sick.
-        numbers = statistics.loss, statistics.gradient_norm
-        sick = {slot for values in numbers for slot, x in values.items() if not math.isfinite(x)}
-        sick |= {slot for slot in weights if not np.isfinite(new_weights[slot].vector.sum())}
-        statistics = replace(statistics, sick=tuple(sorted({*statistics.sick, *sick})))
-        weights |= {slot: new_weights[slot] for slot in weights if slot not in sick}
-        states |= {slot: new_states[slot] for slot in weights if slot not in sick}
+    if estimator is None:
+        new_weights, new_states, statistics = _backpropagated(learners, turn)
+    else:
+        new_weights, new_states, statistics = estimator.learn(learners, turn.draw)
+    # An engine may not notice: who is not finite stays what it was, and is sick.
+    numbers = statistics.loss, statistics.gradient_norm
+    sick = {slot for values in numbers for slot, x in values.items() if not math.isfinite(x)}
+    sick |= {slot for slot, new in new_weights.items() if not np.isfinite(new.vector.sum())}
+    sick |= set(statistics.sick)
+    weights |= {slot: new for slot, new in new_weights.items() if slot not in sick}
+    states |= {slot: new for slot, new in new_states.items() if slot not in sick}
     updates = []
     for learner in learners:
         slot, flops = learner.slot, Counter[str]()
@@ -214,7 +180,7 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn, *, by_traces: bool) ->
         costs = [(lesson.cell, lesson.cost) for lesson in learner.lessons]
         for cell, cost in (*learner.scoring, *costs):
             flops[cell] += cost.flops
-        is_sick = slot in statistics.sick
+        is_sick = slot in sick
         learned = Learned(
             turn.state.generation,
             id=learner.organelle.id,
@@ -230,36 +196,29 @@ def _learn_wave(learners: Sequence[_Learner], turn: Turn, *, by_traces: bool) ->
     return updates
 
 
-def _update_by_traces(
-    learners: Sequence[_Learner],
-    weights: dict[int, AdapterWeights],
-    states: dict[int, OptimizerState],
-) -> LearningStatistics:
-    """A step up the mean of weight · trace for everyone with lessons, and no loss to tell of.
-
-    All traces of one slot come from one batch of rollouts. A slot whose step is not finite stays as
-    it was, and is said to be sick.
-    """
-    norms, tokens, sick = {}, {}, []
-    for learner in learners:
-        slot, lessons = learner.slot, [lesson.lesson for lesson in learner.lessons]
-        traces = [lesson.trace for lesson in learner.lessons if lesson.trace is not None]
-        if not traces:
-            continue
-        shares = [np.asarray(lesson.weight) / len(lessons) for lesson in lessons]
-        rows, rank = [trace.row for trace in traces], learner.weights.rank
-        credit = traces[0].traces.credit(rows, shares, rank)
-        norms[slot] = float(np.linalg.norm(credit))
-        tokens[slot] = sum(len(lesson.completion) for lesson in lessons)
-        after = ascended(learner.weights, learner.optimizer_state, credit, learner.rate)
-        if np.isfinite(after[0].vector).all():
-            weights[slot], states[slot] = after
-        else:
-            sick.append(slot)
-    return LearningStatistics({}, norms, tokens, tuple(sick))
+def _backpropagated(learners: Sequence[Learner], turn: Turn) -> LearnedSlots:
+    """Make a step by one backward pass through the host, and charge the call."""
+    lessons = tuple(
+        Lesson(lesson.prompt, lesson.target.token_ids, learner.slot, lesson.target.weight)
+        for learner in learners
+        for lesson in learner.lessons
+    )
+    if not lessons:
+        return {}, {}, LearningStatistics()
+    turn.state.spent += Cost(calls=1)
+    organelles = {learner.slot: learner.organelle for learner in learners}
+    batch = LearningBatch(
+        lessons,
+        {learner.slot: learner.rate for learner in learners},
+        dropout={slot: one.genome.traits.get(DROPOUT, 0.0) for slot, one in organelles.items()},
+        dropout_seeds={slot: turn.draw.key(DROPOUT, one.id) for slot, one in organelles.items()},
+    )
+    weights = {learner.slot: learner.weights for learner in learners}
+    states = {learner.slot: learner.optimizer_state for learner in learners}
+    return turn.host.learn(batch, weights, states)
 
 
-def _are_paid(lessons: Sequence[_PricedLesson], turn: Turn) -> Iterator[bool]:
+def _are_paid(lessons: Sequence[PricedLesson], turn: Turn) -> Iterator[bool]:
     """Which of the lessons what is left pays for."""
     costs, left = [lesson.cost.flops for lesson in lessons], turn.until - turn.state.spent.flops
     chosen = set(affordable(costs, left, turn.draw, "lessons"))
@@ -269,37 +228,38 @@ def _are_paid(lessons: Sequence[_PricedLesson], turn: Turn) -> Iterator[bool]:
 
 
 def _priced(
-    targets: Sequence[WeightedTarget], slot: int, weights: AdapterWeights, turn: Turn
-) -> list[_PricedLesson]:
-    """The lessons of one learner: forward and backward over prompt and answer, or its trace."""
+    targets: Sequence[WeightedTarget],
+    weights: AdapterWeights,
+    turn: Turn,
+    estimator: Estimator | None = None,
+) -> list[PricedLesson]:
+    """Return the lessons of one learner: forward and backward over prompt and answer, or what the
+    estimator asks."""
+    host, rank = turn.host, weights.rank
     prompts = [behind(weights.phrase, target.item.prompt) for target in targets]
-    unique, layout, rank = sorted(set(prompts)), turn.host.layout, weights.rank
-    encoded = turn.host.encode(unique) if unique else []
+    if estimator is not None:
+        costs = [estimator.cost(host, rank, target) for target in targets]
+        return list(map(PricedLesson, targets, prompts, costs))
+    unique, lessons = sorted(set(prompts)), []
+    encoded = host.encode(unique) if unique else []
     lengths = dict(zip(unique, map(len, encoded), strict=True))
-    lessons = []
     for prompt, target in zip(prompts, targets, strict=True):
         read, written = lengths[prompt], len(target.token_ids)
-        lesson = Lesson(prompt, target.token_ids, slot, target.weight)
-        if target.trace is None:
-            flops = turn.host.shape.learning_flops(layout.size(rank), read, written)
-            cost = Cost.computed(flops, read, written)
-        else:  # nothing is read or written again
-            flops = tracing_flops(rank * sum(d_in for _, d_in, _ in layout.modules), written)
-            cost = Cost.computed(flops)
-        lessons.append(_PricedLesson(cell_name(target.item.cell), lesson, cost, target.trace))
+        flops = host.shape.learning_flops(host.layout.size(rank), read, written)
+        lessons.append(PricedLesson(target, prompt, Cost.computed(flops, read, written)))
     return lessons
 
 
-def _cost_together(learner: _Learner, turn: Turn) -> Cost:
+def _cost_together(learner: Learner, turn: Turn) -> Cost:
     """What the lessons of one learner take together: a prompt of several is read once."""
     total, prompts = Cost(), set[str]()
     parameters = turn.host.layout.size(learner.weights.rank)
     for lesson in learner.lessons:
         total += lesson.cost
-        if lesson.lesson.prompt in prompts:
+        if lesson.prompt in prompts:
             read = lesson.cost.tokens_in
             total += Cost(executed=-turn.host.shape.learning_flops(parameters, read, 0))
-        prompts.add(lesson.lesson.prompt)
+        prompts.add(lesson.prompt)
     return total
 
 

@@ -137,12 +137,9 @@ class Runtime:
         """How answers are found in practice, which must differ for there to be anything to learn.
 
         They are sampled from the organelle's own distribution, the policy that learning improves,
-        or from a cooler one if the rule says so; or, under a rule that perturbs, the best ones in
-        the midst of noise: of other chance its traces know nothing.
+        or from a cooler one if the rule says so.
         """
-        rule = self.learning_rule
-        temperature = 0.0 if rule.perturbation else rule.temperature
-        return Decoding(temperature, stop=self.stops, perturbation=rule.perturbation)
+        return Decoding(self.learning_rule.temperature, stop=self.stops)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
