@@ -60,7 +60,7 @@ class Told(LearningRule):
     """Imitates every rollout with weights by its verdict, keeps a note, and remembers what it
     saw."""
 
-    perturbation: float = 0.0
+    estimator: Any = None
     replay: float = 0.0
     is_absent: bool = False
     seen: list[Experience] = field(default_factory=list)
