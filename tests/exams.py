@@ -14,7 +14,7 @@ from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology import Birth, Decision, Genome, Organelle, Retire
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.runtime import Runtime, Turn
+from symbiont_ecology.engine.runtime import GenerationContext, Runtime
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Event
 from symbiont_ecology.rng import Draw
@@ -69,14 +69,14 @@ def world_of(
     return state, world
 
 
-def turn_of(state: EcologyState, world: Runtime) -> Turn:
-    return Turn(**vars(world), state=state, draw=Draw(state.seed, state.generation))
+def turn_of(state: EcologyState, world: Runtime) -> GenerationContext:
+    return GenerationContext(**vars(world), state=state, draw=Draw(state.seed, state.generation))
 
 
 def mark(state: EcologyState, world: Runtime, marks: Sequence[Mapping[str, float]]) -> None:
     """What o1, o2, … earned in the exam; whatever is not named is 0."""
     strategy: Any = world.strategy
-    items = strategy.exam(turn_of(state, world).context)
+    items = strategy.exam(turn_of(state, world).strategy_context)
     for who, own in zip(list(state.population), marks, strict=True):
         known = {item.id: float(own.get(item.id, own.get(item.family, 0.0))) for item in items}
         score = float(np.mean(list(known.values())))
@@ -84,7 +84,7 @@ def mark(state: EcologyState, world: Runtime, marks: Sequence[Mapping[str, float
 
 
 def told(state: EcologyState, world: Runtime) -> list[Decision]:
-    return list(world.strategy.tell(turn_of(state, world).context))
+    return list(world.strategy.tell(turn_of(state, world).strategy_context))
 
 
 def retired(decisions: Sequence[Decision]) -> set[str]:

@@ -15,7 +15,7 @@ from symbiont_ecology.ecology import EcologyState, Judge, ProposeVariant, Upheav
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.changes import FALLEN
 from symbiont_ecology.ecology.organelle import skill
-from symbiont_ecology.ecology.population import Materials, carry_out
+from symbiont_ecology.ecology.population import ApplyContext, apply
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.generation import found_population, run_generation
 from symbiont_ecology.engine.run import start
@@ -80,10 +80,10 @@ class Life:
         assert any(any(isinstance(event, kind) for event in self.go_on(1)) for _ in range(most))
 
     @property
-    def materials(self) -> Materials:
+    def materials(self) -> ApplyContext:
         """What decisions need to be carried out."""
         draw = Draw(0, self.state.generation)
-        return Materials(self.state, self.world.store, LAYOUT, PLENTY, draw)
+        return ApplyContext(self.state, self.world.store, LAYOUT, PLENTY, draw)
 
     def damage(self) -> None:
         """Replaces the weights of the only organelle by noise."""
@@ -178,7 +178,7 @@ def test_an_upheaval_makes_nobody_suspect(tmp_path: Path) -> None:
     assert former is not None
     assert skill(former.posteriors) > 2  # it has something to lose
     cells = tuple(former.posteriors)[:2]
-    carry_out([Upheaval(cells)], life.materials)
+    apply([Upheaval(cells)], life.materials)
     voided = life.state.population[organelle_id].former
     assert voided is not None
     assert all(
@@ -199,7 +199,7 @@ def test_who_comes_back_as_the_world_changes_is_not_believed_where_it_changed(
     assert child.former is not None
     cells = tuple(child.former.posteriors)[:2]
     (organelle_id,) = life.state.population
-    carry_out([Upheaval(cells), Judge(child, "admit")], life.materials)
+    apply([Upheaval(cells), Judge(child, "admit")], life.materials)
     assert {life.state.posteriors[organelle_id][cell] for cell in cells} == {FALLEN}
 
 
@@ -212,10 +212,10 @@ def test_who_becomes_leaner_does_not_come_back_in_the_same_generation(tmp_path: 
     (child,) = life.state.challengers.values()
     (organelle_id,) = life.state.population
     cells, half = child.cells[organelle_id], Shrink(0.5)
-    carry_out([ProposeVariant(organelle_id, cells, half, "shrink", by="thrift")], life.materials)
+    apply([ProposeVariant(organelle_id, cells, half, "shrink", by="thrift")], life.materials)
     variant = life.state.challengers[list(life.state.challengers)[-1]]
     both = [Judge(variant, "admit"), Judge(child, "admit")]
-    admitted, resized, rejected = carry_out(both, life.materials)
+    admitted, resized, rejected = apply(both, life.materials)
     assert isinstance(resized, Resized)
     assert life.state.genome(organelle_id).weights == resized.weights
     verdicts = [event.verdict for event in (admitted, rejected) if isinstance(event, Gated)]

@@ -148,7 +148,7 @@ def test_who_alone_answers_a_rare_question_outlives_one_of_many(tmp_path: Path) 
     config = plan(kind="m2n2", population=4, offspring=1)
     state, world = world_of(tmp_path, config, [adapter(seed) for seed in range(6)])
     strategy: Any = world.strategy
-    rare, *common = [item.id for item in strategy.exam(turn_of(state, world).context)]
+    rare, *common = [item.id for item in strategy.exam(turn_of(state, world).strategy_context)]
     mark(state, world, [{rare: 1.0}, *[dict.fromkeys(common[:2], 1.0)] * 5])
     decisions = told(state, world)
     assert len(retired(decisions)) == 2
@@ -177,7 +177,7 @@ def moved(
     state, world = world_of(folder, plan(**{**SWARM, **knobs}), OF_FULL_RANK)
     mark(state, world, marks)
     turn = turn_of(state, world)
-    events = execute(world.strategy.tell(turn.context), turn)
+    events = execute(world.strategy.tell(turn.strategy_context), turn)
     return state, world, [event.id for event in events if isinstance(event, Born)]
 
 
@@ -210,12 +210,14 @@ def test_a_particle_goes_on_as_it_went(tmp_path: Path) -> None:
     state, world, places = moved(tmp_path, marks, **knobs)
     state.generation += 1
     strategy: Any = world.strategy
-    exam = [item.id for item in strategy.exam(turn_of(state, world).context)]
+    exam = [item.id for item in strategy.exam(turn_of(state, world).strategy_context)]
     for place in places:
         one = state.population[place]
         state.population[place] = replace(one, score=0.1, marks=dict.fromkeys(exam, 0.1))
     turn = turn_of(state, world)
-    born = [e.id for e in execute(strategy.tell(turn.context), turn) if isinstance(e, Born)]
+    born = [
+        e.id for e in execute(strategy.tell(turn.strategy_context), turn) if isinstance(e, Born)
+    ]
     for before, now, then in zip(("o1", "o2", "o3"), places, born, strict=True):
         first = adapter(int(before[1]) - 1, rank=4).delta("policy")
         way = delta(state, world, now) - first

@@ -45,7 +45,7 @@ def searched(
         scores = [0.0] * 3 + [1 - float(np.square(np.subtract(own, target)).sum()) for own in mixes]
         mark(state, world, [dict.fromkeys(FAMILIES, score) for score in scores])
         turn = turn_of(state, world)
-        events = execute(world.strategy.tell(turn.context), turn)
+        events = execute(world.strategy.tell(turn.strategy_context), turn)
         born += [event for event in events if isinstance(event, Born)]
         state.generation += 1
     return state, world, born

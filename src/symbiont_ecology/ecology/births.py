@@ -8,7 +8,12 @@ import numpy as np
 from symbiont_ecology.ecology.changes import Serve
 from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
-from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Inheritance, Materials
+from symbiont_ecology.ecology.population import (
+    INHERITED_EVIDENCE,
+    ApplyContext,
+    Decision,
+    Inheritance,
+)
 from symbiont_ecology.events import Born, Event
 from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
@@ -26,9 +31,9 @@ class Found(Decision):
     rank it takes. Else it has those of the warm start, if there was one and ``b_std`` is 0. Else
     they are drawn: A is random, B is normal with ``b_std``. ``alpha`` is LoRA's: ΔW is B·A times
     alpha ÷ rank; 0 stands for the rank. Modules whose names end with none of ``targets`` stay as
-    the host has them; None adapts all. It may begin with memories, which it learns in ``meals``
-    steps before it answers anything. ``parents`` are those whose traits it varies. A ``phrase``
-    stands in front of every question that it is asked.
+    the host has them; None adapts all. It may begin with memories, which it learns in so many
+    ``initial_steps`` before it answers anything. ``parents`` are those whose traits it varies. A
+    ``phrase`` stands in front of every question that it is asked.
     """
 
     traits: dict[str, float]
@@ -40,49 +45,49 @@ class Found(Decision):
     targets: tuple[str, ...] | None = None
     parents: tuple[OrganelleId, ...] = ()
     memories: tuple[RememberedAnswer, ...] = ()
-    meals: int = 0
+    initial_steps: int = 0
     phrase: str = ""
     adapter: str = ""
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Founds the organelle.
 
         Raises:
             AdapterError: the adapter cannot be used with this host.
         """
-        state, weights, rank = materials.state, self.weights, self.rank
+        state, weights, rank = context.state, self.weights, self.rank
         organelle_id = state.new_id()
         if self.adapter:
-            adapter = read_peft(self.adapter, materials.layout)
-            weights, rank = materials.store.put_weights(adapter), adapter.rank
+            adapter = read_peft(self.adapter, context.layout)
+            weights, rank = context.store.put_weights(adapter), adapter.rank
         if weights is None and not self.b_std:
-            weights = _of_rank(state.warm, rank, materials)
+            weights = _of_rank(state.warm, rank, context)
         if weights is None:
             # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
             # them.
-            weights = materials.store.put_weights(self._drawn(organelle_id, materials))
+            weights = context.store.put_weights(self._drawn(organelle_id, context))
         if self.phrase:
-            phrased = replace(materials.store.weights(weights), phrase=self.phrase)
-            weights = materials.store.put_weights(phrased)
+            phrased = replace(context.store.weights(weights), phrase=self.phrase)
+            weights = context.store.put_weights(phrased)
         state.ledger.open(organelle_id)
-        state.ledger.mint(organelle_id, materials.prices.dowry)
+        state.ledger.mint(organelle_id, context.prices.dowry)
         genome = Genome(weights, rank, self.traits)
-        born = materials.enter(organelle_id, genome, self.operator, self.parents)
+        born = context.enter(organelle_id, genome, self.operator, self.parents)
         born = replace(born, is_endowed=bool(self.parents))
         organelle = state.population[organelle_id].remembering(self.memories)
         state.population[organelle_id] = organelle
-        if self.meals:
-            materials.meals[organelle_id] = self.meals
+        if self.initial_steps:
+            context.initial_steps[organelle_id] = self.initial_steps
         return [born]
 
-    def _drawn(self, organelle_id: OrganelleId, materials: Materials) -> AdapterWeights:
+    def _drawn(self, organelle_id: OrganelleId, context: ApplyContext) -> AdapterWeights:
         """Fresh weights. Where A and B are zero, every gradient is: such a module never learns."""
-        generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank or 1.0
-        weights = AdapterWeights.random(materials.layout, self.rank, scaling, generator, self.b_std)
+        generator, scaling = context.draw("found", organelle_id), self.alpha / self.rank or 1.0
+        weights = AdapterWeights.random(context.layout, self.rank, scaling, generator, self.b_std)
         if self.targets is None:
             return weights
         vector = weights.vector.copy()
-        for name, a, b, _, _ in materials.layout.blocks(self.rank):
+        for name, a, b, _, _ in context.layout.blocks(self.rank):
             if not name.endswith(self.targets):
                 vector[a] = vector[b] = 0.0
         return replace(weights, vector=vector)
@@ -93,23 +98,27 @@ class Colonise(Decision):
     """A new organelle for habitats that nobody serves well; the world pays its dowry.
 
     It starts as founders do, or with weights from the store. It learns what these habitats accepted
-    in ``meals`` steps before it answers anything: who is born without food is never asked.
+    in ``initial_steps`` before it answers anything: who is born without food is never asked.
     """
 
     habitats: tuple[str, ...]
     traits: dict[str, float]
     rank: int
-    meals: int
+    initial_steps: int
     weights: BlobRef | None = None
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Founds the organelle, which serves these habitats from now on."""
         founding = Found(
-            self.traits, self.rank, self.weights, operator="coloniser", meals=self.meals
+            self.traits,
+            self.rank,
+            self.weights,
+            operator="coloniser",
+            initial_steps=self.initial_steps,
         )
-        (born,) = founding.carried_out(materials)
+        (born,) = founding.apply(context)
         assert isinstance(born, Born)
-        return [born, *Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)]
+        return [born, *Serve(dict.fromkeys(self.habitats, born.id)).apply(context)]
 
 
 @dataclass(frozen=True)
@@ -120,18 +129,18 @@ class Awaken(Decision):
     habitats: tuple[str, ...]
     dormant: OrganelleId
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """It enters the population under a new id, and serves these habitats from now on."""
-        state, organelle_id = materials.state, materials.state.new_id()
+        state, organelle_id = context.state, context.state.new_id()
         seed = state.dormant.pop(self.dormant)
         state.ledger.open(organelle_id)
-        state.ledger.mint(organelle_id, materials.prices.dowry)
-        born = materials.enter(
+        state.ledger.mint(organelle_id, context.prices.dowry)
+        born = context.enter(
             organelle_id, seed.genome, "awakened", (seed.id,), seed.optimizer_state
         )
         organelle = replace(state.population[organelle_id], memories=seed.memories)
         state.population[organelle_id] = organelle
-        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).carried_out(materials)]
+        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).apply(context)]
 
 
 @dataclass(frozen=True)
@@ -149,34 +158,34 @@ class Birth(Decision):
     traits: dict[str, float]
     inheritance: Inheritance = "lamarckian"
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The child is born, unless its operator fails."""
-        state = materials.state
+        state = context.state
         child, first = state.new_id(), state.population[self.parents[0]]
-        parents = [materials.as_parent(parent, self.inheritance) for parent in self.parents]
-        generator, most = materials.draw("breed", child), materials.rank
+        parents = [context.as_parent(parent, self.inheritance) for parent in self.parents]
+        generator, most = context.draw("breed", child), context.rank
         try:
-            weights = materials.child_of(parents, self.operator, self.name, generator, most)
+            weights = context.child_of(parents, self.operator, self.name, generator, most)
         except FaultError as fault:
-            return [materials.stillborn(child, self.name, self.parents, fault)]
-        materials.pay_dowry(child, self.parents)
+            return [context.stillborn(child, self.name, self.parents, fault)]
+        context.pay_dowry(child, self.parents)
         state.posteriors[child] = {
             cell: posterior.discounted(INHERITED_EVIDENCE)
             for cell, posterior in state.posteriors.get(first.id, {}).items()
         }
-        genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
         keeps = len(parents) == 1 and genome.rank == first.genome.rank
         optimizer_state = (
             first.optimizer_state if keeps and self.inheritance == "lamarckian" else None
         )
-        return [materials.enter(child, genome, self.name, self.parents, optimizer_state)]
+        return [context.enter(child, genome, self.name, self.parents, optimizer_state)]
 
 
-def _of_rank(warm: BlobRef | None, rank: int, materials: Materials) -> BlobRef | None:
+def _of_rank(warm: BlobRef | None, rank: int, context: ApplyContext) -> BlobRef | None:
     """The adapter of a warm start, cut down where it has more rank than the newcomer may have."""
-    if warm is None or (adapter := materials.store.weights(warm)).rank <= rank:
+    if warm is None or (adapter := context.store.weights(warm)).rank <= rank:
         return warm
-    return materials.store.put_weights(truncated(adapter, rank))
+    return context.store.put_weights(truncated(adapter, rank))
 
 
 def with_rule_traits(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import FormerSelf, Genome, Organelle
-from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Materials
+from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, ApplyContext, Decision
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.events import Born, Event, Gated, Proposed, Resized, Restored, Stillborn
 from symbiont_ecology.fence import FaultError
@@ -31,21 +31,21 @@ class ProposeChild(Decision):
     rank: int
     by: str
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The child goes on probation, if its parents can pay and its operator makes one."""
-        state, part = materials.state, materials.prices.dowry // len(self.cells)
+        state, part = context.state, context.prices.dowry // len(self.cells)
         if any(state.ledger.balance(parent) < part for parent in self.cells):
             return []  # a birth in the same generation left too little
-        child, parents = state.new_id(), list(map(materials.as_parent, self.cells))
-        generator = materials.draw("merge", child)
+        child, parents = state.new_id(), list(map(context.as_parent, self.cells))
+        generator = context.draw("merge", child)
         try:
-            weights = materials.child_of(parents, self.operator, self.name, generator, MOST_RANK)
+            weights = context.child_of(parents, self.operator, self.name, generator, MOST_RANK)
         except FaultError as fault:
-            return [materials.stillborn(child, self.name, tuple(self.cells), fault)]
+            return [context.stillborn(child, self.name, tuple(self.cells), fault)]
         if weights.rank > self.rank:
             weights = truncated(weights, self.rank)
-        genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
-        materials.pay_dowry(child, tuple(self.cells))
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
+        context.pay_dowry(child, tuple(self.cells))
         challenger = Challenger(child, genome, self.name, self.by, "child", cells=self.cells)
         return _on_probation(challenger, state)
 
@@ -63,13 +63,13 @@ class ProposeVariant(Decision):
     name: str
     by: str
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The variant goes on probation."""
-        state, parent = materials.state, self.organelle_id
+        state, parent = context.state, self.organelle_id
         genome, cells = state.genome(parent), {parent: self.cells}
         challenger = Challenger(state.new_id(), genome, self.name, self.by, "variant", cells=cells)
         try:
-            variant = _made_anew(challenger, self.operator, materials, "merge")
+            variant = _made_anew(challenger, self.operator, context, "merge")
         except FaultError as fault:  # a variant has no dowry
             return [Stillborn(state.generation, challenger.id, self.name, (parent,), str(fault))]
         return _on_probation(variant, state)
@@ -84,9 +84,9 @@ class ProposeFormerSelf(Decision):
     cells: tuple[str, ...]
     by: str
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """What the organelle was goes on probation against what it is."""
-        state, former, cells = materials.state, self.former, {self.organelle_id: self.cells}
+        state, former, cells = context.state, self.former, {self.organelle_id: self.cells}
         genome = Genome(former.weights, former.rank, state.genome(self.organelle_id).traits)
         challenger = Challenger(
             state.new_id(), genome, "recall", self.by, "former self", cells, former=former
@@ -108,15 +108,15 @@ class Judge(Decision):
     operator: Operator | None = None
     reason: str = ""
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The probation goes on, or ends."""
-        challenger, state = self.challenger, materials.state
+        challenger, state = self.challenger, context.state
         decision, reason = self.decision, self.reason
         if challenger.former and decision == "admit" and not _has_former(challenger, state):
             decision, reason = "reject", "its organelle has changed in this generation"
         if self.operator is not None and decision != "reject":
             try:
-                challenger = _made_anew(challenger, self.operator, materials, "anew")
+                challenger = _made_anew(challenger, self.operator, context, "anew")
             except FaultError as fault:
                 decision, reason = "reject", f"its operator {fault}"
         if decision == "go on":
@@ -130,9 +130,9 @@ class Judge(Decision):
             return [gated]
         match challenger.kind:
             case "child":
-                return [gated, _admit_child(challenger, materials)]
+                return [gated, _admit_child(challenger, context)]
             case "variant":
-                return [gated, _become(challenger, materials)]
+                return [gated, _become(challenger, context)]
             case "former self":
                 return [gated, _restore(challenger, state)]
 
@@ -144,17 +144,17 @@ def _on_probation(challenger: Challenger, state: EcologyState) -> list[Event]:
 
 
 def _made_anew(
-    challenger: Challenger, operator: Operator, materials: Materials, purpose: str
+    challenger: Challenger, operator: Operator, context: ApplyContext, purpose: str
 ) -> Challenger:
     """A variant as the operator makes it of what its organelle is now.
 
     Raises:
         FaultError: the operator fails.
     """
-    parents = list(map(materials.as_parent, challenger.parents))
-    generator, name = materials.draw(purpose, challenger.id), challenger.operator
-    weights = materials.child_of(parents, operator, name, generator, materials.rank)
-    ref = materials.store.put_weights(weights)
+    parents = list(map(context.as_parent, challenger.parents))
+    generator, name = context.draw(purpose, challenger.id), challenger.operator
+    weights = context.child_of(parents, operator, name, generator, context.rank)
+    ref = context.store.put_weights(weights)
     return replace(challenger, genome=Genome(ref, weights.rank, dict(challenger.genome.traits)))
 
 
@@ -178,9 +178,9 @@ def _has_former(challenger: Challenger, state: EcologyState) -> bool:
     return state.population[parent].former is not None
 
 
-def _admit_child(challenger: Challenger, materials: Materials) -> Born:
+def _admit_child(challenger: Challenger, context: ApplyContext) -> Born:
     """The child is born at the home of its parents, with their posteriors there."""
-    child, genome, state = challenger.id, challenger.genome, materials.state
+    child, genome, state = challenger.id, challenger.genome, context.state
     inherited = state.posteriors.setdefault(child, {})
     for parent, cells in challenger.cells.items():
         of_parent = state.posteriors.get(parent, {})
@@ -189,14 +189,14 @@ def _admit_child(challenger: Challenger, materials: Materials) -> Born:
                 inherited[cell] = of_parent[cell]
                 of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
         state.archive.pass_on(parent, cells, heir=child, genome=genome)
-    return materials.enter(child, genome, challenger.operator, challenger.parents)
+    return context.enter(child, genome, challenger.operator, challenger.parents)
 
 
-def _become(challenger: Challenger, materials: Materials) -> Resized:
+def _become(challenger: Challenger, context: ApplyContext) -> Resized:
     """The organelle becomes its variant, and stays at home where it was."""
-    state, genome, (organelle_id,) = materials.state, challenger.genome, challenger.parents
+    state, genome, (organelle_id,) = context.state, challenger.genome, challenger.parents
     refs = state.genome(organelle_id).weights, genome.weights
-    before, after = (materials.store.weights(ref) for ref in refs)
+    before, after = (context.store.weights(ref) for ref in refs)
     kept = sum(inner(after, after).values()) / (sum(inner(before, before).values()) or 1.0)
     _change(state.population[organelle_id], genome, state)
     return Resized(state.generation, organelle_id, genome.rank, kept, genome.weights)

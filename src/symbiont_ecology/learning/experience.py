@@ -104,7 +104,7 @@ class PricedLesson:
 class Learner:
     """An organelle in a slot, with the lessons of one step and its learning rate.
 
-    ``scoring`` is what the host's log-probabilities of its answers took, with the cell of each.
+    ``reading_flops`` is what the host's log-probabilities of its answers took, by cell name.
     """
 
     organelle: Organelle
@@ -113,7 +113,7 @@ class Learner:
     optimizer_state: OptimizerState
     rate: float
     lessons: Sequence[PricedLesson] = ()
-    scoring: Sequence[tuple[str, Cost]] = ()
+    reading_flops: Mapping[str, int] = field(default_factory=dict)
 
 
 LearnedSlots: TypeAlias = tuple[

@@ -78,7 +78,7 @@ class Foraging(Mechanism):
                 dict(room.traits),
                 context.rank,
                 memories=tuple(memories[place] for place in group),
-                meals=self.meals,
+                initial_steps=self.meals,
             )
             for group in groups
             if len(group) >= LEAST_FOOD
