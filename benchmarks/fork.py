@@ -17,7 +17,7 @@ from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
 from symbiont_ecology.engine.provenance import PROVENANCE_FILE, write_config
 from symbiont_ecology.engine.run import read_config
-from symbiont_ecology.engine.runtime import Host, Runtime, Turn
+from symbiont_ecology.engine.runtime import GenerationContext, Host, Runtime
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.event_log import EventLog
 from symbiont_ecology.events import Event
@@ -91,7 +91,7 @@ def _carried_out(
 ) -> list[Event]:
     try:
         draw = Draw(state.seed, state.generation)
-        return execute(decisions, Turn(**vars(runtime), state=state, draw=draw))
+        return execute(decisions, GenerationContext(**vars(runtime), state=state, draw=draw))
     except KeyError as error:
         raise RunError(
             f"cannot carry out the decisions: expected an organelle that is there, got {error}: "

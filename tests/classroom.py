@@ -15,7 +15,7 @@ from lives import adapter, founded
 from symbiont_ecology.ecology import Assignment, Outcome, Rollout
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.learn import Update
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.learning import Experience, LearningRule, Targets, WeightedTarget
 from symbiont_ecology.types import Item, LearningBatch, LearningStatistics
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
@@ -60,7 +60,7 @@ class Told(LearningRule):
     """Imitates every rollout with weights by its verdict, keeps a note, and remembers what it
     saw."""
 
-    perturbation: float = 0.0
+    estimator: Any = None
     replay: float = 0.0
     is_absent: bool = False
     seen: list[Experience] = field(default_factory=list)
@@ -94,7 +94,7 @@ class Comparing(Told):
 class Class:
     """A turn in which three organelles, of ranks 2, 3 and 4, may learn."""
 
-    turn: Turn
+    turn: GenerationContext
     host: Scribe
     rule: Told
 

@@ -11,7 +11,7 @@ import numpy as np
 from symbiont_ecology.config import Flip, RunConfig
 from symbiont_ecology.ecology import Elite, Genome, Organelle, population
 from symbiont_ecology.ecology.organelle import SuccessPosterior
-from symbiont_ecology.ecology.population import Materials
+from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
@@ -100,10 +100,10 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
     return AdapterWeights.random(LAYOUT, rank, 1.0, np.random.default_rng(seed), b_std)
 
 
-def carry_out(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
+def apply(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
     draw = Draw(0, state.generation)
-    materials = Materials(state, world.store, LAYOUT, world.prices, draw)
-    return population.carry_out([decision], materials)
+    context = ApplyContext(state, world.store, LAYOUT, world.prices, draw)
+    return population.apply([decision], context)
 
 
 def specialist(folder: Path, family: str) -> AdapterWeights:

@@ -38,7 +38,6 @@ from symbiont_ecology.types import (
     last_turn,
 )
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import Traces
 
 FEATURES, OPTIONS = 12, 4
 END = 1
@@ -75,6 +74,7 @@ class ToyHost:
     """
 
     slots: int = 32
+    rank: int = 8
     seed: int = 0
     poison: Mapping[int, int] = field(default_factory=dict)
     crash_at: int | None = None
@@ -108,34 +108,27 @@ class ToyHost:
         assert 0 <= slot < self.slots
         self._placed[slot] = weights
 
+    def weights_of(self, slot: int) -> AdapterWeights:
+        """What stands in a slot."""
+        return self._placed[slot]
+
     def rollout(
         self,
         rows: Sequence[Request],
         draws: Sequence[np.random.Generator | None] | None,
         decoding: Decoding,
+        observer: Any = None,
     ) -> Completions:
         """One of four replies for every row; greedy when the temperature is 0, or the row has no
-        generator.
-
-        A reply is one decision, so its trace has one step.
+        generator. A reply is one decision.
         """
         self._count(self.rolled, len(rows))
         replies, chances = [], []
-        rank = max(
-            (self._placed[row.slot].rank for row in rows if row.slot != HOST_SLOT), default=0
-        )
-        read, noise = np.zeros((len(rows), 1, FEATURES)), np.zeros((len(rows), 1, rank))
         for index, row in enumerate(rows):
             draw = None if draws is None else draws[index]
             texts, logits, features = _scene(row.prompt, self.seed)
             if row.slot != HOST_SLOT:
-                weights = self._placed[row.slot]
-                logits = logits + weights.delta("policy").astype(np.float64) @ features
-                if decoding.perturbation and draw is not None:
-                    ((_, _, b),) = weights.factors()
-                    pushed = decoding.perturbation * draw.standard_normal(weights.rank)
-                    read[index], noise[index, 0, : weights.rank] = features, pushed
-                    logits = logits + weights.scaling * b @ pushed
+                logits = logits + self._term(row.slot, features, index, observer)
             log_p = _log_softmax(logits)
             if decoding.temperature == 0 or draw is None:
                 option = int(np.argmax(log_p))
@@ -159,10 +152,26 @@ class ToyHost:
             log_probabilities,
             np.array([len(reply) for reply in replies]),
             np.array([len(row.prompt) + 1 for row in rows]),
-            Traces(self.layout, decoding.perturbation, {"policy": (read, noise)})
-            if decoding.perturbation
-            else None,
         )
+
+    def _term(self, slot: int, features: np.ndarray, row: int, observer: Any) -> np.ndarray:
+        """What an adapter adds to the logits of a row, and an observer (``host.decoding``) to
+        that."""
+        weights = self._placed[slot]
+        if observer is None:
+            return weights.delta("policy").astype(np.float64) @ features
+        import torch  # so that a toy can do without
+
+        from symbiont_ecology.host.backend.lowrank import Adapters, Factors
+        from symbiont_ecology.host.backend.slot_tiles import Tiling
+
+        ((_, a, b),) = weights.factors()
+        padded = ((0, self.rank - weights.rank), (0, 0))
+        a, b = (torch.tensor(np.pad(one, padded))[None] for one in (a, weights.scaling * b.T))
+        tiling, x = Tiling((slot,), 1, None, None), torch.tensor(features[None])
+        adapters = Adapters((Factors(a.double(), (b.double(),), (OPTIONS,)),))
+        (term,) = observer(np.array([row]), 0, adapters, tiling).sites
+        return np.asarray(term.add_to(torch.zeros(1, OPTIONS).double(), x, tiling)[0])
 
     def score(
         self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]

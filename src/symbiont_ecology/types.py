@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from symbiont_ecology.weights.traces import Trace, Traces
 
 OrganelleId: TypeAlias = str
 BlobRef: TypeAlias = str
@@ -173,16 +170,13 @@ class Decoding:
     ``top_p``.
 
     An answer ends with the host's end token, at its row's limit, or with the token that completes
-    one of the ``stop`` texts; its text is then cut in front of that. ``perturbation`` is the
-    standard deviation of noise on what A makes of its inputs; rollouts then carry eligibility
-    traces (``weights.traces``).
+    one of the ``stop`` texts; its text is then cut in front of that.
     """
 
     temperature: float = 0.0
     top_p: float = 1.0
     min_new_tokens: int = 0
     stop: tuple[str, ...] = ()
-    perturbation: float = 0.0
 
     def cut(self, text: str) -> str:
         """The text up to the first of the stop texts."""
@@ -210,7 +204,6 @@ class Completions:
     log_probabilities: np.ndarray
     lengths: np.ndarray
     prompt_lengths: np.ndarray
-    traces: Traces | Sequence[Trace] | None = None
     read: np.ndarray | None = None
     fed: np.ndarray | None = None
     stopped: np.ndarray | None = None
@@ -230,7 +223,6 @@ class Completions:
             prompt_tokens=prompt_tokens,
             tokens_read=prompt_tokens if self.read is None else int(self.read[row]),
             steps=max(length - 1, 0) if self.fed is None else int(self.fed[row]),
-            trace=None if self.traces is None else self.traces[row],
             is_stopped=self.stopped is not None and bool(self.stopped[row]),
         )
 
@@ -251,7 +243,6 @@ class Completion:
     prompt_tokens: int
     tokens_read: int
     steps: int
-    trace: Trace | None = None
     is_stopped: bool = False
 
     def __repr__(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,11 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from hosts import PROMPTS, make_host, random_weights
+from hosts import PROMPTS, random_weights
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend import lowrank
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
 
@@ -227,94 +227,30 @@ def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Loa
 
 
 @PATHS
-def test_traces_point_along_the_gradient_of_the_expected_reward(
-    tmp_path: Path, prefer_fused: bool
+def test_an_observer_is_in_every_step_and_may_change_its_terms(
+    load: Load, prefer_fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # One layer without adapters on k and v: the last prompt token alone decides on the first answer
-    # token.
-    targets, rows, std = ["q_proj", "o_proj", "gate_proj", "up_proj", "down_proj"], 6000, 0.05
-    kernel = HostKernel.from_pretrained(
-        make_host(tmp_path, layers=1), slots=1, targets=targets, prefer_fused=prefer_fused
-    )
-    weights = random_weights(kernel.layout, 0, rank=3)
-    kernel.place(0, weights)
-    draws = [Draw(0)("trace", row) for row in range(rows)]
-    found = kernel.rollout([Request("12+7=", 0, 1)] * rows, draws, Decoding(perturbation=std))
-    assert found.traces is not None
-    target = int(found.ids[0, 0])
-    # A graded reward, so that few rows are enough: the log-probability of the target where it was
-    # said.
-    is_target = found.ids[:, 0] == target
-    reward = np.where(
-        is_target, found.log_probabilities[:, 0], found.log_probabilities[:, 0].mean()
-    )
-    assert is_target.mean() > 0.9
-    credit = found.traces.credit(range(rows), (reward - reward.mean()) / rows, weights.rank)
-    batch = LearningBatch((Lesson("12+7=", (target,), 0),), {0: 1e-3}, 1e9)
-    first = kernel.learn(batch, {0: weights}, {})[1][0].first
-    assert first is not None
-    ascent, is_a = -10 * first, np.zeros(len(first), dtype=bool)
-    for _, a, _, _, _ in kernel.layout.blocks(weights.rank):
-        is_a[a] = True
-    assert not credit[~is_a].any()
-    assert np.corrcoef(credit[is_a], ascent[is_a])[0, 1] > 0.9
-    assert np.linalg.norm(credit) / np.linalg.norm(ascent[is_a]) == pytest.approx(1.0, abs=0.25)
-
-
-@PATHS
-def test_traces_are_of_the_row_alone(load: Load, prefer_fused: bool) -> None:
-    kernel = load(prefer_fused=prefer_fused)
-    decoding = Decoding(temperature=0.8, perturbation=0.1)
-    rows = [Request(prompt, index % 4, 3 + index) for index, prompt in enumerate(PROMPTS)]
-    together = kernel.rollout(rows, [Draw(1)("row", row) for row in range(len(rows))], decoding)
-    quiet = kernel.rollout(
-        rows, [Draw(1)("row", row) for row in range(len(rows))], Decoding(temperature=0.8)
-    )
-    assert together.texts != quiet.texts
-    assert together.traces is not None
-    assert quiet.traces is None
-    for index, row in enumerate(rows):
-        alone = kernel.rollout([row], [Draw(1)("row", index)], decoding)
-        assert alone.texts == (together.texts[index],)
-        assert alone.traces is not None
-        expected = alone.traces.credit([0], [1.0], 8)
-        np.testing.assert_allclose(
-            together.traces.credit([index], [1.0], 8), expected, atol=0.02, rtol=1e-3
-        )
-        assert expected.any()
-
-
-def test_credit_is_by_row_or_by_token(load: Load) -> None:
-    kernel = load()
-    rows = [Request(prompt, 1, 4) for prompt in PROMPTS[:3]]
-    draws = [Draw(1)("row", row) for row in range(3)]
-    decoding = Decoding(temperature=0.8, perturbation=0.1, min_new_tokens=4)
-    traces = kernel.rollout(rows, draws, decoding).traces
-    assert traces is not None
-    by_row = traces.credit(range(3), [1.0, -0.5, 0.0], 8)
-    rewards = [np.full(4, 1.0), np.full(4, -0.5), np.zeros(2)]
-    np.testing.assert_array_equal(traces.credit(range(3), rewards, 8), by_row)
-    tokens = [traces.credit([0], [np.eye(4)[place]], 8) for place in range(4)]
-    np.testing.assert_allclose(sum(tokens), traces.credit([0], [1.0], 8), atol=1e-3)
-    assert all(token.any() for token in tokens)
-
-
-@PATHS
-def test_traces_do_not_depend_on_the_size_of_a_batch(load: Load, prefer_fused: bool) -> None:
     """Prompts that sort differently without their last token are read in several pieces."""
     prompts = ["47", "478", "4", "aé", "aa", "a", "ab"]
     rows = [Request(prompt, index % 4, 9) for prompt in prompts for index in range(8)]
-    texts, credits = [], []
-    for memory_mb in (2048.0, 2.0, 0.5):
-        kernel = load(prefer_fused=prefer_fused, memory_mb=memory_mb)
-        draws = [Draw(1)("row", row) for row in range(len(rows))]
-        replies = kernel.rollout(rows, draws, Decoding(temperature=0.8, perturbation=0.1))
-        assert replies.traces is not None
-        texts.append(replies.texts)
-        credits.append(replies.traces.credit(range(len(rows)), [1.0] * len(rows), 8))
-    assert texts[0] == texts[1] == texts[2]
-    for credit in credits[1:]:
-        np.testing.assert_allclose(credit, credits[0], atol=0.5, rtol=1e-2)
+    for memory_mb in (2048.0, 0.5):
+        kernel, steps = load(prefer_fused=prefer_fused, memory_mb=memory_mb), Counter[int]()
+
+        def watch(numbers: Any, step: int, adapters: Any, tiling: Any) -> Any:
+            place = range(len(numbers)) if tiling.rows is None else tiling.rows.numpy()
+            steps.update(set(numbers[place].tolist()))  # noqa: B023
+            return adapters
+
+        found, usual = (kernel.rollout(rows, None, Decoding(), one) for one in (watch, None))
+        assert found.texts == usual.texts
+        np.testing.assert_allclose(found.log_probabilities, usual.log_probabilities, atol=1e-4)
+        assert found.fed is not None
+        assert [steps[row] - 1 for row in range(len(rows))] == found.fed.tolist()
+    nothing = lowrank.bare(len(kernel._decoder.sites))
+    assert kernel.rollout(rows, None, Decoding(), lambda *_: nothing).texts != usual.texts
+    monkeypatch.setattr(kernel, "encode", lambda prompts: [np.array([5])])
+    with pytest.raises(HostError, match="two tokens or more"):
+        kernel.rollout([Request("a", 0, 1)], None, Decoding(), watch)
 
 
 @pytest.mark.skipif(not lowrank.HAS_GROUPED, reason="this torch has no grouped products")

@@ -18,7 +18,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned
 from symbiont_ecology.rng import Draw
@@ -155,7 +155,7 @@ def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path
     start(config, tmp_path / "run", host=ToyHost())
     state, world = checkpoint.load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", config)
     before, draw = checkpoint.load_state(tmp_path / "run"), Draw(state.seed, state.generation)
-    context = Turn(**vars(world), state=state, draw=draw).context
+    context = GenerationContext(**vars(world), state=state, draw=draw).strategy_context
     asked = list(world.strategy.ask(context))
     assert asked == list(world.strategy.ask(context))
     assert asked
@@ -180,7 +180,7 @@ def test_a_strategy_goes_on_when_everybody_is_gone(strategy: Any, tmp_path: Path
     config, state = config_of(strategy), checkpoint.load_state(tmp_path / "run")
     world = toy_runtime(tmp_path / "run", config)
     state = replace(state, population={}, posteriors={})
-    context = Turn(**vars(world), state=state, draw=Draw(0, 9)).context
+    context = GenerationContext(**vars(world), state=state, draw=Draw(0, 9)).strategy_context
     practice = [t for t in world.strategy.ask(context) if t.purpose == "practice"]
     assert practice == []
     world.strategy.tell(context)

@@ -13,7 +13,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine import act
 from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.remember import MOST_OF_CELL
+from symbiont_ecology.engine.remember import MAX_OF_CELL
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
@@ -68,7 +68,7 @@ def test_one_adapter_with_replay_learns_old_answers_again(tmp_path: Path) -> Non
     start(arriving(stage=2e7, learning_rule=rule), tmp_path, host=ToyHost())
     memory = load_state(tmp_path).memory
     assert set(memory) == {f"{name}/short" for name in FAMILIES}
-    assert all(0 < len(answers) <= MOST_OF_CELL for answers in memory.values())
+    assert all(0 < len(answers) <= MAX_OF_CELL for answers in memory.values())
     assert all(answer.is_accepted for answers in memory.values() for answer in answers)
     assert all(
         len({answer.prompt for answer in answers}) == len(answers) for answers in memory.values()

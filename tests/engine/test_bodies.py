@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lives import adapter, carry_out, config, flipping, founded, lived
+from lives import adapter, apply, config, flipping, founded, lived
 from symbiont_ecology.ecology import Resize
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.budget import is_complete, milestones
@@ -23,12 +23,12 @@ from toy import LAYOUT, ToyHost, toy_runtime
 def test_growing_changes_nothing_that_is_done_and_shrinking_hardly_anything(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1, rank=2)])
     before = world.store.weights(state.population["o1"].genome.weights).delta("policy")
-    (grown,) = carry_out(Resize("o1", 3, share=0.0), state, world)
+    (grown,) = apply(Resize("o1", 3, share=0.0), state, world)
     assert isinstance(grown, Resized)
     after = world.store.weights(state.population["o1"].genome.weights)
     assert (after.rank, state.population["o1"].genome.rank, grown.kept) == (3, 3, 1.0)
     np.testing.assert_allclose(after.delta("policy"), before, atol=1e-6)
-    (shrunk,) = carry_out(Resize("o1", 2, share=0.1), state, world)
+    (shrunk,) = apply(Resize("o1", 2, share=0.1), state, world)
     assert isinstance(shrunk, Resized)
     assert shrunk.kept == pytest.approx(1.0)
     back = world.store.weights(state.population["o1"].genome.weights)
@@ -45,7 +45,7 @@ def test_what_the_optimiser_knows_grows_with_a_body_and_age_outlives_shrinking(
         OptimizerState(step=9, first=first, second=second)
     )
     state.population["o1"] = replace(young, optimizer_state=optimizer_state)
-    carry_out(Resize("o1", 3, share=0.0), state, world)
+    apply(Resize("o1", 3, share=0.0), state, world)
     grown = world.store.optimizer_state(state.population["o1"].optimizer_state)
     assert grown.step == 9
     for before, after in ((first, grown.first), (second, grown.second)):
@@ -54,7 +54,7 @@ def test_what_the_optimiser_knows_grows_with_a_body_and_age_outlives_shrinking(
         for (_, a, b), (_, wider_a, wider_b) in zip(old.factors(), new.factors(), strict=True):
             np.testing.assert_array_equal(wider_a, np.vstack([a, np.zeros_like(a[:1])]))
             np.testing.assert_array_equal(wider_b, np.hstack([b, np.zeros_like(b[:, :1])]))
-    carry_out(Resize("o1", 2, share=1.0), state, world)
+    apply(Resize("o1", 2, share=1.0), state, world)
     assert world.store.optimizer_state(state.population["o1"].optimizer_state) == OptimizerState(
         step=9
     )
@@ -64,10 +64,10 @@ def test_a_body_that_uses_what_it_has_does_not_shrink_nor_one_that_does_not_grow
     tmp_path: Path,
 ) -> None:
     state, world = founded(tmp_path, [adapter(1, rank=2), adapter(2, rank=2, b_std=0.0)])
-    assert carry_out(Resize("o1", 1, share=0.01), state, world) == []
-    assert carry_out(Resize("o2", 3, share=0.3), state, world) == []
+    assert apply(Resize("o1", 1, share=0.01), state, world) == []
+    assert apply(Resize("o2", 3, share=0.3), state, world) == []
     assert (
-        carry_out(Resize("o2", 1, share=1.0), state, world) == []
+        apply(Resize("o2", 1, share=1.0), state, world) == []
     )  # it never learned: nothing is known
 
 

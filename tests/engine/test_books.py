@@ -25,7 +25,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.learn import Update
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.engine.settle import (
     LOSSES,
     install,
@@ -54,7 +54,7 @@ RENT = 2000 * LAYOUT.size(4) // ToyShape().linear_parameters
 
 
 @pytest.fixture
-def turn(tmp_path: Path) -> Turn:
+def turn(tmp_path: Path) -> GenerationContext:
     """The third generation of o1, who is at home with sums, and o2, who is with words. A rollout
     of the host takes 100,000 FLOPs, and 250 mATP."""
     state, world = founded(tmp_path, [adapter(1), adapter(2)], ("math.add", "string.sort"))
@@ -65,7 +65,7 @@ def turn(tmp_path: Path) -> Turn:
     return world.at(state, 0.0, np.inf)
 
 
-def questions(turn: Turn, cell: str, count: int = 2) -> tuple[Item, ...]:
+def questions(turn: GenerationContext, cell: str, count: int = 2) -> tuple[Item, ...]:
     family, _, depth = cell.partition("/")
     return turn.tasks.draw((family, depth), count, np.random.default_rng(7))
 
@@ -103,7 +103,7 @@ def of(kind: type, events: Sequence[object]) -> list[object]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def test_an_answer_pays_by_its_cell_and_all_work_is_charged(turn: Turn) -> None:
+def test_an_answer_pays_by_its_cell_and_all_work_is_charged(turn: GenerationContext) -> None:
     sums, words = questions(turn, SUMS), questions(turn, WORDS, 1)
     outcomes = [
         answered("o1", sums, (1.0, 0.0, 1.0, 0.5), flops=30_000),
@@ -140,12 +140,14 @@ def test_an_answer_pays_by_its_cell_and_all_work_is_charged(turn: Turn) -> None:
     assert ledger.total == 0
 
 
-def test_who_learns_without_practice_pays_for_it_and_buys_no_ticket(turn: Turn) -> None:
+def test_who_learns_without_practice_pays_for_it_and_buys_no_ticket(
+    turn: GenerationContext,
+) -> None:
     (_, settled, _) = settle([], [update("o1", {SUMS: 40_000})], turn)
     assert settled == Settled(3, "o1", 0, 0, 100, RENT, 1000 - 100 - RENT)
 
 
-def test_what_overflows_the_cap_is_not_revenue(turn: Turn) -> None:
+def test_what_overflows_the_cap_is_not_revenue(turn: GenerationContext) -> None:
     turn.state.ledger.mint("o1", turn.prices.cap - 1000)
     events = settle([answered("o1", questions(turn, SUMS, 1), (1.0,))], [], turn)
     (first, _) = of(Settled, events)
@@ -153,7 +155,9 @@ def test_what_overflows_the_cap_is_not_revenue(turn: Turn) -> None:
     assert first == Settled(3, "o1", turn.prices.ticket, paid, 0, RENT, turn.prices.cap)
 
 
-def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(turn: Turn) -> None:
+def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(
+    turn: GenerationContext,
+) -> None:
     state = turn.state
     for name in ("o1", "o2"):
         state.population[name] = replace(state.population[name], overdrawn=2)
@@ -164,7 +168,7 @@ def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(turn:
     assert [one.overdrawn for one in state.population.values()] == [3, 0]
 
 
-def test_the_habitat_of_a_question_is_written_down(turn: Turn) -> None:
+def test_the_habitat_of_a_question_is_written_down(turn: GenerationContext) -> None:
     (item,) = questions(turn, SUMS, 1)
     outcome = answered("o1", (replace(item, habitat="anna"),), (1.0,))
     (acted, *_) = settle([outcome], [], turn)
@@ -180,7 +184,7 @@ def on_probation(state: EcologyState, *parents: str) -> None:
 
 @pytest.mark.parametrize("parents", [("o1",), ("o1", "o2")])
 def test_probation_is_paid_by_the_parents_in_equal_parts_and_earns_nothing(
-    parents: tuple[str, ...], turn: Turn
+    parents: tuple[str, ...], turn: GenerationContext
 ) -> None:
     on_probation(turn.state, *parents)
     items = questions(turn, SUMS)
@@ -199,7 +203,7 @@ def test_probation_is_paid_by_the_parents_in_equal_parts_and_earns_nothing(
     )
 
 
-def test_probes_cost_and_earn_nobody_anything(turn: Turn) -> None:
+def test_probes_cost_and_earn_nobody_anything(turn: GenerationContext) -> None:
     outcome = answered("o1", questions(turn, SUMS), (1.0, 1.0), flops=10**9, purpose="probe")
     (_, first, _) = settle([outcome], [], turn)
     assert first == Settled(3, "o1", 0, 0, 0, RENT, 1000 - RENT)
@@ -213,7 +217,7 @@ def faulty(outcome: Outcome, *faults: str) -> Outcome:
     return replace(outcome, rollouts=tuple(replace(one, fault=fault) for one, fault in pairs))
 
 
-def test_faults_of_a_verifier_are_one_event_with_the_first_of_them(turn: Turn) -> None:
+def test_faults_of_a_verifier_are_one_event_with_the_first_of_them(turn: GenerationContext) -> None:
     sums, words = questions(turn, SUMS), questions(turn, WORDS, 1)
     outcomes = [
         faulty(answered("o1", sums, (0.0, 0.0)), "", "raised ValueError"),
@@ -228,7 +232,7 @@ def test_faults_of_a_verifier_are_one_event_with_the_first_of_them(turn: Turn) -
     assert of(VerifierFailed, settle(outcomes, [], turn)) == expected
 
 
-def test_replies_of_a_log_were_judged_by_people(turn: Turn) -> None:
+def test_replies_of_a_log_were_judged_by_people(turn: GenerationContext) -> None:
     (item,) = questions(turn, SUMS, 1)
     logged = replace(item, logged=LoggedReply("7", is_accepted=True))
     outcomes = [
@@ -239,7 +243,7 @@ def test_replies_of_a_log_were_judged_by_people(turn: Turn) -> None:
     assert (failed.fault, failed.count) == ("raised ValueError", 1)
 
 
-def test_calls_of_a_verifier_are_counted_with_its_first_fault(turn: Turn) -> None:
+def test_calls_of_a_verifier_are_counted_with_its_first_fault(turn: GenerationContext) -> None:
     items = questions(turn, SUMS)
     outcome = faulty(answered("o1", items, (0.0, 1.0, 0.0, 0.0)), "broke", "", "", "fell")
     verifier_faults([outcome], turn)
@@ -250,7 +254,7 @@ def test_calls_of_a_verifier_are_counted_with_its_first_fault(turn: Turn) -> Non
 # What is known.
 
 
-def test_posteriors_fade_and_learn_where_verdicts_came(turn: Turn) -> None:
+def test_posteriors_fade_and_learn_where_verdicts_came(turn: GenerationContext) -> None:
     state, fade = turn.state, turn.allocator.fade
     assert 0 < fade < 1
     outcomes = [
@@ -267,7 +271,7 @@ def test_posteriors_fade_and_learn_where_verdicts_came(turn: Turn) -> None:
     assert state.posteriors["o2"] == {WORDS: SuccessPosterior(18.0, 2.0)}
 
 
-def known_after(turn: Turn, cuts: Sequence[Sequence[float]]) -> object:
+def known_after(turn: GenerationContext, cuts: Sequence[Sequence[float]]) -> object:
     """What is known of everyone, and who holds the cells, when o1 practised sums in these cuts."""
     world = replace(turn, state=deepcopy(turn.state))
     update_posteriors([answered("o1", questions(turn, SUMS, 1), cut) for cut in cuts], [], world)
@@ -280,7 +284,7 @@ VERDICTS = st.lists(st.sampled_from((0.0, 0.25, 1.0)), min_size=1, max_size=4)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50)
 @given(data=st.data(), cuts=st.lists(VERDICTS, min_size=1, max_size=5))
 def test_what_is_known_depends_neither_on_how_practice_is_cut_nor_on_its_order(
-    turn: Turn, data: st.DataObject, cuts: list[list[float]]
+    turn: GenerationContext, data: st.DataObject, cuts: list[list[float]]
 ) -> None:
     together = [verdict for cut in cuts for verdict in cut]
     known = known_after(turn, [together])
@@ -289,7 +293,7 @@ def test_what_is_known_depends_neither_on_how_practice_is_cut_nor_on_its_order(
 
 
 def test_an_archive_is_offered_once_in_a_generation_what_an_organelle_did_in_a_cell(
-    turn: Turn,
+    turn: GenerationContext,
 ) -> None:
     items = questions(turn, SUMS)
     turn.state.archive.elites[SUMS] = replace(turn.state.archive.elites[SUMS], score=0.7)
@@ -298,7 +302,9 @@ def test_an_archive_is_offered_once_in_a_generation_what_an_organelle_did_in_a_c
     assert turn.state.archive.elites[SUMS].organelle_id == "o1"
 
 
-def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(turn: Turn) -> None:
+def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(
+    turn: GenerationContext,
+) -> None:
     items = questions(turn, SUMS)
     outcomes = [answered("o1", items, (1.0, 0.0)), answered("o2", items, (0.0, 0.0))]
     turn.state.drift_detectors = {SUMS: DriftDetector(((5.0, 6),))}
@@ -307,7 +313,7 @@ def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(turn:
     assert turn.state.drift_detectors == {SUMS: DriftDetector(((5.0, 6), (1.0, 4)))}
 
 
-def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: Turn) -> None:
+def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: GenerationContext) -> None:
     items = [replace(item, habitat="anna") for item in questions(turn, WORDS)]
     del turn.state.posteriors["o1"]  # nothing is known of a newborn
     (archived,) = update_posteriors([answered("o1", items, (1.0, 1.0))], [], turn)
@@ -322,7 +328,7 @@ def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: Turn) -> None:
     assert turn.state.posteriors["o1"] == {"anna": SuccessPosterior(2.0, 0.0)}
 
 
-def test_what_has_no_verdict_changes_nothing_but_the_effort(turn: Turn) -> None:
+def test_what_has_no_verdict_changes_nothing_but_the_effort(turn: GenerationContext) -> None:
     logged = [replace(item, logged=LoggedReply("7")) for item in questions(turn, SUMS)]
     update_posteriors(
         [
@@ -341,7 +347,7 @@ def test_what_has_no_verdict_changes_nothing_but_the_effort(turn: Turn) -> None:
 
 
 def test_the_archive_takes_who_is_surely_better_and_keeps_the_weights_that_acted(
-    turn: Turn,
+    turn: GenerationContext,
 ) -> None:
     state = turn.state
     elite = state.archive.elites[SUMS]
@@ -354,7 +360,9 @@ def test_the_archive_takes_who_is_surely_better_and_keeps_the_weights_that_acted
     assert (held.score, held.generation) == (score, 3)
 
 
-def test_elites_of_who_practised_follow_it_and_those_of_others_stay(turn: Turn) -> None:
+def test_elites_of_who_practised_follow_it_and_those_of_others_stay(
+    turn: GenerationContext,
+) -> None:
     state = turn.state
     for name in ("o1", "o2"):
         genome = replace(state.population[name].genome, weights=f"grown {name}", rank=5)
@@ -369,7 +377,9 @@ def test_elites_of_who_practised_follow_it_and_those_of_others_stay(turn: Turn) 
     assert (second.organelle_id, second.generation) == ("o2", 0)
 
 
-def test_the_effort_of_a_cell_is_that_of_a_rollout_with_its_lessons(turn: Turn) -> None:
+def test_the_effort_of_a_cell_is_that_of_a_rollout_with_its_lessons(
+    turn: GenerationContext,
+) -> None:
     turn.state.effort = {SUMS: 1000.0}
     outcomes = [
         answered("o1", questions(turn, SUMS), (1.0, 0.0, 0.0, 1.0), flops=500),
@@ -389,7 +399,9 @@ class Watchful(Single):
     watches_losses: ClassVar[bool] = True  # type: ignore[misc]
 
 
-def test_losses_are_kept_for_who_watches_them_and_only_of_the_living(turn: Turn) -> None:
+def test_losses_are_kept_for_who_watches_them_and_only_of_the_living(
+    turn: GenerationContext,
+) -> None:
     state = turn.state
     state.losses = {"o1": (0.7,), "gone": (0.1,)}
     learned = [update("o1", {}, loss=0.5), update("o2", {}, loss=0.9, is_sick=True)]
@@ -409,7 +421,9 @@ def test_losses_are_kept_for_who_watches_them_and_only_of_the_living(turn: Turn)
 # What was learned.
 
 
-def test_what_was_learned_is_installed_and_the_rest_of_an_organelle_stays(turn: Turn) -> None:
+def test_what_was_learned_is_installed_and_the_rest_of_an_organelle_stays(
+    turn: GenerationContext,
+) -> None:
     state = turn.state
     before = dict(state.population)
     assert install([update("o1", {}, weights="wiser")], state) == []
@@ -420,7 +434,9 @@ def test_what_was_learned_is_installed_and_the_rest_of_an_organelle_stays(turn: 
     }
 
 
-def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(turn: Turn) -> None:
+def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(
+    turn: GenerationContext,
+) -> None:
     state = turn.state
     state.population["o1"] = replace(state.population["o1"], optimizer_state="old")
     turn.store.put_optimizer_state(OptimizerState())
@@ -433,7 +449,7 @@ def test_who_met_a_number_that_is_not_finite_is_taken_out_and_the_others_learn(t
     assert state.genome("o2").weights == "wiser"
 
 
-def test_everybody_who_is_sick_leaves(turn: Turn) -> None:
+def test_everybody_who_is_sick_leaves(turn: GenerationContext) -> None:
     events = install([update(name, {}, is_sick=True) for name in ("o1", "o2")], turn.state)
     assert [type(event) for event in events] == [Quarantined, Retired] * 2
     assert not turn.state.population

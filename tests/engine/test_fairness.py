@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from symbiont_ecology.ecology import Found
-from symbiont_ecology.ecology.population import Materials, carry_out
+from symbiont_ecology.ecology.population import ApplyContext, apply
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.engine.generation import run_generation
 from symbiont_ecology.engine.run import start
@@ -41,13 +41,13 @@ def lines(
     world = toy_runtime(folder, toy_config(seed, 1, FAMILIES, prices, **parts))
     state, log = EcologyState(seed, mean_rollout_flops=100_000), EventLog(folder / "events.jsonl")
     state.success = {f"{family}/short": 0.5 for family in FAMILIES}
-    materials = Materials(state, world.store, LAYOUT, world.prices, Draw(seed))
-    events = carry_out(
+    context = ApplyContext(state, world.store, LAYOUT, world.prices, Draw(seed))
+    events = apply(
         [
             Found({"learning_rate": 0.1}, weights.rank, world.store.put_weights(weights))
             for weights in founders
         ],
-        materials,
+        context,
     )
     state.next_seq = log.emit(0, *events)
     for _ in range(GENERATIONS):

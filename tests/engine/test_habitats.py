@@ -16,7 +16,7 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.remember import remember
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Archived, Born, Event, Retired, Served, Settled
 from symbiont_ecology.rng import Draw
@@ -210,7 +210,7 @@ def test_a_habitat_that_changed_is_dealt_to_nobody_by_what_it_accepted_before(
 ) -> None:
     plan = config(strategy, length=6)
     state, world = lived(tmp_path / "run", plan)[0], toy_runtime(tmp_path / "run", plan)
-    turn = Turn(**vars(world), state=state, draw=Draw(state.seed, state.generation))
+    turn = GenerationContext(**vars(world), state=state, draw=Draw(state.seed, state.generation))
     name = next(name for name, habitat in state.habitats.items() if habitat.accepted)
     before = state.habitats[name]
     pleased = replace(before.accepted[-1], organelle_id=before.chosen, confidence=0.99)
@@ -224,7 +224,9 @@ def test_a_habitat_that_changed_is_dealt_to_nobody_by_what_it_accepted_before(
     remember(outcomes, turn)
     assert not state.habitats[name].accepted
     assert state.habitats[name].losses == {}
-    assert world.strategy.tell(replace(turn.context, outcomes=outcomes)) == [Serve({name: ""})]
+    assert world.strategy.tell(replace(turn.strategy_context, outcomes=outcomes)) == [
+        Serve({name: ""})
+    ]
 
 
 @pytest.mark.parametrize("strategy", [None, "ifca"])

@@ -148,7 +148,7 @@ def test_a_run_stopped_in_the_middle_goes_on_exactly(tmp_path: Path) -> None:
     [
         ([], "rules: expected the name of one or more, got none"),
         (["supervised"], "rules.0: 'supervised' sees gold answers, which not all do: leave"),
-        ([LIVELY, {"kind": "hebbian"}], "rules.1: 'hebbian' needs noise in answers"),
+        ([LIVELY, {"kind": "hebbian"}], "rules.1: 'hebbian' has a gradient estimator"),
         ([LAZY, "grpo"], "rules.1: 'grpo' compares answers to a question"),
         (["heritable"], "rules.0: 'heritable' chooses among rules itself: name them here"),
         ([{"kind": LIVELY, "replay": 1.0}], f"rules.0: '{LIVELY}' replays answers"),

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from lives import FAMILIES, adapter, carry_out, founded
+from lives import FAMILIES, adapter, apply, founded
 from symbiont_ecology.ecology import (
     Assignment,
     Decision,
@@ -66,7 +66,7 @@ class Trials(RuleBasedStateMachine):
         return self.state.challengers[list(self.trials)[place % len(self.trials)]]
 
     def do(self, decision: Decision) -> list[Event]:
-        events = carry_out(decision, self.state, self.world)
+        events = apply(decision, self.state, self.world)
         self.events += events
         return events
 

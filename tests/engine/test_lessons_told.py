@@ -1,24 +1,22 @@
-"""Lessons from what is remembered, beside the host, and by traces: at which price, and what
-comes of them."""
+"""Lessons from what is remembered, beside the host, and by an estimator of the rule's own: at which
+price, and what comes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from classroom import Class, Comparing, Told, answer, by_name, school
-from symbiont_ecology.ecology import Assignment, Outcome, RememberedAnswer
-from symbiont_ecology.economics import Cost, tracing_flops
+from classroom import Class, Comparing, Told, by_name, school
+from symbiont_ecology.ecology import Assignment, RememberedAnswer
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.learn import learn, learn_answers
-from symbiont_ecology.learning import Experience, Targets, WeightedTarget
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Decoding, Item, Lesson, Request, cell_name
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import ascended, with_random_b
+from symbiont_ecology.learning import WeightedTarget
+from symbiont_ecology.types import Item, LearningStatistics, Lesson, cell_name
 from toy import LAYOUT
 
 
@@ -105,99 +103,44 @@ def test_the_hosts_log_probabilities_are_read_for_who_learns_and_charged_with_th
     assert room.turn.state.spent.calls == 2
 
 
-# Rules that perturb.
+# Rules with a gradient estimator of their own.
 
 
-def heard(room: Class, who: str, verdicts: Sequence[float]) -> Outcome:
-    """Answers of the toy itself, with their traces."""
-    items = room.items(len(verdicts))
-    slot = room.host.slots - 1
-    room.host.place(slot, room.weights[who])
-    rows = [Request(item.prompt, slot) for item in items]
-    draws = [Draw(0)("row", place) for place in range(len(rows))]
-    done = room.host.rollout(rows, draws, Decoding(0.0, perturbation=room.rule.perturbation))
-    rollouts = tuple(
-        replace(answer(item, who, verdict), token_ids=done[row].token_ids, trace=done[row].trace)
-        for row, (item, verdict) in enumerate(zip(items, verdicts, strict=True))
-    )
-    return Outcome(Assignment(who, items), rollouts)
+class Doubling:
+    """Notes the slot of every row, and doubles the weights of learners with lessons; those of o2
+    are no numbers."""
+
+    def rollout(self, host: Any, rows: Any, draws: Any, decoding: Any) -> Any:
+        return host.rollout(rows, draws, decoding), [f"slot {row.slot}" for row in rows]
+
+    def cost(self, host: Any, rank: int, target: WeightedTarget) -> Cost:
+        return Cost(flops=10 * rank)
+
+    def learn(self, learners: Any, draw: Any) -> Any:
+        new = {one.slot: 2 * one.weights.vector for one in learners if one.lessons}
+        if 1 in new:
+            new[1][0] = np.nan
+        weights = {slot: replace(learners[slot].weights, vector=v) for slot, v in new.items()}
+        return weights, {}, LearningStatistics({}, dict.fromkeys(new, 1.0), dict.fromkeys(new, 7))
 
 
-def test_a_step_by_traces_goes_up_the_mean_of_weight_and_trace(tmp_path: Path) -> None:
-    room = school(tmp_path, Told(perturbation=0.5))
-    outcomes = [heard(room, "o1", (1.0, 0.0, 1.0)), heard(room, "o2", (0.0,))]
+def test_an_estimator_answers_and_learns_in_place_of_the_host(tmp_path: Path) -> None:
+    room = school(tmp_path, Told(estimator=Doubling()))
     before = room.weights
-    updates = by_name(learn(outcomes, room.turn))
-    assert room.host.batches == []
-    for name, outcome in zip(("o1", "o2"), outcomes, strict=True):
-        traces = [one.trace for one in outcome.rollouts if one.trace is not None]
-        shares = [(2 * one.verdict - 1) / len(outcome.rollouts) for one in outcome.rollouts]
-        rows, rank = [trace.row for trace in traces], before[name].rank
-        credit = traces[0].traces.credit(rows, shares, rank)
-        notes = {"met": float(len(rows))}
-        weights, state = ascended(before[name], OptimizerState(3, notes=notes), credit, 0.1)
-        learned = updates[name].learned
-        assert room.turn.store.weights(learned.weights).vector == pytest.approx(weights.vector)
-        after = room.turn.store.optimizer_state(updates[name].optimizer_state)
-        assert (after.step, after.notes) == (state.step, notes)
-        tokens = sum(len(one.token_ids) for one in outcome.rollouts)
-        assert (learned.lessons, learned.tokens) == (len(rows), tokens)
-        assert learned.gradient_norm == pytest.approx(float(np.linalg.norm(credit)))
-        assert learned.loss == 0.0
-        flops = sum(tracing_flops(rank * 12, len(one.token_ids)) for one in outcome.rollouts)
-        assert learned.flops == flops
+    asked = [Assignment(name, room.items(2)) for name in ("o1", "o2")]
+    outcomes = act(asked, room.turn)
+    extras = [rollout.extra for outcome in outcomes for rollout in outcome.rollouts]
+    assert extras == ["slot 0"] * 2 + ["slot 1"] * 2
     spent = room.turn.state.spent
-    total = sum(update.learned.flops for update in updates.values())
-    assert spent == Cost(flops=total, executed=total)
-
-
-@dataclass(frozen=True)
-class Tokenwise(Told):
-    """A weight for each token of an answer."""
-
-    def targets(self, experience: Experience) -> Targets:
-        """2 for every token."""
-        rollouts = experience.outcomes[0].rollouts
-        targets = [WeightedTarget.of(one, (2.0,) * len(one.token_ids)) for one in rollouts]
-        return targets, experience.notes
-
-
-def test_a_step_by_traces_takes_a_weight_for_each_token(tmp_path: Path) -> None:
-    room = school(tmp_path, Tokenwise(perturbation=0.5))
-    outcome = heard(room, "o1", (1.0, 0.0))
-    short = tuple(replace(one, token_ids=one.token_ids[:1]) for one in outcome.rollouts)
-    (update,) = learn([replace(outcome, rollouts=short)], room.turn)
-    traces = [one.trace for one in short if one.trace is not None]
-    credit = traces[0].traces.credit([trace.row for trace in traces], [1.0, 1.0], 2)
-    assert update.learned.gradient_norm == pytest.approx(float(np.linalg.norm(credit)))
-
-
-def test_who_is_deaf_wakes_up_and_learns_later(tmp_path: Path) -> None:
-    room = school(tmp_path, Told(perturbation=0.5))
-    state, store = room.turn.state, room.turn.store
-    silent = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(5))
-    genome = replace(state.genome("o1"), weights=store.put_weights(silent))
-    state.population["o1"] = replace(state.population["o1"], genome=genome)
-    update, other = learn([heard(room, "o1", (1.0,)), heard(room, "o2", (1.0,))], room.turn)
-    assert (update.learned.lessons, update.learned.flops) == (0, 0)
-    assert store.optimizer_state(other.optimizer_state).step == 4  # who hears learns all the same
-    woken = with_random_b(silent, room.turn.draw("wake", "o1"))
-    assert store.weights(update.learned.weights).vector.tobytes() == woken.vector.tobytes()
-
-
-def test_a_step_by_traces_that_is_not_finite_is_not_taken(tmp_path: Path) -> None:
-    room = school(tmp_path, Told(perturbation=0.5))
-    outcomes = [heard(room, "o1", (1.0,)), heard(room, "o2", (1.0,))]
-    trace = outcomes[0].rollouts[0].trace
-    assert trace is not None
-    read, _ = trace.traces.modules["policy"]
-    read[trace.row] = np.nan
-    ill, well = learn(outcomes, room.turn)
-    assert (ill.is_sick, well.is_sick) == (True, False)
-    assert ill.learned.weights == room.turn.state.genome("o1").weights
-    assert ill.learned.gradient_norm == 0.0
-    assert room.turn.store.optimizer_state(ill.optimizer_state).step == 3
-    assert room.turn.store.optimizer_state(well.optimizer_state).step == 4
+    well, ill = learn(outcomes, room.turn)
+    assert room.host.batches == []
+    doubled = room.turn.store.weights(well.learned.weights).vector
+    assert np.array_equal(doubled, 2 * before["o1"].vector)
+    assert (well.learned.lessons, well.learned.tokens, well.learned.flops) == (2, 7, 2 * 10 * 2)
+    assert (ill.is_sick, ill.learned.weights) == (True, room.turn.state.genome("o2").weights)
+    assert room.turn.state.spent == spent + Cost(flops=2 * 10 * 2 + 2 * 10 * 3)
+    (update,) = learn_answers({"o1": [remembered(room.items(1)[0], "o1")]}, room.turn)
+    assert update.learned.lessons == len(room.host.batches) == 1  # by a backward pass
 
 
 def test_nobody_learns_where_nobody_practised(room: Class) -> None:

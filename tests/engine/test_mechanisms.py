@@ -17,7 +17,7 @@ from lives import (
     FLIPPED,
     SUM,
     adapter,
-    carry_out,
+    apply,
     config,
     ecology,
     flipping,
@@ -46,7 +46,7 @@ from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.engine.settle import update_posteriors
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
@@ -133,9 +133,7 @@ def test_what_parents_learned_is_handed_down_or_not(inheritance: Any, tmp_path: 
         "o1", genome, parent.optimizer_state, (), "founder", 0, inborn=parent.inborn
     )
     exact = operators.build({"kind": "gaussian", "sigma": 0.0})
-    (born,) = carry_out(
-        Birth(("o1",), exact, "gaussian", {}, inheritance=inheritance), state, world
-    )
+    (born,) = apply(Birth(("o1",), exact, "gaussian", {}, inheritance=inheritance), state, world)
     assert isinstance(born, Born)
     is_lamarckian = inheritance == "lamarckian"
     assert born.weights == (learned if is_lamarckian else parent.inborn)
@@ -204,17 +202,17 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
     dowry = world.prices.dowry
     before = dict(state.ledger.balances)
 
-    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (rejected,) = state.challengers.values()
     assert state.ledger.balance(rejected.id) == dowry
-    carry_out(Judge(rejected, "reject"), state, world)
+    apply(Judge(rejected, "reject"), state, world)
     assert state.ledger.balances == before
 
-    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
     for parent in homes:
         state.ledger.charge(parent, state.ledger.balance(parent))
-    carry_out(Judge(child, "admit"), state, world)
+    apply(Judge(child, "admit"), state, world)
     assert state.ledger.balances == {"o1": 0, "o2": 0, child.id: dowry}
 
 
@@ -263,9 +261,7 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
     state.ledger.charge("o2", state.ledger.balance("o2") - world.prices.dowry // 2 + 1)
     before = dict(state.ledger.balances)
     assert (
-        carry_out(
-            ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world
-        )
+        apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
         == []
     )
     assert not state.challengers
@@ -275,14 +271,14 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
 def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], merging=True)
     mutation = operators.build("svd_noise")
-    carry_out(
+    apply(
         ProposeChild({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"),
         state,
         world,
     )
     generations(3, state, world, tmp_path / "events.jsonl")
     (child,) = (one for one in state.challengers.values() if one.by == "mine")
-    carry_out(Judge(child, "admit"), state, world)
+    apply(Judge(child, "admit"), state, world)
     assert state.ledger.balance(child.id) == world.prices.dowry
     assert state.population[child.id].genome == child.genome
 
@@ -290,7 +286,7 @@ def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_
 def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
-    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
     items = world.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
     items = (*items, items[1])  # a question that comes twice
@@ -320,10 +316,10 @@ def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path)
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     before = state.ledger.balance("o2")
-    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
-    carry_out(Retire("o1", "catastrophe"), state, world)
-    carry_out(Judge(child, "reject"), state, world)
+    apply(Retire("o1", "catastrophe"), state, world)
+    apply(Judge(child, "reject"), state, world)
     assert state.ledger.balances == {"o2": before}
     assert state.ledger.total == 0
 
@@ -337,9 +333,9 @@ def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path
     }
     for organelle_id, cells in homes.items():
         state.posteriors[organelle_id] = dict.fromkeys(reversed(cells), SuccessPosterior(3.0, 1.0))
-    carry_out(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
-    carry_out(Judge(child, "admit"), state, world)
+    apply(Judge(child, "admit"), state, world)
     assert list(state.posteriors[child.id]) == [cell for cells in homes.values() for cell in cells]
 
 
@@ -347,7 +343,7 @@ def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path
     state, world = founded(tmp_path, [adapter(1, rank=2)], FAMILIES[:1])
     elsewhere = Elite("o1", state.population["o1"].genome.weights, 2, 0.9, 0)
     state.archive.elites["word.count/short"] = elsewhere
-    carry_out(Resize("o1", 3, share=0.0), state, world)
+    apply(Resize("o1", 3, share=0.0), state, world)
     generations(1, state, world, tmp_path / "events.jsonl")
     elite = state.archive.elites["word.count/short"]
     assert world.store.weights(elite.weights).rank == elite.rank == 3
@@ -385,7 +381,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    carry_out(
+    apply(
         ProposeChild(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world
     )
     (child,) = state.challengers.values()
@@ -434,7 +430,7 @@ def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> Non
         verdicts = (1.0,) * right + (0.0,) * wrong
         rollouts = tuple(judged(items[0], organelle_id, verdict) for verdict in verdicts)
         assignment = Assignment(organelle_id, items, len(verdicts))
-        turn = Turn(**vars(world), state=state, draw=Draw(0))
+        turn = GenerationContext(**vars(world), state=state, draw=Draw(0))
         update_posteriors([Outcome(assignment, rollouts)], [], turn)
 
     state.posteriors.clear()

@@ -17,7 +17,7 @@ from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.act import act, waves
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import BatchShrunk, GenerationEnded
 from symbiont_ecology.rng import Draw
@@ -90,7 +90,7 @@ def outcomes_of(
 ) -> list[Outcome]:
     folder, _ = lived
     world, state = toy_runtime(folder, host=ToyHost(slots=slots)), checkpoint.load_state(folder)
-    return act(trials, Turn(**vars(world), state=state, draw=Draw(4, 2)))
+    return act(trials, GenerationContext(**vars(world), state=state, draw=Draw(4, 2)))
 
 
 def contents(outcome: Outcome) -> tuple[Assignment, list[tuple[object, ...]]]:
@@ -100,8 +100,8 @@ def contents(outcome: Outcome) -> tuple[Assignment, list[tuple[object, ...]]]:
 
 def asked(lived: tuple[Path, EcologyState]) -> list[Assignment]:
     folder, state = lived
-    turn = Turn(**vars(toy_runtime(folder)), state=state, draw=Draw(4, 2))
-    return list(turn.strategy.ask(turn.context))
+    turn = GenerationContext(**vars(toy_runtime(folder)), state=state, draw=Draw(4, 2))
+    return list(turn.strategy.ask(turn.strategy_context))
 
 
 @given(seed=st.integers(0, 2**16), slots=st.integers(1, 8))

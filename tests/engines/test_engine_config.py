@@ -24,7 +24,6 @@ VLLM = "host.engine={kind: vllm, adapters_folder: published}"
         ([VLLM, "host.engine.url='http://10.0.0.7:8000'"], "url: 10.0.0.7 is beyond this machine"),
         ([VLLM, "host.engine.timeout=0"], "timeout: expected"),
         ([VLLM, "host.slots=65"], r"host\.engine\.loaded: expected host\.slots=65 or more, got 64"),
-        ([VLLM, "learning_rule=hebbian"], "host.engine: the learning rule puts noise"),
     ],
 )
 def test_a_wrong_engine_is_one_line_before_a_model_is_loaded(words: list[str], said: str) -> None:

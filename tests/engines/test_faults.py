@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -211,11 +210,3 @@ def test_a_folder_that_cannot_be_written_is_said(server: FakeServer, tmp_path: P
     host.place(0, random_weights(host.layout, 1, rank=2))
     with pytest.raises(Exception, match="expected a folder that can be written"):
         host.rollout(rows_of(0), None, Decoding())
-
-
-def test_noise_within_the_host_is_refused(server: FakeServer, tmp_path: Path) -> None:
-    host = connect(server, tmp_path)
-    with pytest.raises(HostError, match=r"set host\.engine=kernel"):
-        host.rollout(
-            rows_of(HOST_SLOT), [None, None], dataclasses.replace(Decoding(), perturbation=0.1)
-        )

@@ -10,8 +10,7 @@ import pytest
 from classroom import answer
 from symbiont_ecology.ecology import Assignment, Outcome
 from symbiont_ecology.learning import Experience
-from symbiont_ecology.learning.imitation import ExpertIteration
-from symbiont_ecology.learning.policy_gradient import PolicyGradient
+from symbiont_ecology.learning.rules import ExpertIteration, PolicyGradient
 from symbiont_ecology.tasks import tasks
 
 REWARDS = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)

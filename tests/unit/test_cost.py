@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from symbiont_ecology.economics import ROLLOUT_WITH_LESSON, Cost, HostShape, tracing_flops
+from symbiont_ecology.economics import ROLLOUT_WITH_LESSON, Cost, HostShape
 from symbiont_ecology.economics.flops import WIDE_HIDDEN
 from symbiont_ecology.errors import HostError
 
@@ -127,10 +127,6 @@ def test_what_is_set_aside_pays_for_a_rollout_and_its_lesson_and_one_less_hardly
     both = SHAPE.rollout_flops(lora, prompt, answer) + SHAPE.learning_flops(lora, prompt, answer)
     rollouts = both / SHAPE.rollout_flops(0, prompt, answer)
     assert ROLLOUT_WITH_LESSON - 1.1 < rollouts <= ROLLOUT_WITH_LESSON
-
-
-def test_a_trace_costs_an_outer_product_for_each_token() -> None:
-    assert tracing_flops(read_parameters=12, tokens=5) == 5 * 2 * 12
 
 
 def test_an_amount_of_work_is_nothing_as_long_as_nothing_is_said() -> None:

@@ -16,7 +16,7 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.learning.grpo import REPLAY_WEIGHT
+from symbiont_ecology.learning.rules import REPLAY_WEIGHT
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 

@@ -12,7 +12,7 @@ import pytest
 
 from parents import LAYOUT, deltas, is_close, merged, mixed, parent
 from symbiont_ecology.ecology import Birth, EcologyState, Found
-from symbiont_ecology.ecology.population import Materials, carry_out
+from symbiont_ecology.ecology.population import ApplyContext, apply
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.operators import Parent, operators
 from symbiont_ecology.rng import Draw
@@ -312,16 +312,16 @@ def family(
     """What a store holds of two parents, o1 and o2, and of the children that they had, read from
     disk."""
     state, store = EcologyState(seed=0), BlobStore(folder)
-    materials = Materials(state, store, LAYOUT, Prices(), Draw(0))
+    context = ApplyContext(state, store, LAYOUT, Prices(), Draw(0))
     for organelle_id, one in zip(("o1", "o2"), parents, strict=True):
-        carry_out([Found({}, one.rank, store.put_weights(one))], materials)
+        apply([Found({}, one.rank, store.put_weights(one))], context)
         state.population[organelle_id] = replace(
             state.population[organelle_id],
             optimizer_state=store.put_optimizer_state(one.optimizer_state),
         )
     for _ in range(children):
         birth = Birth(("o1", "o2"), operators.build(name), name, {})
-        carry_out([birth], materials)
+        apply([birth], context)
     store.flush()
     return [BlobStore(folder).weights(one.genome.weights) for one in state.population.values()]
 

@@ -86,9 +86,8 @@ def test_every_row_is_in_one_shard_with_its_slot(slots: list[int], most: int) ->
         assert shard.slots or len(shard.rows) <= ROWS_OF_HOST
 
 
-@pytest.mark.parametrize("rule", ["policy_gradient", "hebbian"])
-def test_a_run_in_shards_lives_as_one_on_one_host(rule: str, tmp_path: Path) -> None:
-    config = toy_config(generations=8, learning_rule=rule)
+def test_a_run_in_shards_lives_as_one_on_one_host(tmp_path: Path) -> None:
+    config = toy_config(generations=8)
     start(config, tmp_path / "whole", host=ToyHost())
     start(config, tmp_path / "shards", host=sharded(3, 2))
     whole, shards = (

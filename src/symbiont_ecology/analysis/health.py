@@ -19,7 +19,7 @@ from symbiont_ecology import events as kinds
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.learning import learning_rules
-from symbiont_ecology.learning.imitation import NoLearning
+from symbiont_ecology.learning.rules import NoLearning
 from symbiont_ecology.statistics import Interval, wilson
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.types import cell_family

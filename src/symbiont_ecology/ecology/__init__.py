@@ -15,7 +15,7 @@ from symbiont_ecology.ecology.organelle import (
     Organelle,
     SuccessPosterior,
 )
-from symbiont_ecology.ecology.population import Decision, Inheritance, carry_out
+from symbiont_ecology.ecology.population import Decision, Inheritance, apply
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, map_rollouts, practice_of
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.trials import Judge, ProposeChild

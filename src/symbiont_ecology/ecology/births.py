@@ -8,7 +8,12 @@ import numpy as np
 from symbiont_ecology.ecology.changes import Serve
 from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
-from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Inheritance, Materials
+from symbiont_ecology.ecology.population import (
+    INHERITED_EVIDENCE,
+    ApplyContext,
+    Decision,
+    Inheritance,
+)
 from symbiont_ecology.events import Born, Event
 from symbiont_ecology.fence import FaultError
 from symbiont_ecology.operators import Operator
@@ -25,7 +30,7 @@ class Found(Decision):
     It has weights of that rank from the store, or those of an ``adapter``, a PEFT folder, whose
     rank it takes. Else it has those of the warm start, if there was one and ``b_std`` is 0. Else
     they are drawn: A is random, B is normal with ``b_std``. It may begin with memories, which it
-    learns in ``meals`` steps before it answers anything. ``parents`` are those whose traits it
+    learns in ``initial_steps`` before it answers anything. ``parents`` are those whose traits it
     varies.
     """
 
@@ -36,41 +41,43 @@ class Found(Decision):
     operator: str = "founder"
     parents: tuple[OrganelleId, ...] = ()
     memories: tuple[RememberedAnswer, ...] = ()
-    meals: int = 0
+    initial_steps: int = 0
     adapter: str = ""
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Founds the organelle.
 
         Raises:
             AdapterError: the adapter cannot be used with this host.
         """
-        state, organelle_id = materials.state, materials.state.new_id()
-        weights, rank = self.first_weights(organelle_id, materials)
+        state, organelle_id = context.state, context.state.new_id()
+        weights, rank = self.first_weights(organelle_id, context)
         state.ledger.open(organelle_id)
-        state.ledger.mint(organelle_id, materials.prices.dowry)
+        state.ledger.mint(organelle_id, context.prices.dowry)
         genome = Genome(weights, rank, self.traits)
-        born = materials.enter(organelle_id, genome, self.operator, self.parents)
+        born = context.enter(organelle_id, genome, self.operator, self.parents)
         born = replace(born, is_endowed=bool(self.parents))
         organelle = state.population[organelle_id].remembering(self.memories)
         state.population[organelle_id] = organelle
-        if self.meals:
-            materials.meals[organelle_id] = self.meals
+        if self.initial_steps:
+            context.initial_steps[organelle_id] = self.initial_steps
         return [born]
 
-    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
+    def first_weights(
+        self, organelle_id: OrganelleId, context: ApplyContext
+    ) -> tuple[BlobRef, int]:
         """Return what it begins with, and its rank."""
         if self.adapter:
-            adapter = read_peft(self.adapter, materials.layout)
-            return materials.store.put_weights(adapter), adapter.rank
-        warm = None if self.b_std else _of_rank(materials.state.warm, self.rank, materials)
+            adapter = read_peft(self.adapter, context.layout)
+            return context.store.put_weights(adapter), adapter.rank
+        warm = None if self.b_std else _of_rank(context.state.warm, self.rank, context)
         weights = self.weights or warm
         if weights is None:
             # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds
             # them.
-            draw, layout = materials.draw("found", organelle_id), materials.layout
+            draw, layout = context.draw("found", organelle_id), context.layout
             drawn = AdapterWeights.random(layout, self.rank, 1.0, draw, self.b_std)
-            weights = materials.store.put_weights(drawn)
+            weights = context.store.put_weights(drawn)
         return weights, self.rank
 
 
@@ -79,23 +86,27 @@ class Colonise(Decision):
     """A new organelle for habitats that nobody serves well; the world pays its dowry.
 
     It starts as founders do, or with weights from the store. It learns what these habitats accepted
-    in ``meals`` steps before it answers anything: who is born without food is never asked.
+    in ``initial_steps`` steps before it answers anything: who is born without food is never asked.
     """
 
     habitats: tuple[str, ...]
     traits: dict[str, float]
     rank: int
-    meals: int
+    initial_steps: int
     weights: BlobRef | None = None
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Founds the organelle, which serves these habitats from now on."""
         founding = Found(
-            self.traits, self.rank, self.weights, operator="coloniser", meals=self.meals
+            self.traits,
+            self.rank,
+            self.weights,
+            operator="coloniser",
+            initial_steps=self.initial_steps,
         )
-        (born,) = founding.carried_out(materials)
+        (born,) = founding.apply(context)
         assert isinstance(born, Born)
-        return [born, *Serve(dict.fromkeys(self.habitats, born.id)).carried_out(materials)]
+        return [born, *Serve(dict.fromkeys(self.habitats, born.id)).apply(context)]
 
 
 @dataclass(frozen=True)
@@ -106,18 +117,18 @@ class Awaken(Decision):
     habitats: tuple[str, ...]
     dormant: OrganelleId
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """It enters the population under a new id, and serves these habitats from now on."""
-        state, organelle_id = materials.state, materials.state.new_id()
+        state, organelle_id = context.state, context.state.new_id()
         seed = state.dormant.pop(self.dormant)
         state.ledger.open(organelle_id)
-        state.ledger.mint(organelle_id, materials.prices.dowry)
-        born = materials.enter(
+        state.ledger.mint(organelle_id, context.prices.dowry)
+        born = context.enter(
             organelle_id, seed.genome, "awakened", (seed.id,), seed.optimizer_state
         )
         organelle = replace(state.population[organelle_id], memories=seed.memories)
         state.population[organelle_id] = organelle
-        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).carried_out(materials)]
+        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).apply(context)]
 
 
 @dataclass(frozen=True)
@@ -135,34 +146,34 @@ class Birth(Decision):
     traits: dict[str, float]
     inheritance: Inheritance = "lamarckian"
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The child is born, unless its operator fails."""
-        state = materials.state
+        state = context.state
         child, first = state.new_id(), state.population[self.parents[0]]
-        parents = [materials.as_parent(parent, self.inheritance) for parent in self.parents]
-        generator, most = materials.draw("breed", child), materials.rank
+        parents = [context.as_parent(parent, self.inheritance) for parent in self.parents]
+        generator, most = context.draw("breed", child), context.rank
         try:
-            weights = materials.child_of(parents, self.operator, self.name, generator, most)
+            weights = context.child_of(parents, self.operator, self.name, generator, most)
         except FaultError as fault:
-            return [materials.stillborn(child, self.name, self.parents, fault)]
-        materials.pay_dowry(child, self.parents)
+            return [context.stillborn(child, self.name, self.parents, fault)]
+        context.pay_dowry(child, self.parents)
         state.posteriors[child] = {
             cell: posterior.discounted(INHERITED_EVIDENCE)
             for cell, posterior in state.posteriors.get(first.id, {}).items()
         }
-        genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
         keeps = len(parents) == 1 and genome.rank == first.genome.rank
         optimizer_state = (
             first.optimizer_state if keeps and self.inheritance == "lamarckian" else None
         )
-        return [materials.enter(child, genome, self.name, self.parents, optimizer_state)]
+        return [context.enter(child, genome, self.name, self.parents, optimizer_state)]
 
 
-def _of_rank(warm: BlobRef | None, rank: int, materials: Materials) -> BlobRef | None:
+def _of_rank(warm: BlobRef | None, rank: int, context: ApplyContext) -> BlobRef | None:
     """The adapter of a warm start, cut down where it has more rank than the newcomer may have."""
-    if warm is None or (adapter := materials.store.weights(warm)).rank <= rank:
+    if warm is None or (adapter := context.store.weights(warm)).rank <= rank:
         return warm
-    return materials.store.put_weights(truncated(adapter, rank))
+    return context.store.put_weights(truncated(adapter, rank))
 
 
 def with_rule_traits(

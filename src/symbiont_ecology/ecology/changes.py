@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from symbiont_ecology.ecology.organelle import SuccessPosterior
-from symbiont_ecology.ecology.population import Decision, Materials
+from symbiont_ecology.ecology.population import ApplyContext, Decision
 from symbiont_ecology.events import Event, Resized, Served, Upheaved
 from symbiont_ecology.types import OrganelleId
 from symbiont_ecology.weights import OptimizerState
@@ -26,9 +26,9 @@ class Resize(Decision):
     rank: int
     share: float
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The organelle changes in rank, or stays as it is."""
-        state, store = materials.state, materials.store
+        state, store = context.state, context.store
         organelle = state.population[self.organelle_id]
         weights = store.weights(organelle.genome.weights)
         optimizer_state = store.optimizer_state(organelle.optimizer_state)
@@ -37,7 +37,7 @@ class Resize(Decision):
         if self.rank > weights.rank:
             if weakest < self.share:
                 return []
-            resized = grown(weights, self.rank, materials.draw("grow", organelle.id))
+            resized = grown(weights, self.rank, context.draw("grow", organelle.id))
             optimizer_state = grown_optimizer_state(optimizer_state, weights, self.rank)
         else:
             if weakest > self.share or not spectrum.any():  # an adapter that never learned is 0
@@ -61,9 +61,9 @@ class Serve(Decision):
     servers: Mapping[str, OrganelleId]
     """Of each habitat that changes."""
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Every habitat has its new server."""
-        state = materials.state
+        state = context.state
         for name, organelle_id in self.servers.items():
             state.habitats[name] = replace(state.habitats[name], chosen=organelle_id)
         return [Served(state.generation, dict(self.servers))]
@@ -75,9 +75,9 @@ class Upheaval(Decision):
 
     cells: tuple[str, ...]
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Everyone is taken to fail there."""
-        state, void = materials.state, dict.fromkeys(self.cells, FALLEN)
+        state, void = context.state, dict.fromkeys(self.cells, FALLEN)
         for name in self.cells:
             state.archive.elites.pop(name, None)
             state.drift_detectors.pop(name, None)  # what was usual there is so no more

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from symbiont_ecology.config import Climate
-from symbiont_ecology.ecology.population import Decision, Materials
+from symbiont_ecology.ecology.population import ApplyContext, Decision
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.events import Event, Quarantined, Retired
@@ -27,9 +27,9 @@ class Retire(Decision):
     organelle_id: OrganelleId
     cause: str
 
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """The organelle leaves."""
-        return [retire(self.organelle_id, self.cause, materials.state)]
+        return [retire(self.organelle_id, self.cause, context.state)]
 
 
 def retire_the_bankrupt(state: EcologyState, prices: Prices) -> list[Event]:

@@ -30,13 +30,13 @@ Inheritance = Literal["lamarckian", "darwinian"]
 
 
 @dataclass(frozen=True)
-class Materials:
+class ApplyContext:
     """What decisions are carried out with: the state, weights and their layout, prices, chance.
 
     ``norms`` are those of the host's base weights, by module. ``rank`` is the most that a slot
-    holds, ``faults`` what operators did wrong. ``meals`` are written down as organelles are born:
-    the steps in which each is to learn the remembered answers of its habitats, once all decisions
-    are carried out.
+    holds, ``faults`` what operators did wrong. ``initial_steps`` are written down as organelles
+    are born: the steps in which each is to learn the remembered answers of its habitats, once all
+    decisions are carried out.
     """
 
     state: EcologyState
@@ -47,7 +47,7 @@ class Materials:
     norms: Norms = field(default_factory=dict)
     rank: int = MOST_RANK
     faults: Faults = field(default_factory=Faults)
-    meals: dict[OrganelleId, int] = field(default_factory=dict)
+    initial_steps: dict[OrganelleId, int] = field(default_factory=dict)
 
     def as_parent(
         self, organelle_id: OrganelleId, inheritance: Inheritance = "lamarckian"
@@ -107,10 +107,10 @@ class Decision(ABC):
     """What a strategy may decide. Frozen: nothing happens until it is carried out."""
 
     @abstractmethod
-    def carried_out(self, materials: Materials) -> list[Event]:
+    def apply(self, context: ApplyContext) -> list[Event]:
         """Changes the population as decided, and returns the events that record it."""
 
 
-def carry_out(decisions: Iterable[Decision], materials: Materials) -> list[Event]:
+def apply(decisions: Iterable[Decision], context: ApplyContext) -> list[Event]:
     """Carries out the decisions in their order, and returns the events that record them."""
-    return [event for decision in decisions for event in decision.carried_out(materials)]
+    return [event for decision in decisions for event in decision.apply(context)]

@@ -12,7 +12,6 @@ import numpy as np
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.types import Cell, Item, OrganelleId
 from symbiont_ecology.weights.adapter import Perturbation
-from symbiont_ecology.weights.traces import Trace
 
 Purpose = Literal["practice", "probe", "probation"]
 """*practice* is paid, learned from, and changes posteriors. A *probe* only informs. *probation*
@@ -29,7 +28,8 @@ class Rollout:
     ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
     bare host's of the same tokens, if the learning rule or the assignment needs them. ``ended_ids``
     are the tokens of an answer that a stop text cut, written as one that ends. ``judgement`` is
-    what people say of it, in [0, 1], where the reward asks them.
+    what people say of it, in [0, 1], where the reward asks them. ``extra`` is what the learning
+    rule's own estimator noted of it (``learning.Estimator``).
     """
 
     item: Item
@@ -41,10 +41,10 @@ class Rollout:
     reward: float
     cost: Cost
     fault: str = ""
-    trace: Trace | None = None
     host_log_probabilities: np.ndarray | None = None
     ended_ids: tuple[int, ...] | None = None
     judgement: float | None = None
+    extra: object = None
 
     def __repr__(self) -> str:
         return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from symbiont_ecology.bounds import MOST_RANK
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import Genome
-from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, Decision, Materials
+from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, ApplyContext, Decision
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.events import Born, Event, Gated, Proposed
 from symbiont_ecology.fence import FaultError
@@ -31,20 +31,20 @@ class ProposeChild(Decision):
     rank: int
     by: str
 
-    def carried_out(self, materials: Materials) -> list[Event]:
-        state, part = materials.state, materials.prices.dowry // len(self.cells)
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, part = context.state, context.prices.dowry // len(self.cells)
         if any(state.ledger.balance(parent) < part for parent in self.cells):
             return []  # a birth in the same generation left too little
-        child, parents = state.new_id(), list(map(materials.as_parent, self.cells))
-        generator = materials.draw("merge", child)
+        child, parents = state.new_id(), list(map(context.as_parent, self.cells))
+        generator = context.draw("merge", child)
         try:
-            weights = materials.child_of(parents, self.operator, self.name, generator, MOST_RANK)
+            weights = context.child_of(parents, self.operator, self.name, generator, MOST_RANK)
         except FaultError as fault:
-            return [materials.stillborn(child, self.name, tuple(self.cells), fault)]
+            return [context.stillborn(child, self.name, tuple(self.cells), fault)]
         if weights.rank > self.rank:
             weights = truncated(weights, self.rank)
-        genome = Genome(materials.store.put_weights(weights), weights.rank, self.traits)
-        materials.pay_dowry(child, tuple(self.cells))
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
+        context.pay_dowry(child, tuple(self.cells))
         state.challengers[child] = Challenger(child, genome, self.name, self.by, self.cells)
         return [Proposed(state.generation, child, self.name, tuple(self.cells), genome.weights)]
 
@@ -61,8 +61,8 @@ class Judge(Decision):
     decision: GateDecision
     reason: str = ""
 
-    def carried_out(self, materials: Materials) -> list[Event]:
-        challenger, state = self.challenger, materials.state
+    def apply(self, context: ApplyContext) -> list[Event]:
+        challenger, state = self.challenger, context.state
         if self.decision == "go on":
             state.challengers[challenger.id] = challenger
             return []
@@ -72,7 +72,7 @@ class Judge(Decision):
         if self.decision == "reject":
             _refund(challenger, state)
             return [gated]
-        return [gated, _admit(challenger, materials)]
+        return [gated, _admit(challenger, context)]
 
 
 def _refund(challenger: Challenger, state: EcologyState) -> None:
@@ -84,9 +84,9 @@ def _refund(challenger: Challenger, state: EcologyState) -> None:
     state.ledger.close(challenger.id)
 
 
-def _admit(challenger: Challenger, materials: Materials) -> Born:
+def _admit(challenger: Challenger, context: ApplyContext) -> Born:
     """Let a child live at the home of its parents, with their posteriors there."""
-    child, genome, state = challenger.id, challenger.genome, materials.state
+    child, genome, state = challenger.id, challenger.genome, context.state
     inherited = state.posteriors.setdefault(child, {})
     for parent, cells in challenger.cells.items():
         of_parent = state.posteriors.get(parent, {})
@@ -95,4 +95,4 @@ def _admit(challenger: Challenger, materials: Materials) -> Born:
                 inherited[cell] = of_parent[cell]
                 of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
         state.archive.pass_on(parent, cells, heir=child, genome=genome)
-    return materials.enter(child, genome, challenger.operator, challenger.parents)
+    return context.enter(child, genome, challenger.operator, challenger.parents)

@@ -210,16 +210,6 @@ def _tokens_of(prompt_tokens: int, completion_tokens: int) -> int:
     return prompt_tokens + max(completion_tokens - 1, 0)
 
 
-def tracing_flops(read_parameters: int, tokens: int) -> int:
-    """One lesson from the trace of an answer of so many tokens: an outer product per token and
-    module.
-
-    ``read_parameters`` is the size of all A of the adapter. Noise and its addition cost next to
-    nothing.
-    """
-    return 2 * tokens * read_parameters
-
-
 def _first(config: Mapping[str, object], *names: str, default: int | None = None) -> int:
     """The first of the fields that is there and is not null."""
     for name in names:

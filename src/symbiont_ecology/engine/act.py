@@ -6,31 +6,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, map_rollouts
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.runtime import Host, Turn
+from symbiont_ecology.engine.runtime import GenerationContext, Host
+from symbiont_ecology.learning import Estimator
 from symbiont_ecology.learning.rewards import worths
 from symbiont_ecology.tasks import judge
-from symbiont_ecology.types import (
-    HOST_SLOT,
-    Completion,
-    Completions,
-    Decoding,
-    Item,
-    LoggedReply,
-    OrganelleId,
-    Request,
-    behind,
-)
+from symbiont_ecology.types import HOST_SLOT, Decoding, Item, OrganelleId, Request, behind
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.adapter import Perturbation
 
 WeightsOf = Callable[[OrganelleId], AdapterWeights]
-Respondent = tuple[OrganelleId, Perturbation | None]
-"""An organelle, and the noise on it if there is any: what takes a slot."""
 
 
 @dataclass(frozen=True)
@@ -44,107 +34,100 @@ class Question:
     perturbation: Perturbation | None = None
 
     @property
-    def respondent(self) -> Respondent:
-        """Who answers, with whose weights."""
-        return self.organelle_id, self.perturbation
+    def respondent(self) -> str:
+        """The organelle and the noise on it: what takes a slot, in the order of names."""
+        noise = self.perturbation
+        return f"{self.organelle_id} {noise}" if noise else self.organelle_id
 
 
-_Entry = tuple[int, Question, str]
-"""A question with its place, and the prompt that is put to who answers."""
+@dataclass(frozen=True)
+class _Row:
+    """A question in a wave: its place among all questions, the prompt as it is put, and the slot
+    and rank of the adapter that answers (0: the bare host)."""
+
+    place: int
+    question: Question
+    prompt: str
+    slot: int
+    rank: int
+
+    def rollout(self, text: str, ids: tuple[int, ...], verdict: float, **facts: Any) -> Rollout:
+        """Return the rollout of its answer."""
+        item, who = self.question.item, self.question.organelle_id
+        return Rollout(
+            item, who, token_ids=ids, text=text, verdict=verdict, reward=verdict, **facts
+        )
 
 
-def roll_out(
-    questions: Sequence[Question], host: Host, weights_of: WeightsOf, decoding: Decoding
-) -> tuple[list[Rollout], int]:
-    """Answers and judges every question, in their order; also how many calls of the host it took.
+def act(assignments: Sequence[Assignment], context: GenerationContext) -> list[Outcome]:
+    """Roll out and judge every assignment, and charge the budget; outcomes in their order.
 
-    This is the one way to ask a population. The bare host needs no slot.
+    Raises:
+        WaitingError: people have to judge some of the answers first.
     """
-    rollouts, calls = dict[int, Rollout](), 0
-    for slots, ranks, wave in _placed(questions, host, weights_of):
-        calls += 1
-        requests = [
-            Request(prompt, slots[question.respondent], question.item.reply_limit)
-            for _, question, prompt in wave
-        ]
-        generators = [question.generator for _, question, _ in wave]
-        completions = host.rollout(requests, generators, decoding)
-        items = [question.item for _, question, _ in wave]
-        judgements = judge(zip(items, completions.texts, strict=True))
-        ended = _ended(completions, host)
-        for row, (index, question, _) in enumerate(wave):
-            completion, judgement = completions[row], judgements[row]
-            rollouts[index] = Rollout(
-                item=question.item,
-                organelle_id=question.organelle_id,
-                token_ids=completion.token_ids,
-                log_probabilities=completion.log_probabilities,
-                text=completion.text,
-                verdict=judgement.verdict,
-                reward=judgement.verdict,
-                cost=completion_cost(completion, host, ranks[question.respondent]),
-                fault=judgement.fault,
-                trace=completion.trace,
-                ended_ids=ended.get(completion.text) if completion.is_stopped else None,
-            )
-    return [rollouts[index] for index in range(len(questions))], calls
-
-
-def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
-    """Rolls out and judges every assignment, and charges the budget; outcomes in their order."""
-    asked = Counter[tuple[object, ...]]()
-    questions = [
-        question for assignment in assignments for question in _samples(assignment, turn, asked)
-    ]
+    host, state, asked = context.host, context.state, Counter[tuple[object, ...]]()
+    questions = [one for assignment in assignments for one in _samples(assignment, context, asked)]
 
     def weights_of(organelle_id: OrganelleId) -> AdapterWeights:
-        """As they are at the start of the generation."""
-        return turn.store.weights(turn.state.genome(organelle_id).weights)
+        return context.store.weights(state.genome(organelle_id).weights)
 
     new = [question for question in questions if question.item.logged is None]
     logged = [question for question in questions if question.item.logged]
-    answers, calls = roll_out(new, turn.host, weights_of, turn.practice)
-    read, reading_calls = read_log(logged, turn.host, weights_of)
+    estimator = context.learning_rule.estimator
+    answers, calls = roll_out(new, host, weights_of, context.practice, estimator)
+    read, reading_calls = read_log(logged, host, weights_of)
     cost = Cost(calls=calls + reading_calls)
-    turn.state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)
+    state.spent += sum((rollout.cost for rollout in (*answers, *read)), cost)
     from_log, fresh = iter(read), iter(answers)
     rollouts = iter([next(from_log if question.item.logged else fresh) for question in questions])
     outcomes = [
         Outcome(assignment, tuple(islice(rollouts, len(assignment.items) * assignment.samples)))
         for assignment in assignments
     ]
-    return map_rollouts(
-        _rewarded(outcomes, turn), partial(_compared, turn=turn), where=attrgetter("is_compared")
-    )
+    if context.reward.asks_people:
+        outcomes = context.judgements.of(outcomes)
+    rewarded, compared = partial(_rewarded, context=context), partial(_compared, context=context)
+    outcomes = map_rollouts(outcomes, rewarded, where=attrgetter("is_practice"))
+    return map_rollouts(outcomes, compared, where=attrgetter("is_compared"))
 
 
-def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
-    """The same outcomes, each rollout of practice with what it is worth to learning.
+def _samples(
+    assignment: Assignment, context: GenerationContext, asked: Counter[tuple[object, ...]]
+) -> Iterator[Question]:
+    """Yield the questions of an assignment. Practice explores; everything else is answered as it
+    would be in use, greedily. Where the reward is about reference answers, practice reads them and
+    nobody replies. ``asked`` counts who was asked what: users who ask one organelle the same have
+    draws of their own."""
+    name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
+    reads = assignment.is_practice and context.reward.reads
+    for index, item in enumerate(assignment.items):
+        question = name, purpose, item.id, index
+        earlier = [asked[question]] if asked[question] else []
+        asked[question] += 1
+        for sample in range(assignment.samples):
+            key = ("rollout", name, purpose, item.id, index, sample, *earlier)
+            generator = context.draw(*key) if assignment.is_learned_from else None
+            yield Question(item.to_read if reads else item, name, generator, noise)
 
-    Raises:
-        WaitingError: people have to judge some of them first.
-    """
-    judged = turn.judgements.of(outcomes) if turn.reward.asks_people else outcomes
 
-    def rewarded(rollouts: Sequence[Rollout]) -> Iterator[Rollout]:
-        """Each with its reward."""
-        rewards = worths(rollouts, turn.reward, turn.faults)
-        for rollout, worth in zip(rollouts, rewards, strict=True):
-            yield replace(rollout, reward=worth)
-
-    return map_rollouts(judged, rewarded, where=attrgetter("is_practice"))
+def _rewarded(rollouts: Sequence[Rollout], context: GenerationContext) -> Iterator[Rollout]:
+    """Yield the same rollouts with what they are worth to learning."""
+    rewards = worths(rollouts, context.reward, context.faults)
+    for rollout, worth in zip(rollouts, rewards, strict=True):
+        yield replace(rollout, reward=worth)
 
 
-def _compared(rollouts: Sequence[Rollout], turn: Turn) -> Iterator[Rollout]:
-    """The same rollouts, read by the host; what that took is part of what each answer took."""
-    costs = reading_costs(rollouts, turn.host)
-    for rollout, reading in zip(read_by_host(rollouts, turn), costs, strict=True):
-        more = Cost(flops=reading.flops, executed=reading.executed)  # on the same tokens
+def _compared(rollouts: Sequence[Rollout], context: GenerationContext) -> Iterator[Rollout]:
+    """Yield the same rollouts, read by the host; what that took is part of what each answer took,
+    on the same tokens."""
+    costs = reading_costs(rollouts, context.host)
+    for rollout, reading in zip(read_by_host(rollouts, context), costs, strict=True):
+        more = Cost(flops=reading.flops, executed=reading.executed)
         yield replace(rollout, cost=rollout.cost + more)
 
 
-def read_by_host(rollouts: Sequence[Rollout], turn: Turn) -> list[Rollout]:
-    """The same rollouts, each with the bare host's log-probabilities of its tokens.
+def read_by_host(rollouts: Sequence[Rollout], context: GenerationContext) -> list[Rollout]:
+    """Return the same rollouts, each with the bare host's log-probabilities of its tokens.
 
     One call scores all answers, and the budget is charged.
     """
@@ -152,8 +135,8 @@ def read_by_host(rollouts: Sequence[Rollout], turn: Turn) -> list[Rollout]:
         return []
     prompts = [rollout.item.prompt for rollout in rollouts]
     answers = [rollout.token_ids for rollout in rollouts]
-    scores = turn.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
-    turn.state.spent += sum(reading_costs(rollouts, turn.host), Cost(calls=1))
+    scores = context.host.score(prompts, answers, [HOST_SLOT] * len(rollouts))
+    context.state.spent += sum(reading_costs(rollouts, context.host), Cost(calls=1))
     return [
         replace(rollout, host_log_probabilities=np.asarray(values))
         for rollout, values in zip(rollouts, scores, strict=True)
@@ -161,117 +144,145 @@ def read_by_host(rollouts: Sequence[Rollout], turn: Turn) -> list[Rollout]:
 
 
 def reading_costs(rollouts: Sequence[Rollout], host: Host) -> list[Cost]:
-    """What the bare host's log-probabilities of each rollout take. It reads the question without
-    the phrase of who answered."""
-    prompts = host.encode([rollout.item.prompt for rollout in rollouts])
-    tokens = [
-        (len(prompt), rollout.cost.tokens_out)
-        for prompt, rollout in zip(prompts, rollouts, strict=True)
+    """Return what the bare host's log-probabilities of each rollout take. It reads the question
+    without the phrase of who answered."""
+    prompts = [rollout.item.prompt for rollout in rollouts]
+    answers = [rollout.token_ids for rollout in rollouts]
+    return costs_of(prompts, answers, host, host.shape.scoring_flops)
+
+
+def costs_of(
+    prompts: Sequence[str],
+    answers: Sequence[Sequence[int]],
+    host: Host,
+    flops: Callable[[int, int, int], int],
+    ranks: Sequence[int] | int = 0,
+) -> list[Cost]:
+    """Return what one pass over each prompt and its answer takes, by adapters of these ranks.
+
+    ``flops`` are those of an adapter's parameters, the prompt's tokens and the answer's tokens.
+    """
+    unique = list(dict.fromkeys(prompts))
+    lengths = dict(zip(unique, map(len, host.encode(unique)), strict=True))
+    ranks = [ranks] * len(prompts) if isinstance(ranks, int) else ranks
+    sizes = [
+        (host.layout.size(rank), lengths[prompt], len(answer))
+        for prompt, answer, rank in zip(prompts, answers, ranks, strict=True)
     ]
-    return [
-        Cost.computed(host.shape.scoring_flops(0, read, written), read, written)
-        for read, written in tokens
-    ]
+    return [Cost.computed(flops(*size), *size[1:]) for size in sizes]
+
+
+def roll_out(
+    questions: Sequence[Question],
+    host: Host,
+    weights_of: WeightsOf,
+    decoding: Decoding,
+    estimator: Estimator | None = None,
+) -> tuple[list[Rollout], int]:
+    """Answer and judge every question, in their order; also return the number of calls of the host.
+
+    This is the one way to ask a population. The bare host needs no slot. An estimator answers in
+    the host's place, and notes what it learns from (``Rollout.extra``).
+    """
+    rollouts, calls = dict[int, Rollout](), 0
+    for wave in _waves_of_rows(questions, host, weights_of):
+        calls += 1
+        requests = [Request(row.prompt, row.slot, row.question.item.reply_limit) for row in wave]
+        generators = [row.question.generator for row in wave]
+        extras: Sequence[object] = [None] * len(wave)
+        if estimator is None:
+            completions = host.rollout(requests, generators, decoding)
+        else:
+            completions, extras = estimator.rollout(host, requests, generators, decoding)
+        items = [row.question.item for row in wave]
+        judgements = judge(zip(items, completions.texts, strict=True))
+        done = [completions[number] for number in range(len(wave))]
+        # Texts that a stop text cut, as an answer that ends.
+        cut = list(dict.fromkeys(one.text for one in done if one.is_stopped))
+        ended = dict(zip(cut, host.encode_answers(cut), strict=True)) if cut else {}
+        for row, one, judgement, extra in zip(wave, done, judgements, extras, strict=True):
+            parameters, read, written = host.layout.size(row.rank), one.prompt_tokens, one.token_ids
+            useful = host.shape.rollout_flops(parameters, read, len(written))
+            executed = host.shape.executed_flops(parameters, read, one.tokens_read, one.steps)
+            rollouts[row.place] = row.rollout(
+                one.text,
+                one.token_ids,
+                judgement.verdict,
+                log_probabilities=one.log_probabilities,
+                cost=Cost(read, len(written), rows=1, flops=useful, executed=executed),
+                fault=judgement.fault,
+                ended_ids=ended.get(one.text) if one.is_stopped else None,
+                extra=extra,
+            )
+    return [rollouts[place] for place in range(len(questions))], calls
 
 
 def read_log(
     questions: Sequence[Question], host: Host, weights_of: WeightsOf
 ) -> tuple[list[Rollout], int]:
-    """Replies that were given and judged in the past, in their order; also how many calls of the
-    host it took.
+    """Return replies that were given and judged in the past, in their order, and the number of
+    calls of the host.
 
     Nobody is asked. Each organelle reads the replies to its questions: their log-probabilities are
     its own, as if it had given them. It need not read what it gave itself and was as sure of as
     the log says: then each token has an equal part of that.
     """
     rollouts, calls = dict[int, Rollout](), 0
-    for slots, ranks, wave in _placed(questions, host, weights_of):
-        replies = [_logged(question.item) for _, question, _ in wave]
-        prompts = [prompt for *_, prompt in wave]
-        completions = host.encode_answers([reply.text for reply in replies])
+    for wave in _waves_of_rows(questions, host, weights_of):
+        replies = [row.question.item.logged for row in wave if row.question.item.logged]
+        answers = host.encode_answers([reply.text for reply in replies])
         scores = {
-            row: np.full(len(completions[row]), reply.log_probability / len(completions[row]))
-            for row, (reply, (_, question, _)) in enumerate(zip(replies, wave, strict=True))
-            if reply.log_probability is not None and question.respondent == (reply.author, None)
+            number: np.full(len(ids), reply.log_probability / len(ids))
+            for number, (row, reply, ids) in enumerate(zip(wave, replies, answers, strict=True))
+            if reply.log_probability is not None and row.question.respondent == reply.author
         }
-        given = set(scores)
-        if unread := [row for row in range(len(wave)) if row not in given]:
+        known = set(scores)
+        if unread := [number for number in range(len(wave)) if number not in known]:
             calls += 1
             values = host.score(
-                [prompts[row] for row in unread],
-                [completions[row] for row in unread],
-                [slots[wave[row][1].respondent] for row in unread],
+                [wave[number].prompt for number in unread],
+                [answers[number] for number in unread],
+                [wave[number].slot for number in unread],
             )
-            scores |= {row: np.asarray(part) for row, part in zip(unread, values, strict=True)}
-        lengths = [len(prompt) for prompt in host.encode(prompts)]
-        for row, (index, question, _) in enumerate(wave):
-            parameters = host.layout.size(ranks[question.respondent])
-            read, written = lengths[row], len(completions[row])
-            cost = Cost.computed(host.shape.scoring_flops(parameters, read, written), read, written)
-            verdict = float(bool(replies[row].is_accepted))
-            rollouts[index] = Rollout(
-                item=question.item,
-                organelle_id=question.organelle_id,
-                token_ids=completions[row],
-                log_probabilities=scores[row],
-                text=replies[row].text,
-                verdict=verdict,
-                reward=verdict,
-                cost=replace(cost, executed=0) if row in given else cost,
+            scores |= dict(zip(unread, map(np.asarray, values), strict=True))
+        prompts, ranks = [row.prompt for row in wave], [row.rank for row in wave]
+        costs = costs_of(prompts, answers, host, host.shape.scoring_flops, ranks)
+        for number, (row, reply, cost) in enumerate(zip(wave, replies, costs, strict=True)):
+            rollouts[row.place] = row.rollout(
+                reply.text,
+                answers[number],
+                float(bool(reply.is_accepted)),
+                log_probabilities=scores[number],
+                cost=replace(cost, executed=0) if number in known else cost,
             )
-    return [rollouts[index] for index in range(len(questions))], calls
+    return [rollouts[place] for place in range(len(questions))], calls
 
 
-def _ended(completions: Completions, host: Host) -> Mapping[str, tuple[int, ...]]:
-    """Token ids of the texts that a stop text cut, end of answer included."""
-    if completions.stopped is None or not completions.stopped.any():
-        return {}
-    pairs = zip(completions.texts, completions.stopped, strict=True)
-    texts = list(dict.fromkeys(text for text, is_stopped in pairs if is_stopped))
-    return dict(zip(texts, host.encode_answers(texts), strict=True))
-
-
-def _placed(
+def _waves_of_rows(
     questions: Sequence[Question], host: Host, weights_of: WeightsOf
-) -> Iterator[tuple[Mapping[Respondent, int], Mapping[Respondent, int], list[_Entry]]]:
-    """Puts everyone who has a question into slots, wave by wave: slots and ranks by who answers,
-    and the questions with their places and prompts. Noise is made when its slot is filled, and not
-    kept."""
-    respondents = {_name(question.respondent): question.respondent for question in questions}
-    for wave in waves(set(respondents), host.slots):
-        slots = {respondents[name]: slot for name, slot in wave.items()}
-        ranks: dict[Respondent, int] = {(HOST, None): 0}
-        phrases = dict[Respondent, str]()
-        for (organelle_id, perturbation), slot in slots.items():
-            if organelle_id == HOST:
-                continue
-            weights = weights_of(organelle_id)
-            if perturbation:
-                weights = perturbation.of(weights, host.norms)
-            host.place(slot, weights)
-            ranks[organelle_id, perturbation] = weights.rank
-            phrases[organelle_id, perturbation] = weights.phrase
-        entries = [
-            (place, question, behind(phrases.get(question.respondent, ""), question.item.prompt))
-            for place, question in enumerate(questions)
-            if question.respondent in slots
-        ]
-        yield slots, ranks, entries
-
-
-def _name(respondent: Respondent) -> str:
-    """What orders who answers: the organelle, and the noise on it."""
-    organelle_id, noise = respondent
-    return f"{organelle_id} {noise}" if noise else organelle_id
-
-
-def _logged(item: Item) -> LoggedReply:
-    assert item.logged is not None
-    return item.logged
+) -> Iterator[list[_Row]]:
+    """Put everyone who has a question into slots, wave by wave, and yield the questions of each
+    wave. Noise is made when its slot is filled, and not kept."""
+    asked = {question.respondent: question for question in questions}
+    for wave in waves(set(asked), host.slots):
+        placed = dict.fromkeys(wave, (HOST_SLOT, 0, ""))
+        for name, slot in wave.items():
+            if slot != HOST_SLOT:
+                weights, noise = weights_of(asked[name].organelle_id), asked[name].perturbation
+                weights = noise.of(weights, host.norms) if noise else weights
+                host.place(slot, weights)
+                placed[name] = slot, weights.rank, weights.phrase
+        rows = []
+        for place, question in enumerate(questions):
+            if question.respondent in placed:
+                slot, rank, phrase = placed[question.respondent]
+                prompt = behind(phrase, question.item.prompt)
+                rows.append(_Row(place, question, prompt, slot, rank))
+        yield rows
 
 
 def waves(organelle_ids: set[OrganelleId], slots: int) -> Iterator[Mapping[OrganelleId, int]]:
-    """Slots for everyone, in waves of at most ``slots`` organelles, by sorted id.
+    """Yield slots for everyone, in waves of at most ``slots`` organelles, by sorted id.
 
     The host goes with the first wave.
     """
@@ -282,31 +293,3 @@ def waves(organelle_ids: set[OrganelleId], slots: int) -> Iterator[Mapping[Organ
             wave[HOST] = HOST_SLOT
         if wave:
             yield wave
-
-
-def completion_cost(completion: Completion, host: Host, rank: int) -> Cost:
-    """What one answer took, by an adapter of that rank (0: the bare host)."""
-    shape, parameters = host.shape, host.layout.size(rank)
-    read, written = completion.prompt_tokens, len(completion.token_ids)
-    useful = shape.rollout_flops(parameters, read, written)
-    executed = shape.executed_flops(parameters, read, completion.tokens_read, completion.steps)
-    return Cost(read, written, rows=1, flops=useful, executed=executed)
-
-
-def _samples(
-    assignment: Assignment, turn: Turn, asked: Counter[tuple[object, ...]]
-) -> Iterator[Question]:
-    """Practice explores; everything else is answered as it would be in use, greedily. Where the
-    reward is about reference answers, practice reads them and nobody replies. ``asked`` counts who
-    was asked what: users who ask one organelle the same have draws of their own."""
-    name, purpose, noise = assignment.organelle_id, assignment.purpose, assignment.perturbation
-    explores = assignment.is_learned_from
-    reads = purpose == "practice" and turn.reward.reads
-    for index, item in enumerate(assignment.items):
-        question = name, purpose, item.id, index
-        earlier = [asked[question]] if asked[question] else []
-        asked[question] += 1
-        for sample in range(assignment.samples):
-            key = ("rollout", name, purpose, item.id, index, sample, *earlier)
-            generator = turn.draw(*key) if explores else None
-            yield Question(item.to_read if reads else item, name, generator, noise)

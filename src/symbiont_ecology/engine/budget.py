@@ -16,7 +16,7 @@ from operator import itemgetter
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState
 from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.fence import as_list
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
@@ -28,7 +28,7 @@ noise."""
 
 
 def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
-    """Training FLOPs at which the world changes or the run ends, rising."""
+    """Return training FLOPs at which the world changes or the run ends, rising."""
     flip, arrivals = config.tasks.flip, config.tasks.arrivals
     changes = (*arrivals, *((flip.at_flops, flip.back_flops) if flip else ()))
     moments = {budget_flops(config, mean_rollout_flops), *changes} - {None, math.inf}
@@ -36,7 +36,7 @@ def milestones(config: RunConfig, mean_rollout_flops: int) -> tuple[float, ...]:
 
 
 def budget_flops(config: RunConfig, mean_rollout_flops: int) -> float:
-    """Training FLOPs at which the run ends; infinite if no budget says so.
+    """Return training FLOPs at which the run ends; infinite if no budget says so.
 
     A budget in rollouts counts mean rollouts of the bare host.
     """
@@ -46,8 +46,8 @@ def budget_flops(config: RunConfig, mean_rollout_flops: int) -> float:
 
 
 def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[float, float]:
-    """The last milestone that counts as reached (0 at first), and the next one (infinite beyond the
-    last).
+    """Return the last milestone that counts as reached (0 at first), and the next one (infinite
+    beyond the last).
 
     A milestone is reached when what is left pays for no question any more, or is next to nothing.
     """
@@ -61,7 +61,8 @@ def budget_phase(state: EcologyState, milestones: Sequence[float]) -> tuple[floa
 
 
 def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) -> bool:
-    """Whether a run has had its generations or spent its budget, the time on the clock included."""
+    """Return True if a run has had its generations or spent its budget, the time on the clock
+    included."""
     loop, budgets = config.run, milestones(config, state.mean_rollout_flops)
     return (
         state.generation >= loop.generations
@@ -71,20 +72,23 @@ def is_complete(config: RunConfig, state: EcologyState, seconds: float = 0.0) ->
     )
 
 
-def affordable_assignments(assignments: Iterable[Assignment], turn: Turn) -> Sequence[Assignment]:
-    """All assignments while there is plenty; else as many questions as can be paid for, by draw.
+def affordable_assignments(
+    assignments: Iterable[Assignment], context: GenerationContext
+) -> Sequence[Assignment]:
+    """Return all assignments while there is plenty; else as many questions as can be paid for, by
+    draw.
 
     At least one question is left.
 
     Raises:
         RunError: the strategy asked for something else.
     """
-    assignments = as_list(strategies.called(turn.strategy), assignments, Assignment)
-    left = turn.until - turn.state.spent.flops
-    efforts = [_effort(assignment, turn) for assignment in assignments]
+    assignments = as_list(strategies.called(context.strategy), assignments, Assignment)
+    left = context.until - context.state.spent.flops
+    efforts = [_effort(assignment, context) for assignment in assignments]
     questions = [(place, item) for place, a in enumerate(assignments) for item in a.items]
     costs = [efforts[place] * max(assignments[place].samples, 1) for place, _ in questions]
-    chosen = affordable(costs, left, turn.draw, "ration")
+    chosen = affordable(costs, left, context.draw, "ration")
     if len(chosen) == len(questions):
         return assignments
     if not chosen:  # the cheapest, asked as often as it can be paid for
@@ -98,8 +102,8 @@ def affordable_assignments(assignments: Iterable[Assignment], turn: Turn) -> Seq
 
 
 def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> list[int]:
-    """Which of some things what is left pays for: all of them, or a draw of that name, in their own
-    order."""
+    """Return the places of those things that what is left pays for: all of them, or a draw of that
+    name, in their own order."""
     if sum(costs) <= left:
         return list(range(len(costs)))
     chosen = []
@@ -110,10 +114,10 @@ def affordable(costs: Sequence[float], left: float, draw: Draw, name: str) -> li
     return sorted(chosen)
 
 
-def _effort(assignment: Assignment, turn: Turn) -> float:
-    """FLOPs of a rollout with its lesson: what they were in the cell, or what is usual at the rank
-    of who is asked."""
-    state, host = turn.state, turn.host
+def _effort(assignment: Assignment, context: GenerationContext) -> float:
+    """Return the FLOPs of a rollout with its lesson: what they were in the cell, or what is usual
+    at the rank of who is asked."""
+    state, host = context.state, context.host
     if (effort := state.effort.get(cell_name(assignment.cell))) is not None:
         return effort
     usual = ROLLOUT_WITH_LESSON * state.mean_rollout_flops

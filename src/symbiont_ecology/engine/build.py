@@ -20,7 +20,7 @@ from symbiont_ecology.host.engines import engines
 from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
-from symbiont_ecology.learning.imitation import NoLearning
+from symbiont_ecology.learning.rules import NoLearning
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import allocators
@@ -74,8 +74,17 @@ def check(config: RunConfig) -> None:
 def _check(config: RunConfig) -> None:
     components(config)
     executors.build(config.executor).check()
-    engine, slots = engines.build(config.host.engine), config.host.slots
-    if kind_of(config.host.engine) != "kernel" and kind_of(config.executor) != "local":
+    engine, rule = engines.build(config.host.engine), learning_rules.build(config.learning_rule)
+    is_kernel, is_local = (
+        kind_of(config.host.engine) == "kernel",
+        kind_of(config.executor) == "local",
+    )
+    if rule.estimator is not None and not (is_kernel and is_local):
+        raise ConfigError(
+            f"learning_rule: {kind_of(config.learning_rule)!r} works within the kernel while it "
+            "answers, so expected host.engine=kernel and executor=local: set both, or another rule"
+        )
+    if not is_kernel and not is_local:
         raise ConfigError(
             f"executor: expected local beside host.engine {kind_of(config.host.engine)!r}, got "
             f"{kind_of(config.executor)!r}: a server spreads its work by itself"
@@ -83,10 +92,9 @@ def _check(config: RunConfig) -> None:
     check_trackers(config.run.report_to)
     if config.run.mirror is not None:
         RemoteFolder(config.run.mirror)
-    mix, rule = mixture(config), learning_rules.build(config.learning_rule)
-    strategy = strategies.build(config.strategy)
+    mix, strategy = mixture(config), strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)
-    engine.check(slots, is_perturbed=rule.perturbation > 0)
+    engine.check(config.host.slots)
     if rule.needs_verdicts and not reward_rules.build(config.reward).follows_verdict:
         raise ConfigError(
             f"reward: {kind_of(config.learning_rule)} imitates what is worth 1, so expected one "
@@ -236,8 +244,8 @@ def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
 def _check_log(config: RunConfig) -> None:
     """Whether strategy and rule can learn from replies that others gave."""
     rule, kind = learning_rules.build(config.learning_rule), kind_of(config.learning_rule)
-    if rule.perturbation or rule.sees_gold:
-        source = "noise in its own answers" if rule.perturbation else "reference answers"
+    if rule.estimator is not None or rule.sees_gold:
+        source = "reference answers" if rule.sees_gold else "what the kernel does in answers"
         raise ConfigError(
             f"learning_rule: {kind!r} learns from {source}, and a log has replies of others: "
             "choose another one, such as expert_iteration"

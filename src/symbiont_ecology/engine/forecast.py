@@ -19,7 +19,7 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.host.memory import MemoryLoad
 from symbiont_ecology.host.packing import least_shared, preambles_of
 from symbiont_ecology.learning import learning_rules
-from symbiont_ecology.learning.imitation import NoLearning
+from symbiont_ecology.learning.rules import NoLearning
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -173,9 +173,9 @@ def run_load(config: RunConfig, host: Host | None) -> MemoryLoad:
 
 
 def learns_by_steps(config: RunConfig) -> bool:
-    """Whether there are backward passes: not without a learning rule, nor from traces of noise."""
+    """Return True if there are backward passes."""
     rule = learning_rules.build(config.learning_rule)
-    return not isinstance(rule, NoLearning) and not rule.perturbation
+    return not isinstance(rule, NoLearning) and rule.estimator is None
 
 
 def _work(

@@ -13,18 +13,21 @@ from dataclasses import replace
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.ecology.births import with_rule_traits
 from symbiont_ecology.ecology.deaths import retire_by_catastrophe, retire_the_bankrupt
-from symbiont_ecology.ecology.population import Materials, carry_out
+from symbiont_ecology.ecology.population import ApplyContext, apply
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.act import act
 from symbiont_ecology.engine.budget import affordable_assignments, budget_phase
-from symbiont_ecology.engine.faults import faults_of
-from symbiont_ecology.engine.feed import feed
 from symbiont_ecology.engine.learn import learn
 from symbiont_ecology.engine.remember import remember
-from symbiont_ecology.engine.runtime import Runtime, Turn
-from symbiont_ecology.engine.settle import install, settle, update_posteriors
-from symbiont_ecology.engine.transcribe import transcribe
-from symbiont_ecology.engine.warm import warm_start
+from symbiont_ecology.engine.runtime import GenerationContext, Runtime
+from symbiont_ecology.engine.settle import (
+    install,
+    part_faults,
+    settle,
+    transcribe,
+    update_posteriors,
+)
+from symbiont_ecology.engine.warm import warm_newborns, warm_start
 from symbiont_ecology.event_log import EventLog
 from symbiont_ecology.events import BatchShrunk, Born, Event, GenerationEnded, Retired
 from symbiont_ecology.fence import as_list
@@ -36,51 +39,51 @@ from symbiont_ecology.types import cell_name
 def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> GenerationEnded:
     """Advances the state by one generation, writes its events and returns the last of them."""
     # What counts as right may have changed, and what it pays: organelles see it in their verdicts.
-    turn = runtime.at(state, *budget_phase(state, runtime.milestones))
-    strategy, before, memory_mb = turn.strategy, state.spent, turn.host.memory_mb
+    context = runtime.at(state, *budget_phase(state, runtime.milestones))
+    strategy, before, memory_mb = context.strategy, state.spent, context.host.memory_mb
 
     # Retire first: the dead must not breed, and the newborn need their slots.
-    events = retire_the_bankrupt(state, turn.prices) if strategy.is_mortal else []
-    events += retire_by_catastrophe(state, turn.climate, turn.draw)
-    turn.passed("retire")
+    events = retire_the_bankrupt(state, context.prices) if strategy.is_mortal else []
+    events += retire_by_catastrophe(state, context.climate, context.draw)
+    context.passed("retire")
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.
-    assignments = affordable_assignments(strategy.ask(turn.context), turn)
-    turn.passed("ask")
+    assignments = affordable_assignments(strategy.ask(context.strategy_context), context)
+    context.passed("ask")
 
     # Act: the population is the batch. Verifiers have the only say on what was right.
-    outcomes = act(assignments, turn)
-    turn.passed("act")
+    outcomes = act(assignments, context)
+    context.passed("act")
 
     # Learn: one step for everyone who practised. The new weights wait: the old ones earned the
     # verdicts.
-    updates = learn(outcomes, turn)
-    turn.passed("learn")
+    updates = learn(outcomes, context)
+    context.passed("learn")
 
     # Remember: habitats keep the last answers that they were given, and what they thought of them.
-    remember(outcomes, turn)
+    remember(outcomes, context)
 
     # Write down what was replied, and at which price: for people, nothing here reads it again.
-    turn.transcripts.write(transcribe(outcomes, turn))
-    turn.passed("remember")
+    context.transcripts.write(transcribe(outcomes, context))
+    context.passed("remember")
 
     # Settle: verified answers are energy; compute, rent and tickets cost it.
-    events += settle(outcomes, updates, turn)
+    events += settle(outcomes, updates, context)
 
     # Update: posteriors, prices and the archive, which keeps the weights that acted.
-    events += update_posteriors(outcomes, updates, turn)
+    events += update_posteriors(outcomes, updates, context)
 
     # Install: what was learned takes the place of what acted.
     events += install(updates, state)
-    turn.passed("settle")
+    context.passed("settle")
 
     # Tell: the strategy sees the outcomes and decides. In an ecology its mechanisms do: who breeds,
     # who is founded anew, who tries to be leaner, whether the world has changed.
-    events += execute(strategy.tell(replace(turn.context, outcomes=outcomes)), turn)
-    turn.passed("tell")
+    events += execute(strategy.tell(replace(context.strategy_context, outcomes=outcomes)), context)
+    context.passed("tell")
 
     # Parts that others wrote may fail, and are named. One that does nothing else ends the run.
-    events += faults_of(turn) + _shrinking(memory_mb, turn)
+    events += part_faults(context) + _shrinking(memory_mb, context)
 
     summary = _summary(state, outcomes, events, before)
     state.next_seq = log.emit(state.next_seq, *events, summary)
@@ -88,50 +91,51 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     return summary
 
 
-def execute(decisions: Iterable[Decision], turn: Turn) -> list[Event]:
+def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[Event]:
     """Carries out what was decided, in that order; then newborns have their first food.
 
     Raises:
         RunError: the strategy decided something else.
     """
-    decisions = as_list(strategies.called(turn.strategy), decisions, Decision)
-    materials = Materials(
-        turn.state,
-        turn.store,
-        turn.host.layout,
-        turn.prices,
-        turn.draw,
-        turn.host.norms,
-        turn.rank,
-        turn.faults,
+    decisions = as_list(strategies.called(context.strategy), decisions, Decision)
+    apply_context = ApplyContext(
+        context.state,
+        context.store,
+        context.host.layout,
+        context.prices,
+        context.draw,
+        context.host.norms,
+        context.rank,
+        context.faults,
     )
-    if turn.learning_rule.rule_count > 1:
-        decisions = with_rule_traits(decisions, turn.draw("rules"))
-    return carry_out(decisions, materials) + feed(materials.meals, turn)
+    if context.learning_rule.rule_count > 1:
+        decisions = with_rule_traits(decisions, context.draw("rules"))
+    events = apply(decisions, apply_context)
+    return events + warm_newborns(apply_context.initial_steps, context)
 
 
 def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> None:
     """Generation 0 begins: measures the exchange rate on the bare host, lets an adapter learn the
     examples of a warm start, founds the population."""
-    turn = Turn(**vars(runtime), state=state, draw=Draw(state.seed, -1))
-    memory_mb = turn.host.memory_mb
-    cells = turn.tasks.cells
-    probes = [turn.tasks.draw(cell, 2, turn.draw("calibrate", *cell)) for cell in cells]
-    outcomes = act([Assignment(HOST, items, purpose="probe") for items in probes], turn)
+    context = GenerationContext(**vars(runtime), state=state, draw=Draw(state.seed, -1))
+    memory_mb = context.host.memory_mb
+    cells = context.tasks.cells
+    probes = [context.tasks.draw(cell, 2, context.draw("calibrate", *cell)) for cell in cells]
+    outcomes = act([Assignment(HOST, items, purpose="probe") for items in probes], context)
     state.mean_rollout_flops = state.spent.flops // state.spent.rows
     success = sum(outcome.accuracy for outcome in outcomes) / len(outcomes)
     state.success = {cell_name(cell): success for cell in cells}
-    events = settle(outcomes, [], turn) + warm_start(turn)
-    events += execute(turn.strategy.found(turn.context), turn)
-    events += faults_of(turn) + _shrinking(memory_mb, turn)
+    events = settle(outcomes, [], context) + warm_start(context)
+    events += execute(context.strategy.found(context.strategy_context), context)
+    events += part_faults(context) + _shrinking(memory_mb, context)
     state.next_seq = log.emit(state.next_seq, *events)
 
 
-def _shrinking(memory_mb: float, turn: Turn) -> list[Event]:
+def _shrinking(memory_mb: float, context: GenerationContext) -> list[Event]:
     """Whether batches became smaller, since one did not fit into memory: smaller ones round
     differently."""
-    is_shrunk = turn.host.memory_mb < memory_mb
-    return [BatchShrunk(turn.state.generation, turn.host.memory_mb)] if is_shrunk else []
+    is_shrunk = context.host.memory_mb < memory_mb
+    return [BatchShrunk(context.state.generation, context.host.memory_mb)] if is_shrunk else []
 
 
 def _summary(

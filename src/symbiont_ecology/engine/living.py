@@ -18,7 +18,6 @@ from symbiont_ecology.engine.budget import is_complete, milestones
 from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.checkpoints import Checkpoints
 from symbiont_ecology.engine.generation import found_population, run_generation
-from symbiont_ecology.engine.laps import Laps
 from symbiont_ecology.engine.mirror import Mirror
 from symbiont_ecology.engine.provenance import (
     check_host,
@@ -45,6 +44,25 @@ LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 
 
+class PhaseTimer:
+    """A clock for the phases of a generation, in ``seconds`` by phase. Nothing that a run does
+    depends on it."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a generation."""
+        self.seconds: dict[str, float] = {}
+        self._since = time.perf_counter()
+
+    def end(self, phase: str, more: float = 0.0) -> None:
+        """End a phase: it took what has passed since the last one, and ``more`` seconds."""
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._since + more
+        self._since = now
+
+
 @dataclass(frozen=True)
 class Generation:
     """The state after one generation, its summary, and its wall-clock seconds."""
@@ -65,7 +83,7 @@ class LivingRun:
     log: EventLog
     checkpoints: Checkpoints
     reports: Reports
-    laps: Laps
+    timer: PhaseTimer
     elapsed: float
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
     mirror: Mirror | None = None
@@ -85,16 +103,16 @@ class LivingRun:
     def live(self) -> Generation:
         """One generation, and a checkpoint if one is due or the run ends."""
         state, runtime = self.state, self.runtime
-        self.laps.begin()
+        self.timer.begin()
         summary = run_generation(state, runtime, self.log)
         runtime.store.forget(state.reachable())
         self.is_saved = False
-        self.laps.end("save", self.saving)
-        seconds = round(sum(self.laps.seconds.values()), 4)
+        self.timer.end("save", self.saving)
+        seconds = round(sum(self.timer.seconds.values()), 4)
         timing = {
             "generation": summary.generation,
             "seconds": seconds,
-            "phases": {name: round(duration, 4) for name, duration in self.laps.seconds.items()},
+            "phases": {name: round(duration, 4) for name, duration in self.timer.seconds.items()},
         }
         # As it is written, and before the checkpoint: who resumes must find the same end.
         self.elapsed += seconds
@@ -156,8 +174,8 @@ def opened(
             check_not_lived(folder)
             write_config(config, folder / CONFIG_FILE)
         runtime = build_runtime(config, host, folder)
-        laps, path = Laps(), folder / EVENTS_FILE
-        runtime = replace(runtime, tell=tell, passed=laps.end)
+        timer, path = PhaseTimer(), folder / EVENTS_FILE
+        runtime = replace(runtime, tell=tell, passed=timer.end)
         is_due = partial(_is_due, config, runtime)
         checkpoints = Checkpoints(folder, runtime.store, path, is_due)
         if is_founded:
@@ -172,7 +190,7 @@ def opened(
         if mirror is not None:
             mirror.push()
         elapsed = lived_seconds(folder, state.generation)
-        parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, laps)
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, timer)
         yield LivingRun(*parts, elapsed, mirror, is_endless)
 
 

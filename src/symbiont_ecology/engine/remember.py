@@ -8,41 +8,38 @@ same.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from symbiont_ecology.ecology import (
-    Assignment,
-    Habitat,
-    Outcome,
-    RememberedAnswer,
-    Rollout,
-    practice_of,
-)
+from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout, practice_of
 from symbiont_ecology.ecology.basis import Basis
 from symbiont_ecology.ecology.habitats import read_vector, shared_among
 from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.act import waves
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.act import costs_of, waves
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.types import OrganelleId, cell_name, last_turn
 
-MOST_OF_CELL = 64
+MAX_OF_CELL = 64
 """The newest right answers of a cell that are remembered."""
 WORST_LOSS = 1e9
 """Nats, of an organelle whose log-probabilities are not finite. JSON has no such numbers."""
 
 
-def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
-    """Every habitat remembers what it was answered in practice, in the order of asking. Without
+def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
+    """Let every habitat remember what it was answered in practice, in the order of asking. Without
     habitats, cells remember what was right. Organelles remember which prompts they met."""
-    if turn.strategy.keeps_ranges:
-        _widen_ranges(outcomes, turn)
-    if turn.tasks.habitats is None:
-        _remember_cells(outcomes, turn)
+    state, strategy = context.state, context.strategy
+    if strategy.keeps_ranges:
+        for name, practice in practice_of(outcomes).items():
+            items = [item for outcome in practice for item in outcome.assignment.items]
+            met = state.population[name].range.after([last_turn(item.prompt) for item in items])
+            state.population[name] = replace(state.population[name], range=met)
+    if context.tasks.habitats is None:
+        _remember_cells(outcomes, context)
         return
-    habitats, shared = turn.state.habitats, shared_among(len(turn.tasks.names))
+    shared = shared_among(len(context.tasks.names))
     rollouts = [
         rollout
         for outcome in outcomes
@@ -50,81 +47,87 @@ def remember(outcomes: Sequence[Outcome], turn: Turn) -> None:
         for rollout in outcome.rollouts
         if rollout.item.habitat and rollout.token_ids
     ]
-    if rollouts and turn.strategy.needs_sketches:
-        answers = _with_vectors(rollouts, turn)
-    else:
-        answers = [_remembered(rollout, turn) for rollout in rollouts]
+    answers = [_remembered(rollout, context) for rollout in rollouts]
+    if rollouts and strategy.needs_sketches:
+        answers = _with_vectors(answers, context)
     for rollout, answer in zip(rollouts, answers, strict=True):
         name = rollout.item.habitat
-        before = habitats.get(name, Habitat())
-        habitats[name] = before.after(answer, shared)
-        if turn.strategy.keeps_memories and habitats[name].has_changed_from(before):
-            _keep_memories(before, turn)
-    if turn.strategy.scored_answers:
-        _score({rollout.item.habitat: None for rollout in rollouts}, turn)
+        before = state.habitats.get(name, Habitat())
+        state.habitats[name] = before.after(answer, shared)
+        has_changed = strategy.keeps_memories and state.habitats[name].has_changed_from(before)
+        if has_changed and (server := state.population.get(before.server)):
+            state.population[server.id] = server.remembering(before.accepted)
+    if strategy.scored_answers:
+        _score({rollout.item.habitat: None for rollout in rollouts}, context)
 
 
 def replayed(
-    outcomes: Sequence[Outcome], turn: Turn
+    outcomes: Sequence[Outcome], context: GenerationContext
 ) -> Mapping[OrganelleId, Sequence[RememberedAnswer]]:
-    """Accepted answers to learn again, drawn from all habitats, for those who serve them.
+    """Return accepted answers to learn again, drawn from all habitats, for those who serve them.
 
     There are ``learning_rule.replay`` of them for each rollout of practice.
     """
     practice = [outcome for outcome in outcomes if outcome.assignment.is_learned_from]
     rows = sum(len(outcome.rollouts or outcome.assignment.items) for outcome in practice)
-    count = round(turn.learning_rule.replay * rows)
-    accepted = turn.state.accepted_answers()
+    count = round(context.learning_rule.replay * rows)
+    accepted = context.state.accepted_answers()
     answers: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)
     if accepted and count:
-        for place in turn.draw("replay").integers(len(accepted), size=count):
+        for place in context.draw("replay").integers(len(accepted), size=count):
             server, answer = accepted[place]
             answers[server].append(answer)
     return answers
 
 
-def _remember_cells(outcomes: Sequence[Outcome], turn: Turn) -> None:
-    """The newest right answers of each cell, one for a prompt; reference answers where the rule
-    sees them."""
-    if not turn.learning_rule.replay:
-        return
+def sketched(answers: Sequence[RememberedAnswer], context: GenerationContext) -> np.ndarray:
+    """Return what each answer would teach the bare host, ``(answers, dimensions)``, charged to the
+    budget: a pass forward and one backward."""
+    host, (prompts, ids) = context.host, _texts(answers)
+    costs = costs_of(prompts, ids, host, host.shape.sketching_flops, context.rank)
+    context.state.spent += sum(costs, Cost(calls=1))
+    return host.sketch(prompts, ids)
+
+
+def embedded(answers: Sequence[RememberedAnswer], context: GenerationContext) -> np.ndarray:
+    """Return what the bare host makes of each answer, ``(answers, dimensions)``, charged to the
+    budget: a pass forward."""
+    host, (prompts, ids) = context.host, _texts(answers)
+    shape = host.shape
+    costs = costs_of(prompts, ids, host, lambda _, read, said: shape.embedding_flops(read + said))
+    context.state.spent += sum(costs, Cost(calls=1))
+    return host.embed(prompts, ids)
+
+
+def _texts(answers: Iterable[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
+    return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
+
+
+def _remember_cells(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
+    """Keep the newest right answers of each cell, one for a prompt; reference answers where the
+    rule sees them."""
+    rule, memory = context.learning_rule, context.state.memory
     right: dict[str, list[RememberedAnswer]] = defaultdict(list)
     for outcome in outcomes:
-        if not outcome.assignment.is_learned_from:
+        if not (rule.replay and outcome.assignment.is_learned_from):
             continue
-        cell = cell_name(outcome.assignment.cell)
-        right[cell] += [_remembered(r, turn) for r in outcome.rollouts if r.is_right]
-        if turn.learning_rule.sees_gold:
-            right[cell] += _references(outcome.assignment, turn)
+        cell, items = cell_name(outcome.assignment.cell), outcome.assignment.items
+        right[cell] += [_remembered(one, context) for one in outcome.rollouts if one.is_right]
+        if rule.sees_gold:
+            ids = context.host.encode_answers([item.answer for item in items])
+            right[cell] += [
+                RememberedAnswer(item.family, item.depth, item.prompt, tokens, is_accepted=True)
+                for item, tokens in zip(items, ids, strict=True)
+            ]
     for cell, answers in right.items():
-        by_prompt = {a.prompt: a for a in (*turn.state.memory.get(cell, ()), *answers)}
-        turn.state.memory[cell] = tuple(by_prompt.values())[-MOST_OF_CELL:]
+        by_prompt = {one.prompt: one for one in (*memory.get(cell, ()), *answers)}
+        memory[cell] = tuple(by_prompt.values())[-MAX_OF_CELL:]
 
 
-def _widen_ranges(outcomes: Sequence[Outcome], turn: Turn) -> None:
-    """Everyone has met the prompts of its practice."""
-    for organelle_id, practice in practice_of(outcomes).items():
-        organelle = turn.state.population[organelle_id]
-        items = [item for outcome in practice for item in outcome.assignment.items]
-        prompts = [last_turn(item.prompt) for item in items]
-        turn.state.population[organelle_id] = replace(
-            organelle, range=organelle.range.after(prompts)
-        )
-
-
-def _references(assignment: Assignment, turn: Turn) -> list[RememberedAnswer]:
-    """The reference answers of an assignment, as if they had been given."""
-    ids = turn.host.encode_answers([item.answer for item in assignment.items])
-    return [
-        RememberedAnswer(item.family, item.depth, item.prompt, tokens, is_accepted=True)
-        for item, tokens in zip(assignment.items, ids, strict=True)
-    ]
-
-
-def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
+def _remembered(rollout: Rollout, context: GenerationContext) -> RememberedAnswer:
     item = rollout.item
-    if item.habitat and turn.tasks.families[item.family].is_open:
-        confidence = turn.state.record(rollout.organelle_id, but_for=item.habitat)
+    if item.habitat and context.tasks.families[item.family].is_open:
+        confidence = context.state.record(rollout.organelle_id, but_for=item.habitat)
     else:
         sum_of_all = float(rollout.log_probabilities.sum())
         confidence = math.exp(min(sum_of_all, 0.0)) if math.isfinite(sum_of_all) else 0.0
@@ -140,92 +143,48 @@ def _remembered(rollout: Rollout, turn: Turn) -> RememberedAnswer:
     )
 
 
-def _keep_memories(habitat: Habitat, turn: Turn) -> None:
-    """A habitat changed: its server remembers what it had accepted."""
-    population = turn.state.population
-    if habitat.server in population:
-        server = population[habitat.server]
-        population[server.id] = server.remembering(habitat.accepted)
-
-
-def _score(names: Iterable[str], turn: Turn) -> None:
-    """The losses of everyone alive on the newest accepted answers of some habitats; none of one
-    that accepted nothing since it began or changed."""
-    state, count = turn.state, turn.strategy.scored_answers
-    answers = {name: state.habitats[name].accepted[-count:] for name in names}
-    pairs = [(name, answer) for name, newest in answers.items() for answer in newest]
-    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name in answers}
-    for slots in waves(set(state.population), turn.host.slots) if pairs else ():
-        for organelle_id, slot in slots.items():
-            turn.host.place(slot, turn.store.weights(state.genome(organelle_id).weights))
-        rows = [
-            (name, answer, reader, slot) for name, answer in pairs for reader, slot in slots.items()
-        ]
-        scores = turn.host.score(
-            [answer.prompt for _, answer, _, _ in rows],
-            [answer.token_ids for _, answer, _, _ in rows],
-            [slot for *_, slot in rows],
-        )
-        for (name, _, reader, _), values in zip(rows, scores, strict=True):
-            loss = -float(np.asarray(values).sum()) / len(answers[name])
-            total = losses[name].get(reader, 0.0) + loss
-            losses[name][reader] = total if math.isfinite(total) else WORST_LOSS
-        prompts = turn.host.encode([answer.prompt for _, answer in pairs])
-        parameters = turn.host.layout.size(turn.rank)
-        for (_, answer), prompt in zip(pairs, prompts, strict=True):
-            read, written = len(prompt), len(answer.token_ids)
-            flops = len(slots) * turn.host.shape.scoring_flops(parameters, read, written)
-            state.spent += Cost.computed(flops, read, written)
-        state.spent += Cost(calls=1)
-        state.scored += len(rows)
-    for name, by_organelle in losses.items():
-        state.habitats[name] = replace(state.habitats[name], losses=by_organelle)
-
-
-def _with_vectors(rollouts: Sequence[Rollout], turn: Turn) -> list[RememberedAnswer]:
-    """The answers with what says who wants what: coordinates if there are bases, or sketches."""
-    answers, state = [_remembered(rollout, turn) for rollout in rollouts], turn.state
+def _with_vectors(
+    answers: Sequence[RememberedAnswer], context: GenerationContext
+) -> list[RememberedAnswer]:
+    """Return the answers with what says who wants what: coordinates if there are bases, or
+    sketches."""
+    state = context.state
     state.scored += len(answers)
     if state.bases:
         bases = {family: Basis.read(text) for family, text in state.bases.items()}
         return [
             answer.located(bases[answer.family].coordinates(embedding))
-            for answer, embedding in zip(answers, embedded(answers, turn), strict=True)
+            for answer, embedding in zip(answers, embedded(answers, context), strict=True)
         ]
     common = {family: read_vector(text) for family, text in state.common.items()}
     return [
         answer.sketched(sketch - common.get(answer.family, 0.0))
-        for answer, sketch in zip(answers, sketched(answers, turn), strict=True)
+        for answer, sketch in zip(answers, sketched(answers, context), strict=True)
     ]
 
 
-def sketched(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
-    """What each answer would teach the bare host, ``(answers, dimensions)``, charged to the budget:
-    a pass forward and one backward."""
-    parameters, shape = turn.host.layout.size(turn.rank), turn.host.shape
-    _charge(answers, turn, lambda read, said: shape.sketching_flops(parameters, read, said))
-    return turn.host.sketch(*_texts(answers))
-
-
-def embedded(answers: Sequence[RememberedAnswer], turn: Turn) -> np.ndarray:
-    """What the bare host makes of each answer, ``(answers, dimensions)``, charged to the budget: a
-    pass forward."""
-    shape = turn.host.shape
-    _charge(answers, turn, lambda read, said: shape.embedding_flops(read + said))
-    return turn.host.embed(*_texts(answers))
-
-
-def _charge(
-    answers: Sequence[RememberedAnswer], turn: Turn, flops: Callable[[int, int], int]
-) -> None:
-    """One call that reads these answers; ``flops`` are those of a prompt and an answer of so many
-    tokens."""
-    prompts = turn.host.encode([answer.prompt for answer in answers])
-    for prompt, answer in zip(prompts, answers, strict=True):
-        read, said = len(prompt), len(answer.token_ids)
-        turn.state.spent += Cost.computed(flops(read, said), read, said)
-    turn.state.spent += Cost(calls=1)
-
-
-def _texts(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
-    return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
+def _score(names: Iterable[str], context: GenerationContext) -> None:
+    """Keep the losses of everyone alive on the newest accepted answers of some habitats; none of
+    one that accepted nothing since it began or changed."""
+    state, host, count = context.state, context.host, context.strategy.scored_answers
+    answers = {name: state.habitats[name].accepted[-count:] for name in names}
+    pairs = [(name, answer) for name, newest in answers.items() for answer in newest]
+    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name in answers}
+    for wave in waves(set(state.population), host.slots) if pairs else ():
+        for organelle_id, slot in wave.items():
+            host.place(slot, context.store.weights(state.genome(organelle_id).weights))
+        rows = [(name, answer, who) for name, answer in pairs for who in wave]
+        prompts, ids = _texts(answer for _, answer, _ in rows)
+        scores = host.score(prompts, ids, [wave[who] for *_, who in rows])
+        for (name, _, who), values in zip(rows, scores, strict=True):
+            loss = -float(np.asarray(values).sum()) / len(answers[name])
+            total = losses[name].get(who, 0.0) + loss
+            losses[name][who] = total if math.isfinite(total) else WORST_LOSS
+        prompts, ids = _texts(answer for _, answer in pairs)
+        for cost in costs_of(prompts, ids, host, host.shape.scoring_flops, context.rank):
+            flops = len(wave) * cost.flops
+            state.spent += Cost.computed(flops, cost.tokens_in, cost.tokens_out)
+        state.spent += Cost(calls=1)
+        state.scored += len(rows)
+    for name, by_organelle in losses.items():
+        state.habitats[name] = replace(state.habitats[name], losses=by_organelle)

@@ -125,28 +125,27 @@ class Runtime:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
         return f"<{strategy} with {rule} on {len(self.tasks.cells)} cells>"
 
-    def at(self, state: EcologyState, reached: float, until: float) -> Turn:
+    def at(self, state: EcologyState, reached: float, until: float) -> GenerationContext:
         """The generation that comes next, between two milestones: what counts as right may have
         changed at the first, and what it pays depends on the season."""
         prices = self.prices.times(self.climate.payment(state.generation))
         parts = vars(self) | {"tasks": self.tasks.at(reached), "prices": prices}
-        return Turn(**parts, state=state, draw=Draw(state.seed, state.generation), until=until)
+        return GenerationContext(
+            **parts, state=state, draw=Draw(state.seed, state.generation), until=until
+        )
 
     @property
     def practice(self) -> Decoding:
         """How answers are found in practice, which must differ for there to be anything to learn.
 
         They are sampled from the organelle's own distribution, the policy that learning improves,
-        or from a cooler one if the rule says so; or, under a rule that perturbs, the best ones in
-        the midst of noise: of other chance its traces know nothing.
+        or from a cooler one if the rule says so.
         """
-        rule = self.learning_rule
-        temperature = 0.0 if rule.perturbation else rule.temperature
-        return Decoding(temperature, stop=self.stops, perturbation=rule.perturbation)
+        return Decoding(self.learning_rule.temperature, stop=self.stops)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class Turn(Runtime):
+class GenerationContext(Runtime):
     """One generation at work: the parts as they are in it, the state that they change, its
     draws."""
 
@@ -158,7 +157,7 @@ class Turn(Runtime):
     """What parts that anybody may write did wrong in it."""
 
     @property
-    def context(self) -> StrategyContext:
+    def strategy_context(self) -> StrategyContext:
         """What the strategy may look at."""
         return StrategyContext(
             self.state, self.tasks, self.prices, self.allocator, self.rank, draw=self.draw

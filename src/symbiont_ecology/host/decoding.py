@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -17,16 +18,28 @@ from torch import Tensor
 
 from symbiont_ecology.host.backend.bank import SlotBank
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares
+from symbiont_ecology.host.backend.slot_tiles import Tiling
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder, Session
 from symbiont_ecology.host.loading import TextCodec
 from symbiont_ecology.host.sampling import inverse_cdf
-from symbiont_ecology.host.tracing import Tracer
 from symbiont_ecology.types import Completions, Decoding, Request
 
 WORTH_SHRINKING = 0.75
 """Ended rows leave once the rest costs at most this part of the batch: with torch, that is a
 copy."""
+
+
+class Observer(Protocol):
+    """Sees the low-rank terms at work while answers are written, and may put others in their place.
+
+    The prompt's last token is then a step of its own, so that every token is written by one.
+    """
+
+    def __call__(self, rows: np.ndarray, step: int, adapters: Adapters, tiling: Tiling) -> Adapters:
+        """Return the terms for the step in which rows of the batch, given by their numbers, write
+        their token number ``step``. The terms of torch (``Factors``) come for rows in tiles."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,11 +53,11 @@ class DecodingBatch:
     prompts: Sequence[np.ndarray]
     uniforms: Sequence[np.ndarray | None]
     decoding: Decoding
-    tracer: Tracer | None = None
+    observer: Observer | None = None
 
     def read(self, row: int) -> np.ndarray:
-        """What is read of a prompt before the first token: traced, its last token is a step."""
-        return self.prompts[row] if self.tracer is None else self.prompts[row][:-1]
+        """Return what is read of a prompt before the first step."""
+        return self.prompts[row] if self.observer is None else self.prompts[row][:-1]
 
 
 def write(
@@ -112,7 +125,6 @@ class _Writer:
             self._scores,
             self._lengths,
             np.array([len(prompt) for prompt in batch.prompts]),
-            traces=None if batch.tracer is None else batch.tracer.traces(),
             read=self._read,
             fed=self._fed,
             stopped=np.array([text != cut for text, cut in zip(full_texts, texts, strict=True)]),
@@ -141,10 +153,8 @@ class _Writer:
                 rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
                 session.keep(indices)
                 tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
-            if batch.tracer is not None:
-                batch.tracer.move(rows, time + 1, shares)
             self._fed[rows] += 1
-            logits = session.step(tokens, adapters, shares)
+            logits = session.step(tokens, self._observed(adapters, rows, time + 1, shares), shares)
         self._keep_scores(scores)
 
     def _keep_scores(self, parts: Sequence[tuple[np.ndarray, Tensor]]) -> None:
@@ -160,25 +170,30 @@ class _Writer:
         """Reads the prompts; first logits ``(rows, vocab)``."""
         batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
         slots = [batch.rows[row].slot for row in rows]
-        if batch.tracer is not None:
+        if batch.observer is not None:
             room += 1
         prefixes = [batch.read(row) for row in rows]
         logits, session = self._decoder.start(prefixes, slots, self._bank, room, self._budget)
         self._read[rows] = session.tokens_read
-        if batch.tracer is not None:
+        if batch.observer is not None:
             self._read[rows] += session.tokens_read > 0
-            batch.tracer.move(rows, 0, shares)
             last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
-            logits = session.step(last, adapters, shares)
+            logits = session.step(last, self._observed(adapters, rows, 0, shares), shares)
         return logits, session
 
     def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
         """The adapters of some rows, sorted by slot, and which rows are whose."""
         slots = [self._batch.rows[row].slot for row in rows]
-        if self._batch.tracer is None:
-            return self._bank.for_step(slots)
-        adapters, tiling = self._bank.in_tiles(slots)
-        return adapters.perturbed(self._batch.tracer), tiling
+        is_observed = self._batch.observer is not None
+        return self._bank.in_tiles(slots) if is_observed else self._bank.for_step(slots)
+
+    def _observed(
+        self, adapters: Adapters, rows: np.ndarray, step: int, shares: Shares
+    ) -> Adapters:
+        if self._batch.observer is None:
+            return adapters
+        assert isinstance(shares, Tiling)
+        return self._batch.observer(rows, step, adapters, shares)
 
     def _has_stopped(self, row: int, length: int) -> bool:
         """Whether a row holds a stop text among its first ``length`` tokens."""

@@ -27,7 +27,7 @@ from symbiont_ecology.host.backend.compiled import backend_for
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of
-from symbiont_ecology.host.decoding import DecodingBatch, write
+from symbiont_ecology.host.decoding import DecodingBatch, Observer, write
 from symbiont_ecology.host.embeddings import embeddings
 from symbiont_ecology.host.learning import (
     Example,
@@ -50,7 +50,6 @@ from symbiont_ecology.host.malloc import keep_freed_memory
 from symbiont_ecology.host.reading import CodecReader, Texts
 from symbiont_ecology.host.rows import Replies, check_lengths, check_sizes, draws_of, slot_of_each
 from symbiont_ecology.host.sketches import sketcher_of
-from symbiont_ecology.host.tracing import Tracer, check_traced
 from symbiont_ecology.types import (
     HOST_SLOT,
     Completions,
@@ -294,14 +293,17 @@ class HostKernel:
         rows: Sequence[Request],
         draws: Sequence[np.random.Generator | None] | None,
         decoding: Decoding,
+        observer: Observer | None = None,
     ) -> Completions:
         """Answers every row in one batch, whichever slots they belong to.
 
         Args:
             rows: prompts; ``slot`` may be ``HOST_SLOT``.
-            draws: one generator per row; a row without one answers greedily and unperturbed, as
-                all do when the decoding is greedy. A row's text depends on its own generator alone.
+            draws: one generator per row; a row without one answers greedily, as all do when the
+                decoding is greedy. A row's text depends on its own generator alone.
             decoding: the rule that picks tokens.
+            observer: sees the low-rank terms of every step, and may change them. Prompts then have
+                two tokens or more.
         """
         for row in rows:
             self._known(row.slot)
@@ -310,18 +312,14 @@ class HostKernel:
             raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
         prompts = self.encode([row.prompt for row in rows])
         check_lengths(self.shape, map(len, prompts), limits)
-        is_sampled, std = decoding.temperature > 0, decoding.perturbation
-        draws = draws_of(draws, len(rows), is_drawn=is_sampled or std > 0)
+        if observer is not None and min(map(len, prompts), default=2) < 2:
+            raise HostError("expected prompts of two tokens or more to observe, got one of one")
+        draws = draws_of(draws, len(rows), is_drawn=decoding.temperature > 0)
         uniforms = [
-            draw.random(limit) if draw and is_sampled else None
+            None if draw is None else draw.random(limit)
             for draw, limit in zip(draws, limits, strict=True)
         ]
-        tracer = None
-        if std > 0:
-            check_traced(prompts)
-            sites = self._decoder.sites
-            tracer = Tracer(sites, self.layout, self.rank, limits=limits, draws=draws, std=std)
-        batch = DecodingBatch(rows, prompts, uniforms, decoding, tracer)
+        batch = DecodingBatch(rows, prompts, uniforms, decoding, observer)
         return self._within_memory(
             lambda budget: write(self._decoder, self._bank, self._codec, batch, budget)
         )

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar
 
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.learning.experience import Experience, Targets, WeightedTarget
+from symbiont_ecology.learning.experience import Estimator, Experience, Targets, WeightedTarget
 from symbiont_ecology.registry import Registry
 
 
@@ -22,8 +22,7 @@ class LearningRule(ABC):
             tokens. They cost one forward pass without adapters.
         temperature: of sampling in practice. Log-probabilities are those of temperature 1, so
             another one is only for rules that do not compare them.
-        perturbation: standard deviation of noise on what A makes of its inputs in practice. Above
-            0, rollouts carry eligibility traces, which take the place of the backward pass.
+        estimator: what answers in practice and learns in place of the kernel's backward pass.
         replay: remembered right answers for each rollout of a generation: those of habitats, or of
             cells where there are no habitats.
         least_samples: rollouts per question without which there is nothing to compare.
@@ -34,7 +33,7 @@ class LearningRule(ABC):
     sees_gold: ClassVar[bool] = False
     needs_host_log_probabilities: ClassVar[bool] = False
     temperature: float = 1.0
-    perturbation: float = 0.0
+    estimator: Estimator | None = None
     replay: float = 0.0
     least_samples: ClassVar[int] = 1
     rule_count: int = 1
@@ -42,7 +41,7 @@ class LearningRule(ABC):
 
     @abstractmethod
     def targets(self, experience: Experience) -> Targets:
-        """What to learn from a generation, and the notes to keep."""
+        """Return what to learn from a generation, and the notes to keep."""
 
 
 class RewardRule(ABC):

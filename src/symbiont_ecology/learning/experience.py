@@ -1,4 +1,5 @@
-"""What a learning rule sees of a generation, and what it wants to be learned from it."""
+"""What a learning rule sees of a generation, what it wants to be learned from it, and how another
+gradient estimator than a backward pass learns it."""
 
 from __future__ import annotations
 
@@ -7,11 +8,28 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import Any, Protocol, TypeAlias
 
-from symbiont_ecology.ecology import Outcome, RememberedAnswer, Rollout
+import numpy as np
+
+from symbiont_ecology.ecology import Organelle, Outcome, RememberedAnswer, Rollout
+from symbiont_ecology.economics import Cost
 from symbiont_ecology.fence import FaultError
-from symbiont_ecology.types import Item, cell_name
-from symbiont_ecology.weights.traces import Trace
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.types import (
+    Completions,
+    Decoding,
+    Item,
+    LearningStatistics,
+    Request,
+    cell_name,
+)
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
+
+MAX_TARGETS = 100_000
+"""That a rule may want at once."""
+MAX_WEIGHT = 1e6
+"""Of a token: with larger ones, losses and gradients overflow."""
 
 
 @dataclass(frozen=True)
@@ -32,43 +50,103 @@ class Experience:
     remembered: tuple[RememberedAnswer, ...] = ()
 
     def rewards_by_cell(self) -> dict[str, list[float]]:
-        """Of all rollouts, by the name of their cell; where users ask, a cell has many outcomes."""
+        """Return those of all rollouts, by the name of their cell; where users ask, a cell has
+        many outcomes."""
         rewards = defaultdict[str, list[float]](list)
         for outcome in self.outcomes:
             cell = cell_name(outcome.assignment.cell)
             rewards[cell] += [rollout.reward for rollout in outcome.rollouts]
         return {cell: own for cell, own in rewards.items() if own}
 
+    def replayed(self, weight: float = 1.0) -> list[WeightedTarget]:
+        """Return the remembered answers as targets."""
+        return [WeightedTarget(one.item, one.token_ids, weight) for one in self.remembered]
+
 
 @dataclass(frozen=True)
 class WeightedTarget:
     """Raise (weight > 0) or lower (weight < 0) the log-probability of this answer to this item.
 
-    ``weight`` is one number for the whole answer, or one for each token. With a ``trace`` the
-    answer is learned from without a backward pass.
+    ``weight`` is one number for the whole answer, or one for each token. ``extra`` is the
+    rollout's.
     """
 
     item: Item
     token_ids: tuple[int, ...]
     weight: float | tuple[float, ...]
-    trace: Trace | None = None
+    extra: object = None
 
     @classmethod
     def of(cls, rollout: Rollout, weight: float | tuple[float, ...]) -> WeightedTarget:
-        """The rollout's own answer."""
-        return cls(rollout.item, rollout.token_ids, weight, rollout.trace)
+        """Return the rollout's own answer as a target."""
+        return cls(rollout.item, rollout.token_ids, weight, rollout.extra)
 
 
 Targets = tuple[Sequence[WeightedTarget], Mapping[str, float]]
 """What to learn from a generation, and the notes to keep for the next."""
-MOST_TARGETS = 100_000
-"""That a rule may want at once."""
-LARGEST_WEIGHT = 1e6
-"""Of a token: with larger ones, losses and gradients overflow."""
+
+
+@dataclass(frozen=True)
+class PricedLesson:
+    """A target with its prompt as the learner reads it, and what its lesson takes alone."""
+
+    target: WeightedTarget
+    prompt: str
+    cost: Cost
+
+    @property
+    def cell(self) -> str:
+        """Name of the cell that it is about."""
+        return cell_name(self.target.item.cell)
+
+
+@dataclass(frozen=True)
+class Learner:
+    """An organelle in a slot, with the lessons of one step and its learning rate.
+
+    ``reading_flops`` is what the host's log-probabilities of its answers took, by cell name.
+    """
+
+    organelle: Organelle
+    slot: int
+    weights: AdapterWeights
+    optimizer_state: OptimizerState
+    rate: float
+    lessons: Sequence[PricedLesson] = ()
+    reading_flops: Mapping[str, int] = field(default_factory=dict)
+
+
+LearnedSlots: TypeAlias = tuple[
+    dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics
+]
+"""What ``Host.learn`` returns, by slot."""
+
+
+class Estimator(Protocol):
+    """A gradient estimator of its own, for a rule that does without a backward pass.
+
+    ``host`` is the kernel itself (``host.kernel.HostKernel``), in this process.
+    """
+
+    def rollout(
+        self,
+        host: Any,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None],
+        decoding: Decoding,
+    ) -> tuple[Completions, Sequence[object]]:
+        """Answer rows as ``Host.rollout`` does; also return the ``Rollout.extra`` of each."""
+
+    def cost(self, host: Any, rank: int, target: WeightedTarget) -> Cost:
+        """Return what the lesson of a target takes, for an adapter of that rank."""
+
+    def learn(self, learners: Sequence[Learner], draw: Draw) -> LearnedSlots:
+        """Make a step of each learner, some of which have no lessons, and return what changed.
+        A step that is not finite will not be taken."""
 
 
 def checked_targets(said: object, vocab: int) -> Targets:
-    """What a learning rule returned, if a host with so many tokens can learn it.
+    """Return what a learning rule said, if a host with so many tokens can learn it.
 
     Raises:
         FaultError: it is no pair of targets and notes, a token is none of the host's, or a number
@@ -76,9 +154,9 @@ def checked_targets(said: object, vocab: int) -> Targets:
     """
     if not isinstance(said, tuple) or len(said) != 2 or not isinstance(said[1], Mapping):
         raise FaultError(f"returned {said!r:.60}, expected targets and notes")
-    targets, notes = tuple(islice(said[0], MOST_TARGETS + 1)), said[1]
-    if len(targets) > MOST_TARGETS:
-        raise FaultError(f"returned more than {MOST_TARGETS} targets")
+    targets, notes = tuple(islice(said[0], MAX_TARGETS + 1)), said[1]
+    if len(targets) > MAX_TARGETS:
+        raise FaultError(f"returned more than {MAX_TARGETS} targets")
     for target in targets:
         if not isinstance(target, WeightedTarget) or not isinstance(target.item, Item):
             raise FaultError(f"returned {target!r:.60}, expected a WeightedTarget")
@@ -90,7 +168,7 @@ def checked_targets(said: object, vocab: int) -> Targets:
 
 
 def _check_numbers(target: WeightedTarget, vocab: int) -> None:
-    """Whether tokens are the host's, and every weight is a finite number."""
+    """Refuse tokens that are none of the host's, and weights that are no finite numbers."""
     tokens, weight = target.token_ids, target.weight
     are_tokens = isinstance(tokens, tuple) and set(map(type, tokens)) <= {int}
     if not are_tokens or (tokens and not 0 <= min(tokens) <= max(tokens) < vocab):
@@ -98,6 +176,6 @@ def _check_numbers(target: WeightedTarget, vocab: int) -> None:
     weights = weight if isinstance(weight, tuple) else (weight,)
     if isinstance(weight, tuple) and len(weight) != len(tokens):
         raise FaultError(f"returned {len(weight)} weights for {len(tokens)} tokens")
-    if not all(isinstance(w, int | float) and abs(w) <= LARGEST_WEIGHT for w in weights):
-        most = f"numbers from {-LARGEST_WEIGHT:g} to {LARGEST_WEIGHT:g}"
+    if not all(isinstance(w, int | float) and abs(w) <= MAX_WEIGHT for w in weights):
+        most = f"numbers from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
         raise FaultError(f"returned the weight {weight!r:.60}, expected {most}")

@@ -1,4 +1,4 @@
-"""Adam for whoever has a direction to go and no backward pass: traces, and evolution strategies."""
+"""Adam for methods that have a direction to go and no backward pass."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Ascended, Born, Event, Learned, Retired, Scored
@@ -53,7 +53,9 @@ def test_every_question_goes_to_one_member_and_all_get_as_many(
     made = plan(strategy, 2, questions=questions)
     start(made, tmp_path / "run", host=ToyHost())
     state, world = load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", made)
-    context = Turn(**vars(world), state=state, draw=Draw(state.seed, state.generation)).context
+    context = GenerationContext(
+        **vars(world), state=state, draw=Draw(state.seed, state.generation)
+    ).context
     hands, pairs = Counter[Any](), defaultdict[Any, list[int]](list)
     assigned, asked = world.strategy.ask(context), Counter[Any]()
     for one in assigned:
@@ -82,7 +84,9 @@ def test_a_verdict_on_a_reply_of_nobody_alive_is_nobodys_mark(tmp_path: Path) ->
     ]
     tasks = replace(world.tasks, habitats=SaidBefore(made.tasks.habitats, tuple(items)))
     draw = Draw(state.seed, state.generation)
-    context = Turn(**{**vars(world), "tasks": tasks}, state=state, draw=draw).context
+    context = GenerationContext(
+        **{**vars(world), "tasks": tasks}, state=state, draw=draw
+    ).strategy_context
     taken = {item: one.organelle_id for one in world.strategy.ask(context) for item in one.items}
     assert taken.keys() == {items[0], items[3], items[4]}
     assert taken[items[0]] == taken[items[4]] == member

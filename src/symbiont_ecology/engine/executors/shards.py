@@ -23,7 +23,6 @@ from symbiont_ecology.types import (
     Request,
 )
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.traces import Trace
 
 V = TypeVar("V")
 R = TypeVar("R", covariant=True)
@@ -185,19 +184,12 @@ def gathered(shards: Sequence[Shard], parts: Sequence[Completions]) -> Completio
         values = [getattr(part, name) for part in parts]
         return None if any(value is None for value in values) else rows(values)
 
-    def traced(part: Completions) -> list[Trace]:
-        """The trace of each of its rows."""
-        assert part.traces is not None
-        return [part.traces[row] for row in range(len(part))]
-
-    has_traces = all(part.traces is not None for part in parts)
     return Completions(
         tuple(in_order(shards, [part.texts for part in parts])),
         rows([part.ids for part in parts]),
         rows([part.log_probabilities for part in parts]),
         rows([part.lengths for part in parts]),
         rows([part.prompt_lengths for part in parts]),
-        in_order(shards, list(map(traced, parts))) if has_traces else None,
         read=counted("read"),
         fed=counted("fed"),
         stopped=counted("stopped"),

@@ -1,10 +1,11 @@
-"""Published methods beside the ecology: evolution strategies, a genetic algorithm, and evolution of
-hyper-parameters.
+"""Other ways to learn and to evolve: evolution strategies, a genetic algorithm, evolution of
+hyper-parameters, and a Hebbian learning rule.
 
 ``genetic``                a genetic algorithm over weights; ``exchanges`` has its crossovers
 ``evolution_strategies``   noise around one adapter and steps along it; ``noise`` makes it of seeds
 ``hyper``                  evolution of how adapters are trained; ``cli`` has its command
 ``exams``                  what everybody is asked alike, and the scores that are kept
+``hebbian``                learning from forward passes alone
 """
 
 from symbiont_ecology.extension import Command, Extension
@@ -15,6 +16,7 @@ EXTENSION = Extension(
     parts={
         "strategy": (f"{_HERE}.evolution_strategies", f"{_HERE}.genetic", f"{_HERE}.hyper"),
         "operator": (f"{_HERE}.exchanges",),
+        "learning rule": (f"{_HERE}.hebbian",),
     },
     commands={"evolve": Command(f"{_HERE}.cli:evolve", panel="Other methods")},
 )

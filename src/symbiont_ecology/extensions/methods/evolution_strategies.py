@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
-from symbiont_ecology.ecology.population import Materials
+from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.events import Ascended, Event
 from symbiont_ecology.extensions.methods.exams import dealt, rewards_by_question
@@ -254,14 +254,14 @@ class Ascend(Decision):
     empty: float = 0.0
     kl: float | None = None
 
-    def carried_out(self, materials: Materials) -> list[Event]:
-        state, store = materials.state, materials.store
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, store = context.state, context.store
         organelle = state.population[self.organelle_id]
         centre = store.weights(organelle.genome.weights)
         before = store.optimizer_state(organelle.optimizer_state)
         noise, _ = self.worth[0]
         move = self._along_w if noise.rank else self._along_b
-        weights, optimizer_state, length = move(centre, before, materials)
+        weights, optimizer_state, length = move(centre, before, context)
         # Where the step would not be finite, the centre stays where it is.
         if np.isfinite(weights.vector).all():
             ref, state_ref = store.put_weights(weights), store.put_optimizer_state(optimizer_state)
@@ -283,7 +283,7 @@ class Ascend(Decision):
         ]
 
     def _along_b(
-        self, centre: AdapterWeights, before: OptimizerState, materials: Materials
+        self, centre: AdapterWeights, before: OptimizerState, context: ApplyContext
     ) -> tuple[AdapterWeights, OptimizerState, float]:
         """Step on B, where every number has noise of its own."""
         direction = mean_of_b(self._shares, centre) / np.float32(len(self.worth))
@@ -292,18 +292,18 @@ class Ascend(Decision):
             direction, optimizer_state = adam_direction(direction, before)
         noise, _ = self.worth[0]
         faded = _with_b_times(centre, self.fade)
-        moved = along_b(faded, direction, self.step * abs(noise.size), materials.norms)
+        moved = along_b(faded, direction, self.step * abs(noise.size), context.norms)
         of_b = direction[_is_b(centre)]
         return moved, optimizer_state, self.step * float(np.sqrt(np.mean(np.square(of_b))))
 
     def _along_w(
-        self, centre: AdapterWeights, before: OptimizerState, materials: Materials
+        self, centre: AdapterWeights, before: OptimizerState, context: ApplyContext
     ) -> tuple[AdapterWeights, OptimizerState, float]:
         """Step on W, cut to the centre's rank."""
         noise, _ = self.worth[0]
         size = self.step / len(self.worth)
         shares = [(seed, abs(noise.size) * size * share) for seed, share in self._shares]
-        moved = along_w(centre.times(self.fade), shares, noise.rank, materials.norms)
+        moved = along_w(centre.times(self.fade), shares, noise.rank, context.norms)
         length = size * float(np.linalg.norm([share for _, share in self._shares]))
         return truncated(moved, centre.rank), replace(before, step=before.step + 1), length
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from symbiont_ecology.ecology import Decision, Organelle, Outcome
 from symbiont_ecology.ecology.organelle import SCORE
-from symbiont_ecology.ecology.population import Materials
+from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.events import Event, Scored
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.strategies import StrategyContext
@@ -42,8 +42,8 @@ class Score(Decision):
     marks: Mapping[str, float] = field(default_factory=dict)
     answers: int = 0
 
-    def carried_out(self, materials: Materials) -> list[Event]:
-        state = materials.state
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state = context.state
         organelle = state.population[self.organelle_id]
         exam: Any = {"marks": dict(self.marks), "answers": self.answers}
         notes = {**organelle.notes, SCORE: self.score, NOTE: exam}

@@ -26,7 +26,7 @@ from symbiont_ecology.ecology import (
     Retire,
     practice_of,
 )
-from symbiont_ecology.ecology.population import Materials
+from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.extensions.methods.exams import (
     Score,
@@ -86,12 +86,14 @@ class FoundWithPhrase(Found):
 
     phrase: str = ""
 
-    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
-        weights, rank = super().first_weights(organelle_id, materials)
+    def first_weights(
+        self, organelle_id: OrganelleId, context: ApplyContext
+    ) -> tuple[BlobRef, int]:
+        weights, rank = super().first_weights(organelle_id, context)
         if not self.phrase:
             return weights, rank
-        phrased = replace(materials.store.weights(weights), phrase=self.phrase)
-        return materials.store.put_weights(phrased), rank
+        phrased = replace(context.store.weights(weights), phrase=self.phrase)
+        return context.store.put_weights(phrased), rank
 
 
 @strategies.register("genetic")

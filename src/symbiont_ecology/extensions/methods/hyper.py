@@ -17,7 +17,7 @@ from numpy.random import Generator
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire
-from symbiont_ecology.ecology.population import Materials
+from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.extensions.methods.exams import Score, rewards_of_exam, scores_with
 from symbiont_ecology.learning import LearningRule
@@ -55,16 +55,18 @@ class FoundVariant(Found):
     alpha: float = 1.0
     targets: tuple[str, ...] | None = None
 
-    def first_weights(self, organelle_id: OrganelleId, materials: Materials) -> tuple[BlobRef, int]:
-        generator, scaling = materials.draw("found", organelle_id), self.alpha / self.rank
-        weights = AdapterWeights.random(materials.layout, self.rank, scaling, generator)
+    def first_weights(
+        self, organelle_id: OrganelleId, context: ApplyContext
+    ) -> tuple[BlobRef, int]:
+        generator, scaling = context.draw("found", organelle_id), self.alpha / self.rank
+        weights = AdapterWeights.random(context.layout, self.rank, scaling, generator)
         if self.targets is not None:
             vector = weights.vector.copy()
-            for name, a, b, _, _ in materials.layout.blocks(self.rank):
+            for name, a, b, _, _ in context.layout.blocks(self.rank):
                 if not name.endswith(self.targets):
                     vector[a] = vector[b] = 0.0  # no gradient reaches it: it never learns
             weights = replace(weights, vector=vector)
-        return materials.store.put_weights(weights), self.rank
+        return context.store.put_weights(weights), self.rank
 
 
 @strategies.register("hyper")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.runtime import Turn
+from symbiont_ecology.engine.runtime import GenerationContext
 from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.extensions.serve.journal import JudgedReply
 from symbiont_ecology.extensions.serve.messages import Ask
@@ -68,12 +68,12 @@ class ServingSnapshot:
     snapshot, which no generation touches. ``has_texts`` is that of ``ServiceLimits``.
     """
 
-    turn: Turn
+    turn: GenerationContext
     weights: Mapping[OrganelleId, AdapterWeights]
     has_texts: bool = False
 
     @classmethod
-    def of(cls, turn: Turn, *, has_texts: bool) -> ServingSnapshot:
+    def of(cls, turn: GenerationContext, *, has_texts: bool) -> ServingSnapshot:
         """Return a copy of all that decides who is asked."""
         state = turn.state
         copy = replace(
@@ -104,7 +104,9 @@ class ServingSnapshot:
         habitats = ServiceHabitats(world.config, items)
         # Not the generation's own draw: users who come one by one must not all meet the same.
         draw = Draw(int(_chance().integers(1 << 63)), turn.state.generation)
-        context = replace(turn.context, tasks=replace(turn.tasks, habitats=habitats), draw=draw)
+        context = replace(
+            turn.strategy_context, tasks=replace(turn.tasks, habitats=habitats), draw=draw
+        )
         try:
             with Fence() as fence:
                 takers = fence(self._chosen, context)

@@ -12,7 +12,7 @@ LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -50,15 +50,13 @@ class Factors:
 
     ``a`` is ``(owners, members · rank, d_in)``, ``b[j]`` is ``(owners, rank, d_outs[j])``, or None
     for a member without adapter (which has no share of ``a``). ``gradient`` are buffers of these
-    shapes that a backward pass adds to; ``perturbed`` takes the inputs and what A makes of them,
-    and gives the latter back with noise.
+    shapes that a backward pass adds to.
     """
 
     a: Tensor
     b: tuple[Tensor | None, ...]
     d_outs: tuple[int, ...]
     gradient: Factors | None = None
-    perturbed: Callable[[Tensor, Tensor], Tensor] | None = None
 
     def members(self) -> list[tuple[slice, slice, Tensor]]:
         """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
@@ -77,8 +75,6 @@ class Factors:
         if isinstance(shares, Tiling):
             tiles = shares.laid(x)
             inner = torch.bmm(tiles, self.a.transpose(1, 2))
-            if self.perturbed is not None:
-                inner = self.perturbed(tiles, inner)
             for columns, share, b in self.members():
                 shares.add(y[:, columns], inner[..., share], b)
         elif torch.is_grad_enabled() and x.requires_grad:
@@ -132,16 +128,6 @@ class Adapters:
         if dropout is None:
             return self
         return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
-
-    def perturbed(self, tracer: Callable[[int, Tensor, Tensor], Tensor]) -> Adapters:
-        """The same with noise between A and B (``tracing.Tracer``)."""
-
-        def perturbed(site: int, term: LowRankTerm) -> LowRankTerm:
-            """One site of it."""
-            assert isinstance(term, Factors), "torch alone knows noise"
-            return replace(term, perturbed=partial(tracer, site))
-
-        return self.changed(perturbed)
 
     def observed(self) -> Adapters:
         """The same where all owners have one A, and B are 0 (``ObservedTerm``)."""

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Engine(Protocol):
     """What answers the questions of a run."""
 
-    def check(self, slots: int, *, is_perturbed: bool) -> None:
-        """Whether it can answer for so many slots, and with noise if the learning rule wants it.
+    def check(self, slots: int) -> None:
+        """Whether it can answer for so many slots.
 
         Raises:
             ConfigError: it cannot.
@@ -85,7 +85,7 @@ engines: Registry[Engine] = Registry("engine", "symbiont_ecology.host.engines")
 class KernelEngine:
     """The kernel answers what it also learns: one process, one copy of the host."""
 
-    def check(self, slots: int, *, is_perturbed: bool) -> None:
+    def check(self, slots: int) -> None:
         """It can all of it."""
 
     def reach(self) -> None:

@@ -158,11 +158,6 @@ class ServedHost:
         decoding: Decoding,
     ) -> list[tuple[int, Asked]]:
         """The rows as a server is asked them, each with its slot."""
-        if decoding.perturbation:
-            raise HostError(
-                "expected a decoding without noise, which a server does not add, got perturbation "
-                f"{decoding.perturbation}: set host.engine=kernel"
-            )
         if missing := [row.slot for row in rows if row.slot not in (HOST_SLOT, *self._placed)]:
             raise HostError(
                 f"expected an adapter in slot {missing[0]}, found none: place one first"

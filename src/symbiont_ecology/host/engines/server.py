@@ -128,7 +128,7 @@ class AnsweringServer(ABC):
     def example(cls, adapter: str, prompt: str, limit: int) -> tuple[str, dict[str, object]]:
         """Path and body of a first question to such a server."""
 
-    def check(self, slots: int, *, is_perturbed: bool) -> None:
+    def check(self, slots: int) -> None:
         """Whether it can answer for so many slots.
 
         Raises:
@@ -138,11 +138,6 @@ class AnsweringServer(ABC):
             raise ConfigError(
                 f"host.engine.loaded: expected host.slots={slots} or more, got {self.loaded}: "
                 "raise it, and the server's limit with it, or lower host.slots"
-            )
-        if is_perturbed:
-            raise ConfigError(
-                "host.engine: the learning rule puts noise into the host, which a server does not "
-                "do: set host.engine=kernel, or another learning_rule"
             )
 
     def reach(self) -> None:

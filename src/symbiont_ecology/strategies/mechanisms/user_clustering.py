@@ -68,7 +68,7 @@ class UserClustering(Mechanism):
                 dict(room.traits),
                 context.rank,
                 memories=tuple(memories[place] for place in group),
-                meals=self.initial_steps,
+                initial_steps=self.initial_steps,
             )
             for group in groups
             if len(group) >= MIN_ACCEPTED
