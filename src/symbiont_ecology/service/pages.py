@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from fastapi import Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
-from symbiont_ecology.evoscope.live import LiveRecord
+from symbiont_ecology.extension import modules_of
 
 CHAT_PAGE = Path(__file__).parent / "assets" / "chat.html"
 POLICY = (
@@ -26,9 +28,10 @@ class ServicePages:
         self._folder, self._chat = folder, CHAT_PAGE.read_bytes()
 
     @cached_property
-    def _record(self) -> LiveRecord:
-        """Of a run that has begun by now."""
-        return LiveRecord([self._folder])
+    def _record(self) -> Any:
+        """The page of a run that has begun by now, as an extension makes it."""
+        (module,) = modules_of("page of a live run")
+        return import_module(module).LiveRecord([self._folder])
 
     async def chat(self) -> Response:
         """Where people talk with the ecology, and judge its replies."""

@@ -1,4 +1,4 @@
-"""The colours of all views, the same as on the page of Evoscope."""
+"""Colours of figures, the same as on the page of Evoscope."""
 
 from __future__ import annotations
 
