@@ -3,10 +3,10 @@ draw on; without axes it makes a figure of its own. It returns the axes.
 
     from symbiont_ecology.extensions.evoscope import figures
 
-    figures.curves(run)              # right answers; organelles alive, births and deaths
-    figures.lineages(run)            # a bar for every life, lines from parents
-    figures.servers(run)             # a row for every user, a colour for its organelle
-    figures.save(run, "figures")     # all of them that suit the run as PNG and SVG
+    figures.curves(run)            # right answers; organelles alive, births and deaths
+    figures.lineages(run)          # a bar for every life, lines from parents
+    figures.servers(run)           # a row for every user, a colour for its organelle
+    figures.save(run, "figures")   # all of them that suit the run as PNG and SVG
 
 Dotted lines are changes of the world. Equal runs give equal files. The page of Evoscope saves every
 other view as PNG or SVG.
@@ -14,7 +14,6 @@ other view as PNG or SVG.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.errors import RunError
 from symbiont_ecology.extensions.evoscope.history import Frames, History, Taxon
 from symbiont_ecology.extensions.evoscope.methods import lesser_lives
 from symbiont_ecology.files import written_whole
@@ -46,10 +45,9 @@ MAX_COLUMNS, MAX_LIVES, MAX_NAMED_ROWS, MAX_LABEL = 120, 90, 60, 24
 SMOOTHED = 3
 """Columns on both sides that a share of right answers is taken over."""
 RIGHT, ALIVE, BORN, DIED = VIEW_COLOURS[:4]
-JOIN_COLOUR, SOFT_COLOUR = "#5f666b", "#666666"
 JOINS: dict[bool, dict[str, Any]] = {
-    False: {"ls": "-", "lw": 0.7, "label": "child of one parent"},
-    True: {"ls": "--", "lw": 1.2, "label": "merged of several"},
+    False: {"color": "#5f666b", "ls": "-", "lw": 0.7, "label": "child of one parent"},
+    True: {"color": "#5f666b", "ls": "--", "lw": 1.2, "label": "merged of several"},
 }
 """Lines from one parent, and from several."""
 Source = Run | History | str | Path
@@ -60,50 +58,43 @@ def curves(run: Source, ax: Axes | Figure | None = None) -> Axes:
     deaths are marked."""
     history, ax = _history(run), _axes(ax, 3.4)
     columns = Frames.of(history.generation, MAX_COLUMNS)
-    ends = np.array(columns.ends)
-    dot = "o" if columns.count == 1 else ""
-    ax.plot(ends, _smooth_share(history, columns), color=RIGHT, lw=1.8, marker=dot, zorder=3)
+    ends, shares = np.array(columns.ends), _smooth_shares(history, columns)
+    ax.plot(ends, shares, "o-"[columns.count > 1 :], color=RIGHT, lw=1.8, zorder=3)
     ax.set(ylim=(0, 100), ylabel="right answers, %")
     ax.grid(alpha=0.25)
+    for change in history.world_changes():
+        ax.axvline(change, color="black", ls=":", lw=1)
     about = f"right answers of the {columns.width * (2 * SMOOTHED + 1)} generations around each"
-    _finish(ax, history, "Answers and population", about, marks_changes=True)
-    if not history.is_alone:
-        _draw_population(history, columns, ax)
-    return ax
-
-
-def _draw_population(history: History, columns: Frames, ax: Axes) -> None:
-    ends = np.array(columns.ends)
+    _finish(ax, history, f"Answers and population: {about}")
+    if history.is_alone:
+        return ax
     alive = np.array([history.ends[end].population for end in ends])
     beside, top = ax.twinx(), 1.15 * max(int(alive.max()), 1)
     beside.step(ends, alive, where="post", color=ALIVE, lw=1.3)
-    handles = [
-        Line2D([], [], color=RIGHT, label="right"),
-        Line2D([], [], color=ALIVE, label="alive"),
-    ]
-    for name, shape, colour, above in (("births", "^", BORN, 0.03), ("deaths", "v", DIED, -0.03)):
-        places = sorted({columns.at(e.generation) for e in history.ends if getattr(e, name)})
-        heights = alive[places] + above * top
-        beside.scatter(ends[places], heights, s=11, marker=shape, color=colour, zorder=4)
-        handles.append(Line2D([], [], color=colour, marker=shape, ls="", ms=4, label=name))
     beside.set(ylim=(0, top), ylabel="organelles alive")
     beside.yaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend_below(ax, handles)
+    handles = [Line2D([], [], color=RIGHT, label="right")]
+    handles += [Line2D([], [], color=ALIVE, label="alive")]
+    for name, mark, colour, above in (("births", "^", BORN, 0.03), ("deaths", "v", DIED, -0.03)):
+        places = sorted({columns.at(e.generation) for e in history.ends if getattr(e, name)})
+        heights = alive[places] + above * top
+        beside.scatter(ends[places], heights, s=11, marker=mark, color=colour, zorder=4)
+        handles += [Line2D([], [], color=colour, marker=mark, ls="", ms=4, label=name)]
+    _legend(ax, handles)
+    return ax
 
 
-def _smooth_share(history: History, columns: Frames) -> np.ndarray:
+def _smooth_shares(history: History, columns: Frames) -> np.ndarray:
     """Return right answers in percent of those in the columns around each; NaN where none was."""
     acts = history.whole_acts
     at = [columns.at(act.generation) for act in acts]
+    around = np.ones(2 * SMOOTHED + 1)
     asked, right = (
-        np.convolve(
-            np.bincount(at, [getattr(act, name) for act in acts], columns.count),
-            np.ones(2 * SMOOTHED + 1),
-        )[SMOOTHED:-SMOOTHED]
+        np.convolve(np.bincount(at, [getattr(act, name) for act in acts], columns.count), around)
         for name in ("asked", "right")
     )
-    shares = np.full(columns.count, np.nan)
-    np.divide(100 * right, asked, out=shares, where=asked > 0)
+    with np.errstate(invalid="ignore"):
+        shares: np.ndarray = (100 * right / asked)[SMOOTHED:-SMOOTHED]
     return shares
 
 
@@ -124,15 +115,12 @@ def lineages(run: Source, ax: Axes | Figure | None = None) -> Axes:
         ax.broken_barh([bar], (row - 0.36, 0.72), color=colour)
         for parent in life.ancestors:
             if parent in rows:
-                join = [life.born] * 2, [rows[parent], row]
-                ax.plot(*join, color=JOIN_COLOUR, **JOINS[len(life.ancestors) > 1])
+                ax.plot([life.born] * 2, [rows[parent], row], **JOINS[len(life.ancestors) > 1])
     _name_rows(ax, [f"{one.id} {one.operator}" if history.has_exams else one.id for one in lives])
-    if ax.lines:
-        _legend_below(ax, list({line.get_label(): line for line in ax.lines}.values()))
+    _legend(ax, list({line.get_label(): line for line in ax.lines}.values()))
     is_all = len(lives) == len(history.taxa)
     shown = "a bar for every life" if is_all else f"{len(lives)} of {len(history.taxa)} lives"
-    about = f"{shown}, from birth to death; colours: those that answered most"
-    _finish(ax, history, "Lineages", about)
+    _finish(ax, history, f"Lineages: {shown}; colours: those that answered most")
     return ax
 
 
@@ -159,7 +147,7 @@ def _shown_lives(history: History) -> set[OrganelleId]:
         return great
     shown = set[OrganelleId]()
     for name in history.busiest():
-        line, taxon = list[OrganelleId](), taxa.get(name) if name in great else None
+        line, taxon = list[OrganelleId](), taxa[name] if name in great else None
         while taxon is not None and taxon.id not in shown:
             line.append(taxon.id)
             taxon = taxa.get(taxon.ancestors[0]) if taxon.ancestors else None
@@ -170,29 +158,20 @@ def _shown_lives(history: History) -> set[OrganelleId]:
 def servers(run: Source, ax: Axes | Figure | None = None) -> Axes:
     """Draw a row for every user, in the colours of the organelles that served it."""
     history = _history(run)
-    bars = list(serving_bars(history))
+    bars, colours = list(serving_bars(history)), _colours(history)
     last = {user: server for user, server, *_ in sorted(bars, key=lambda bar: bar[2])}
-    users = sorted(last, key=lambda user: (_by_number(last[user]), _by_number(user)))
-    rows, colours = {user: row for row, user in enumerate(users)}, _colours(history)
-    ax = _axes(ax, max(_row_height(len(users)), 3.4))  # room for the legend
+    users = sorted(last, key=lambda user: (last[user], user))
+    ax, named = _axes(ax, _row_height(len(users))), dict[str, str]()
     for user, server, begin, end in bars:
-        colour = colours.get(server, OTHERS_COLOUR)
-        ax.broken_barh([(begin, end - begin)], (rows[user] - 0.42, 0.84), color=colour)
+        name = server if server in colours else "others"
+        named[name] = colours.get(server, OTHERS_COLOUR)
+        row = users.index(user)
+        ax.broken_barh([(begin, end - begin)], (row - 0.42, 0.84), color=named[name])
+    for change in history.world_changes():
+        ax.axvline(change, color="black", ls=":", lw=1)
     _name_rows(ax, users)
-    serving = {server for _, server, *_ in bars}
-    named = {name: colour for name, colour in colours.items() if name in serving}
-    if serving - named.keys():
-        named["others"] = OTHERS_COLOUR
-    ax.legend(
-        handles=[Patch(color=colour, label=name) for name, colour in named.items()],
-        loc="center left",
-        bbox_to_anchor=(1, 0.5),
-        fontsize=SMALL,
-        frameon=False,
-        handlelength=1.2,
-    )
-    about = "a row for every user, a colour for the organelle that serves it"
-    _finish(ax, history, "Who serves whom", about, marks_changes=True)
+    _legend(ax, [Patch(color=colour, label=name) for name, colour in named.items()])
+    _finish(ax, history, "Who serves whom: a row for every user, a colour for its organelle")
     return ax
 
 
@@ -209,17 +188,13 @@ def serving_bars(history: History) -> Iterator[tuple[str, OrganelleId, int, int]
         yield user, server, begin, history.generation
 
 
-def save(run: Source, folder: str | Path, forms: Sequence[str] = ("png", "svg")) -> list[str]:
+def save(run: Source, folder: str | Path) -> list[str]:
     """Draw the figures that suit a run into a folder, and return the names of the files. A file
     that is there is replaced as a whole, so they can be drawn again while the run goes on.
 
     Raises:
-        ConfigError: another form than ``"png"`` and ``"svg"``.
-        RunError: a file cannot be written.
+        RunError: no generation of the run is over, or a file cannot be written.
     """
-    if unknown := set(forms) - FORMS.keys():
-        listed = " and ".join(FORMS)
-        raise ConfigError(f"forms: expected some of {listed}, got {', '.join(sorted(unknown))}")
     history, names = _history(run), list[str]()
     drawings: dict[str, Callable[[Source, Figure], Axes]] = {"curves": curves}
     drawings |= {} if history.is_alone else {"lineages": lineages}
@@ -230,7 +205,7 @@ def save(run: Source, folder: str | Path, forms: Sequence[str] = ("png", "svg"))
         for name, draw in drawings.items():
             figure = Figure(layout="constrained")
             draw(history, figure)
-            for form in forms:
+            for form in FORMS:
                 names.append(f"{name}.{form}")
                 _save(figure, Path(folder) / names[-1])
     return names
@@ -282,43 +257,20 @@ def _axes(ax: Axes | Figure | None, height: float) -> Axes:
 
 def _row_height(rows: int) -> float:
     """Return inches of a figure with so many rows."""
-    return float(np.clip(1.1 + 0.15 * rows, 2.4, 10.0))
+    return float(np.clip(1.4 + 0.15 * rows, 2.4, 10.0))
 
 
-def _finish(
-    ax: Axes, history: History, title: str, about: str, *, marks_changes: bool = False
-) -> None:
-    """Add the axis of time, changes of the world, the title, and below it what is shown."""
+def _finish(ax: Axes, history: History, title: str) -> None:
+    ax.set_title(title, loc="left", fontsize=SMALL + 1)
     ax.set_xlim(0, max(history.generation, 1))
     ax.set_xlabel("generation")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    if marks_changes and (changes := history.world_changes()):
-        about += "; dotted: the world changes"
-        for change in changes:
-            ax.axvline(change, color="black", ls=":", lw=1)
-    ax.set_title(title, loc="left", pad=18)
-    ax.annotate(
-        about,
-        (0, 1),
-        (0, 5),
-        xycoords="axes fraction",
-        textcoords="offset points",
-        fontsize=SMALL,
-        color=SOFT_COLOUR,
-    )
 
 
-def _legend_below(ax: Axes, handles: Sequence[Artist]) -> None:
+def _legend(ax: Axes, handles: Sequence[Artist]) -> None:
     """Add a legend below the label of the axis of time."""
-    ax.legend(
-        handles=handles,
-        loc="upper center",
-        bbox_to_anchor=(0.5, 0),
-        borderaxespad=4.6,
-        fontsize=SMALL,
-        frameon=False,
-        ncols=4,
-    )
+    place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "borderaxespad": 4.6}
+    ax.legend(handles=handles, **place, fontsize=SMALL, frameon=False, ncols=6)
 
 
 def _name_rows(ax: Axes, names: Sequence[str]) -> None:
@@ -329,10 +281,3 @@ def _name_rows(ax: Axes, names: Sequence[str]) -> None:
     labels = [plain(names[row], MAX_LABEL).replace("$", r"\$") for row in rows]
     ax.set_yticks(list(rows), labels, fontsize=SMALL - (every > 1))
     ax.set_ylim(len(names) - 0.5, -0.5)
-
-
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """Sort ``h9`` before ``h10``."""
-    return [
-        (int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"(\d+)", name)
-    ]

@@ -9,13 +9,21 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from seen import HOSTILE, lived_to_its_end, served, users_plan
+from seen import HOSTILE, METHODS, lived_to_its_end, served, users_plan
 from symbiont_ecology.engine.run import resume
-from symbiont_ecology.evoscope.page import page_html, page_record
+from symbiont_ecology.extensions.evoscope.page import page_html, page_record
 from toy import ToyHost
 from visits import HAS_INK, chromium, has_ink, in_a_browser, opened, sync_api
 
 WIDTHS = (1280, 390)
+OF_METHOD = {
+    "es": {"rewards", "looks", "guards", "steps"},
+    "genetic": {"scores", "sigma", "gains", "staying", "tree"},
+    "hyper": {"scores", "gains", "staying", "genes", "lives", "tree"},
+}
+"""Views that are a method's own, and that must be drawn."""
+ABSENT = {"canvas", "servers", "muller", "energy", "trials"}
+"""Views that say nothing without an economy and users."""
 CUT = """() => [...document.querySelectorAll(".scroll, .plot canvas")]
   .filter(one => one.scrollHeight > one.clientHeight + 1
     || one.getBoundingClientRect().right > one.closest(".card").getBoundingClientRect().right)
@@ -39,17 +47,18 @@ def browser() -> Iterator[sync_api.Browser]:
 
 
 @pytest.fixture(scope="module")
-def pages(seen: dict[str, Path]) -> dict[str, str]:
-    """The page of each, and one of two arms side by side, as addresses."""
-    found = {}
-    for name, folder in seen.items():
-        if name != "phylogeny":
-            path = folder.parent / f"{name}.html"
-            path.write_text(page_html(page_record([folder])))
-            found[name] = path.as_uri()
-    path = seen["users"].parent / "both.html"
-    path.write_text(page_html(page_record([seen["users"], seen["single"]])))
-    return {**found, "both": path.as_uri()}
+def pages(
+    seen: dict[str, Path], methods: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """The pages of each, and of two runs side by side, as addresses."""
+    runs = {name: [folder] for name, folder in (seen | methods).items() if name != "phylogeny"}
+    runs |= {"both": [seen["users"], seen["single"]], "all": [methods["es"], methods["hyper"]]}
+    place, found = tmp_path_factory.mktemp("pages"), {}
+    for name, folders in runs.items():
+        path = place / f"{name}.html"
+        path.write_text(page_html(page_record(folders)))
+        found[name] = path.as_uri()
+    return found
 
 
 @in_a_browser
@@ -77,14 +86,14 @@ def test_the_slider_the_keys_and_play_move_every_view(
 ) -> None:
     with opened(browser, pages["users"]) as visit:
         page = visit.page
-        seen = {name: page.evaluate(PICTURES) for name in ("end",)}
+        end = page.evaluate(PICTURES)
         page.fill("#slider", "3")
         assert "generation 3" in visit.text("#moment")
         assert "g=3" in page.url
         early = page.evaluate(PICTURES)
-        assert early["canvas-view"] != seen["end"]["canvas-view"]
-        assert early["energy-view"] != seen["end"]["energy-view"]
-        assert early["archive-view"] != seen["end"]["archive-view"]
+        assert early["canvas-view"] != end["canvas-view"]
+        assert early["energy-view"] != end["energy-view"]
+        assert early["archive-view"] != end["archive-view"]
         page.keyboard.press("Escape")
         page.keyboard.press("ArrowRight")
         assert "generation 4" in visit.text("#moment")
@@ -309,3 +318,72 @@ def test_the_live_page_grows_while_the_run_goes_on(
             sync_api.expect(visit.page.locator("#live")).to_have_text("● the run is complete")
             assert set(visit.asked) == {url, f"{url}record.json"}
             assert visit.said == []
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", METHODS)
+def test_views_of_the_method_are_drawn_and_those_without_meaning_are_not_there(
+    browser: sync_api.Browser, pages: dict[str, str], name: str, width: int
+) -> None:
+    with opened(browser, pages[name], width) as visit:
+        cards = {
+            card.get_attribute("id").removesuffix("-view"): card
+            for card in visit.page.query_selector_all(".card")
+            if card.is_visible()
+        }
+        others = set().union(*OF_METHOD.values()) - OF_METHOD[name]
+        assert OF_METHOD[name] <= cards.keys()
+        assert not cards.keys() & (ABSENT | others)
+        for view, card in cards.items():
+            text = card.inner_text().removeprefix(card.query_selector("h2").inner_text())
+            assert has_ink(card) or (view not in OF_METHOD[name] and len(text) > 40), view
+        assert "ATP" not in visit.text("main")
+        wider = visit.page.evaluate("document.documentElement.scrollWidth - innerWidth")
+        assert wider <= 0, "the page is wider than the screen"
+        assert visit.said == []
+
+
+@in_a_browser
+def test_scores_colour_the_pedigree_and_are_in_the_biography(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["genetic"]) as visit:
+        page = visit.page
+        assert page.input_value("#colours") == "score"
+        best = page.evaluate("[...page.run.examined].sort((a, b) => b.score - a.score)[0]")
+        colour = page.evaluate("id => page.run.colour(id, 'score')", best["id"])
+        assert colour == "rgb(254,232,56)"  # the light end of the scale
+        page.fill("#search", best["id"])
+        assert f"{best['score']:.3f}, first exam" in visit.text("#biography-view dl")
+        before = page.query_selector("#tree-view canvas").screenshot()
+        page.select_option("#colours", "own")
+        assert page.query_selector("#tree-view canvas").screenshot() != before
+        assert visit.said == []
+
+
+@in_a_browser
+def test_a_click_on_a_variant_selects_it_and_genes_are_told_in_words(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["hyper"]) as visit:
+        page = visit.page
+        assert "with score" in visit.text("#biography-view dl")
+        page.locator("#genes-view .plot").click(position={"x": 300, "y": 55})
+        assert "organelle=" in page.url
+        assert "modules" in visit.text("#biography-view dl")
+        assert visit.said == []
+
+
+@in_a_browser
+def test_pages_of_several_methods_show_what_suits_the_run_that_is_chosen(
+    browser: sync_api.Browser, pages: dict[str, str]
+) -> None:
+    with opened(browser, pages["all"]) as visit:
+        page = visit.page
+        assert page.is_visible("#rewards-view")
+        assert not page.is_visible("#genes-view")
+        page.select_option("#run", "1")
+        assert not page.is_visible("#rewards-view")
+        assert page.is_visible("#genes-view")
+        assert visit.said == []

@@ -1,5 +1,5 @@
-"""The phylogeny of a run with births, merges and refoundings, in the artificial-life data
-standard."""
+"""Phylogenies in the artificial-life data standard: that of a run with births, merges and
+refoundings, and those of others."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ import pytest
 
 from symbiont_ecology.ecology import Birth, Decision, EcologyState
 from symbiont_ecology.engine.generation import found_population, run_generation
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.events import Born, Event, GenerationEnded, Resized, Retired
-from symbiont_ecology.history.phylogeny import COLUMNS, Taxon, taxa_of, write_phylogeny
+from symbiont_ecology.extensions.evoscope.history import History, Taxon
+from symbiont_ecology.extensions.evoscope.phylogeny import (
+    COLUMNS,
+    phylogeny_record,
+    write_phylogeny,
+)
 from symbiont_ecology.operators import operators
 from symbiont_ecology.registry import validate
 from symbiont_ecology.strategies import StrategyContext
@@ -56,7 +61,7 @@ def events(tmp_path_factory: pytest.TempPathFactory) -> Sequence[Event]:
 
 @pytest.fixture(scope="module")
 def taxa(events: Sequence[Event]) -> dict[str, Taxon]:
-    return taxa_of(events)
+    return History.of(toy_config(), events).taxa
 
 
 def rows(path: Path) -> list[dict[str, str]]:
@@ -101,11 +106,7 @@ def test_as_many_are_alive_in_each_generation_as_the_log_counted(
     ended = [event for event in events if isinstance(event, GenerationEnded)]
     assert len({event.population for event in ended}) > 1
     for event in ended:
-        alive = [
-            one
-            for one in taxa.values()
-            if one.born <= event.generation and (one.died is None or one.died > event.generation)
-        ]
+        alive = [one for one in taxa.values() if one.is_alive(event.generation)]
         assert len(alive) == event.population
 
 
@@ -130,7 +131,7 @@ def test_who_is_refounded_with_weights_that_were_resized_descends_from_whoever_h
         Resized(3, "o1", 4, 1.0, "large"),
         Born(9, "o2", "refounded", (), "large", {}),
     ]
-    assert taxa_of(events)["o2"].ancestors == ("o1",)
+    assert History.of(toy_config(), events).taxa["o2"].ancestors == ("o1",)
 
 
 def test_the_file_obeys_the_standard(taxa: dict[str, Taxon], tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ def test_phylotrackpy_reads_the_tree_of_first_parents(
 def test_phylotrackpy_has_no_reader_for_several_ancestors(
     systematics: Any, taxa: dict[str, Taxon], tmp_path: Path
 ) -> None:
-    """Should this fail one day, ``--tree`` has become needless."""
+    # Should this fail one day, ``--tree`` has become needless.
     write_phylogeny(taxa, tmp_path / "phylogeny.csv")
     with pytest.raises(RuntimeError, match="only have one parent"):
         systematics(lambda one: one).load_from_file(
@@ -193,3 +194,51 @@ def test_a_file_that_cannot_be_written_is_one_line_of_error(
 ) -> None:
     with pytest.raises(RunError, match="cannot write"):
         write_phylogeny(taxa, tmp_path / "nowhere" / "phylogeny.csv")
+
+
+def test_other_peoples_times_become_steps(tmp_path: Path) -> None:
+    path = tmp_path / "tree.csv"
+    path.write_text(
+        "id,ancestor_list,origin_time,destruction_time\na,[NONE],0.25,1\nb,[a],0.5,inf\n"
+    )
+    record = phylogeny_record(path)
+    lives = {one["id"]: (one["born"], one["died"], one["parents"]) for one in record["organelles"]}
+    assert lives == {"a": (0, 1000, ()), "b": (333, None, ("a",))}
+    path.write_text('id,ancestor_list\n1,[NONE]\n2,[1]\n3,"[1,2]"\n', encoding="utf-8-sig")
+    lives = {
+        one["id"]: (one["born"], one["parents"]) for one in phylogeny_record(path)["organelles"]
+    }
+    assert lives == {"1": (0, ()), "2": (1, ("1",)), "3": (1, ("1", "2"))}
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "missing"),
+        ("id,ancestor_list\n", "got 0"),
+        ("name\nx\n", "ancestor_list and id missing"),
+        ("id,ancestor_list\n1,[2]\n2,[1]\n", "a circle"),
+        ("id,ancestor_list\n1,[1]\n", "a circle"),
+        ("id,ancestor_list,origin_time\n1,[],1e308\n2,[],-1e308\n", "fit on one scale"),
+    ],
+)
+def test_what_is_no_phylogeny_is_refused(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(text)
+    with pytest.raises(DataError, match=error):
+        phylogeny_record(path)
+
+
+def test_a_phylogeny_of_phylotrackpy_can_be_read(tmp_path: Path) -> None:
+    systematics = pytest.importorskip("phylotrackpy.systematics")
+    tracker = systematics.Systematics(lambda name: name)
+    first = tracker.add_org("a")
+    tracker.set_update(2)
+    tracker.add_org("b", first)
+    tracker.add_snapshot_fun(lambda taxon: taxon.get_info(), "taxon_info")
+    tracker.snapshot(str(tmp_path / "theirs.csv"))
+    record = phylogeny_record(tmp_path / "theirs.csv")
+    assert [(one["id"], one["parents"], one["born"]) for one in record["organelles"]] == [
+        ("1", (), 0),
+        ("2", ("1",), 2),
+    ]
