@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from symbiont_ecology import events
-from symbiont_ecology.config import Climate, RunConfig
+from symbiont_ecology.config import Climate, RunConfig, TasksConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.economics import Prices
 from symbiont_ecology.engine.living import EVENTS_FILE
@@ -40,6 +40,8 @@ WORLD: OrganelleId = "world"
 """The account that pays what is earned, and takes what is spent."""
 LATE = 0.75
 """Part of a run behind which it is late."""
+UNKNOWN = RunConfig(tasks=TasksConfig(families=("unknown",)))
+"""Stands for the config of a log of which nothing else is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,7 @@ class History:
     Without ``has_economy`` energy does not decide about life and death.
     """
 
-    def __init__(self, config: RunConfig, folder: Path | None = None) -> None:
+    def __init__(self, config: RunConfig = UNKNOWN, folder: Path | None = None) -> None:
         self.config, self.folder = config, folder or Path()
         self.has_economy = _has_economy(config)
         self.flows = Flows(self.config.economy.dowry)

@@ -20,7 +20,6 @@ from pathlib import Path
 
 import numpy as np
 
-from symbiont_ecology.config import RunConfig, TasksConfig
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.extensions.evoscope.history import History, Taxon
@@ -64,7 +63,7 @@ def phylogeny_record(path: Path) -> PageRecord:
         DataError: it is no such file.
     """
     taxa, scale = _read_taxa(path)
-    history = History(RunConfig(tasks=TasksConfig(families=("unknown",))))
+    history = History()
     history.has_economy, history.taxa = False, taxa
     count = max(max(taxon.born, taxon.died or 0) for taxon in taxa.values()) + 1
     changes = np.zeros(count, int)
