@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from life_history import History
-from symbiont_ecology.history.phylogeny import Taxon
+from symbiont_ecology.extensions.evoscope.history import Taxon
 from symbiont_ecology.types import OrganelleId
 
 PART = 0.1

@@ -263,8 +263,7 @@ INSTEAD = {
     "eval_regex_generalization.py": "`symbiont look --host MODEL --tasks "
     "regex.match,regex.write,regex.mend,regex.find`",
     "evoscope.py": "`symbiont evoscope DIR`",
-    "evoscope_anim.py": "`symbiont evoscope DIR --animate FILE.gif` for `--gif`, `FILE.mp4` for "
-    "`--mp4`",
+    "evoscope_anim.py": "`symbiont evoscope DIR`: the page plays the run",
     "generate_regex_generalization_datasets.py": "`symbiont data experiments/regex --out DIR "
     "--sft`",
     "generate_regex_grid_datasets.py": "`symbiont data experiments/regex --out DIR --sft`",

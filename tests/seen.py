@@ -12,7 +12,7 @@ from typing import Any
 from logs import ECOLOGY, RICH
 from symbiont_ecology.config import Climate, Flip, HabitatsConfig, RunConfig
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.evoscope.live import live_server
+from symbiont_ecology.extensions.evoscope.page import live_server
 from symbiont_ecology.transcripts import Transcript, TranscriptLog
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

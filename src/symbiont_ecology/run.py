@@ -3,7 +3,6 @@
     run = Run.start("demo", "seed=1", "run.generations=20")
     for generation in run:
         print(generation.summary.accuracy)
-    run.plot.lineages()
     print(run.ask("math.add: 47+8").text)
     run.best.save_peft("my-adapter")
 
@@ -34,9 +33,6 @@ from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Event
 from symbiont_ecology.files import free_folder, is_writable, stamp_of
-from symbiont_ecology.history.history import History
-from symbiont_ecology.history.timings import read_timings
-from symbiont_ecology.history.world import world_changes
 from symbiont_ecology.host.engines import kernel_of
 from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
@@ -48,7 +44,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from symbiont_ecology.host.kernel import HostKernel
-    from symbiont_ecology.plots import RunPlots
 
 MOST_LISTED_ALIVE = 40
 """Organelles that a table in a notebook shows."""
@@ -227,22 +222,6 @@ class Run:
     def events(self) -> EventTables:
         """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
         return self._events_at(stamp_of(self.folder / living.EVENTS_FILE))
-
-    @property
-    def history(self) -> History:
-        """What happened so far, read from the event log: answers, energy, descent, news."""
-        log = self.folder / living.EVENTS_FILE
-        return History.of(self.config, read_events(log) if log.exists() else ())
-
-    @property
-    def plot(self) -> RunPlots:
-        """What happened so far as figures: ``run.plot.lineages()`` and others, each of which
-        returns matplotlib axes."""
-        from symbiont_ecology.plots import RunPlots
-
-        history = self.history
-        changes = world_changes(self.config, history.ends)
-        return RunPlots(history, changes, read_timings(self.folder))
 
     @property
     def loaded(self) -> LoadedRun:

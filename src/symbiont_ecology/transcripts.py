@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
@@ -156,25 +154,6 @@ def read_transcripts(path: Path) -> Transcripts:
     """
     one_in, lines = _lines(path)
     return Transcripts(one_in, [_parsed(line, path) for line in lines])
-
-
-def newest_transcripts(path: Path, most_bytes: int = 16_384) -> list[Transcript]:
-    """Those at the end of the file of a run that lives, as far as so many bytes hold them.
-
-    Lines that are torn or no transcripts are left out, and so is the first one. Where there is no
-    file, there are none.
-    """
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - most_bytes))
-            _, *lines = file.read(most_bytes).splitlines(keepends=True) or [b""]
-    except OSError:
-        return []
-    transcripts = []
-    for line in lines:
-        with suppress(RunError):
-            transcripts.append(_parsed(line, path))
-    return transcripts
 
 
 def plain(text: str, widest: int) -> str:

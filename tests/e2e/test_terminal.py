@@ -1,5 +1,4 @@
-"""A run on a terminal: the first sign of life, the screen, the keys, and the terminal
-afterwards."""
+"""A run on a terminal: the first sign of life, its generations, and the terminal afterwards."""
 
 from __future__ import annotations
 
@@ -7,14 +6,12 @@ import contextlib
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from killing import COMMAND
-from symbiont_ecology.cli.controls import ENDING, HINT, PAUSED, Brake, Controls, remember_interrupts
-from symbiont_ecology.engine.living import TIMINGS_FILE
+from symbiont_ecology.cli.controls import Brake, Controls, remember_interrupts
 from terminals import PseudoTerminal
 
 LOADING = "symbiont 0.1.0: loading …"
@@ -27,76 +24,13 @@ COMMANDS = (
 )
 
 
-def endless(small: list[str], folder: Path) -> list[object]:
-    return [*COMMAND, "run", "steady", *small, "run.generations=100000", "--out", folder]
-
-
-def lived(folder: Path) -> int:
-    """How many generations."""
-    path = folder / TIMINGS_FILE
-    return len(path.read_text().splitlines()) if path.exists() else 0
-
-
-def test_p_pauses_and_goes_on_and_q_ends(small: list[str], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    with PseudoTerminal(endless(small, folder)) as terminal:
-        terminal.wait_for(HINT)
-        terminal.wait_until(lambda: lived(folder) > 2)
-        assert terminal.settings != terminal.settings_before
-        terminal.press("p")
-        terminal.wait_for(PAUSED)
-        paused_at = lived(folder)
-        time.sleep(1.0)
-        assert lived(folder) == paused_at
-        terminal.press(" ")
-        terminal.wait_for(HINT)
-        terminal.wait_until(lambda: lived(folder) > paused_at)
-        terminal.press("q")
-        assert terminal.ended() == 130
-        assert "go on with: symbiont resume" in terminal.shown
-        assert terminal.settings == terminal.settings_before
-
-
-def test_ctrl_c_ends_a_pause_and_the_run(small: list[str], tmp_path: Path) -> None:
-    with PseudoTerminal(endless(small, tmp_path / "run")) as terminal:
-        terminal.wait_for(HINT)
-        terminal.press("p")
-        terminal.wait_for(PAUSED)
-        terminal.press("\x03")
-        assert terminal.ended() == 130
-        assert "interrupted after generation" in terminal.shown
-        assert terminal.settings == terminal.settings_before
-
-
-def test_arrows_and_other_keys_do_nothing(small: list[str], tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    with PseudoTerminal(endless(small, folder)) as terminal:
-        terminal.wait_for(HINT)
-        terminal.press("\x1b[A")
-        terminal.press("xé")
-        before = lived(folder)
-        terminal.wait_until(lambda: lived(folder) > before + 3)
-        assert PAUSED not in terminal.shown
-        assert ENDING not in terminal.shown
-
-
-def test_keys_work_again_after_a_shell_had_stopped_the_run(
+def test_a_run_on_a_terminal_shows_its_generations_and_what_it_does_before(
     small: list[str], tmp_path: Path
 ) -> None:
-    with PseudoTerminal(endless(small, tmp_path / "run")) as terminal:
-        terminal.wait_for(HINT)
-        terminal.reset()
-        terminal.wait_until(lambda: terminal.settings != terminal.settings_before)
-        terminal.press("p")
-        terminal.wait_for(PAUSED)
-
-
-def test_without_keys_the_screen_names_none(small: list[str], tmp_path: Path) -> None:
     words = [*COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
     with PseudoTerminal(words, has_keys=False) as terminal:
         assert terminal.ended() == 0
         assert "generation" in terminal.shown
-        assert "pauses" not in terminal.shown
         assert terminal.shown.lstrip().startswith(LOADING)
         assert "founding the population …" in terminal.shown
 
@@ -107,7 +41,6 @@ def test_a_terminal_that_cannot_draw_gets_lines(small: list[str], tmp_path: Path
         assert terminal.ended() == 0
         assert "generation    0" in terminal.shown
         assert "\x1b" not in terminal.shown
-        assert HINT not in terminal.shown
 
 
 @pytest.mark.parametrize("error", ["ValueError", "KeyboardInterrupt"])

@@ -24,7 +24,7 @@ from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Event, Learned, WarmStarted
-from symbiont_ecology.history.history import History
+from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task, tasks
 from toy import Crash, ToyHost, ToyShape, toy_config, toy_ecology
@@ -81,7 +81,7 @@ def test_every_founder_begins_with_the_warm_weights(tmp_path: Path) -> None:
 def test_founders_with_the_same_weights_have_no_ancestors(tmp_path: Path) -> None:
     start(warm_config(), tmp_path / "run", host=ToyHost())
     history = History.of(warm_config(), events_of(tmp_path / "run"))
-    founders = [taxon for taxon in history.phylogeny.taxa.values() if taxon.operator == "founder"]
+    founders = [taxon for taxon in history.taxa.values() if taxon.operator == "founder"]
     assert not any(founder.ancestors for founder in founders)
     told = [news.text for news in history.chronicle.news if "warm start" in news.text]
     assert told == ["A warm start: founders have learned 9 reference answers, 3 of each cell."]

@@ -15,7 +15,6 @@ import symbiont_ecology
 from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.errors import MissingExtraError
-from symbiont_ecology.evoscope.animation import write_film
 from symbiont_ecology.extensions.serve.cli import serve
 
 ROOT = Path(symbiont_ecology.__file__).parent
@@ -72,16 +71,6 @@ def test_serving_without_its_packages_names_the_extra(
         MissingExtraError, match=rf"{package}: pip install 'symbiont-ecology\[serve\]'"
     ):
         serve("service", out=tmp_path)
-
-
-def test_a_film_without_its_package_names_the_extra(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    with pytest.raises(
-        MissingExtraError, match=r"imageio-ffmpeg: pip install 'symbiont-ecology\[film\]'"
-    ):
-        write_film({}, tmp_path / "film.mp4")
 
 
 def test_the_harness_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from seen import HOSTILE, eventful_plan, lived_to_its_end, users_plan, with_hostile_replies
+from seen import HOSTILE, lived_to_its_end, users_plan, with_hostile_replies
 from symbiont_ecology.evaluation.measure import difference
-from symbiont_ecology.history.history import History
 from symbiont_ecology.notebook import LONGEST_SHOWN, notebook_facts, notebook_table, spelt
-from symbiont_ecology.plots import RunPlots
 from symbiont_ecology.run import Run
 from symbiont_ecology.transcripts import read_transcripts
 from toy import ToyHost
@@ -96,8 +94,6 @@ def test_a_run_and_its_population_say_what_they_are(run: Run) -> None:
 def test_a_run_that_has_not_started_says_so(tmp_path: Path) -> None:
     run = Run.start(users_plan(), folder=tmp_path / "run", host=ToyHost())
     assert "Not started: iterate over it." in read(run)
-    assert run.history.generation == 0
-    assert run.plot.curves().texts
 
 
 def test_events_are_listed_by_kind(run: Run) -> None:
@@ -114,22 +110,3 @@ def test_an_evaluation_says_what_is_right_by_family(run: Run) -> None:
     assert "all" in texts
     assert f"{100 * evaluation.accuracy().estimate:.1f}" in texts
     assert "+0.0" in read(difference(evaluation, evaluation))
-
-
-def test_plots_of_a_run_are_those_of_its_history(run: Run, tmp_path: Path) -> None:
-    plot = run.plot
-    assert isinstance(plot, RunPlots)
-    assert plot.changes == [25]
-    assert run.history.generation == 40
-    *views, save = repr(plot).removeprefix("<plots: ").removesuffix(">").split(", ")
-    assert save == "save"
-    for name in views:
-        assert getattr(plot, name)().figure
-    assert plot.save(tmp_path, ("png",))
-
-
-def test_the_history_of_a_run_follows_it(tmp_path: Path) -> None:
-    run = Run.start(eventful_plan(4), folder=tmp_path / "run", host=ToyHost())
-    seen = [run.history for _ in run]
-    assert all(isinstance(one, History) for one in seen)
-    assert [one.generation for one in seen] == [1, 2, 3, 4]

@@ -13,7 +13,6 @@ from symbiont_ecology.transcripts import (
     MOST_CHARACTERS,
     Transcript,
     TranscriptLog,
-    newest_transcripts,
     read_transcripts,
 )
 
@@ -112,19 +111,3 @@ def test_a_foreign_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> N
     for reads in (lambda: read_transcripts(path), lambda: TranscriptLog(path, 1.0).rewind(1)):
         with pytest.raises(RunError, match=r"transcripts.jsonl: .*delete it"):
             reads()
-
-
-def test_the_end_of_the_file_is_read_without_what_is_torn(tmp_path: Path) -> None:
-    written = log(tmp_path)
-    assert newest_transcripts(tmp_path / "missing") == []
-    assert newest_transcripts(tmp_path) == []
-    assert newest_transcripts(written.path) == []
-    written.write(many(1000))
-    assert newest_transcripts(written.path, 1_000_000) == many(1000)
-    with written.path.open("ab") as file:
-        file.write(b'{"generation":1}\nnonsense\n{"generation":7,"id":"o')
-    newest = newest_transcripts(written.path)
-    assert 10 < len(newest) < 200
-    assert newest == many(1000)[-len(newest) :]
-    written.path.write_bytes(b"")
-    assert newest_transcripts(written.path) == []

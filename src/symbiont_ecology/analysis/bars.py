@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from symbiont_ecology.analysis.figures import save
 from symbiont_ecology.evaluation.measure import Evaluation
-from symbiont_ecology.plots.palette import MAIN_COLOUR, VIEW_COLOURS
+from symbiont_ecology.palette import MAIN_COLOUR, VIEW_COLOURS
 
 BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
 """Of systems, the main one last."""

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from symbiont_ecology.analysis.results import BARE_HOST, SIDES, Results
 from symbiont_ecology.analysis.summary import Summary
 from symbiont_ecology.experiments.protocol import Protocol
-from symbiont_ecology.plots.palette import ARM_COLOURS, MAIN_COLOUR, SECOND_COLOUR
+from symbiont_ecology.palette import ARM_COLOURS, MAIN_COLOUR, SECOND_COLOUR
 
 COMPARED = ("in-distribution", "wording", "retention", "flip, area")
 """The views in which differences are drawn."""

@@ -16,7 +16,7 @@ from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.analysis.summary import AdjustedDifference, Difference
 from symbiont_ecology.experiments.outcomes import RunOutcome
 from symbiont_ecology.experiments.protocol import Protocol
-from symbiont_ecology.plots.palette import VIEW_COLOURS
+from symbiont_ecology.palette import VIEW_COLOURS
 from symbiont_ecology.statistics import Interval, paired_interval
 from symbiont_ecology.types import cell_family
 

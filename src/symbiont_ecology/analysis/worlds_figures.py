@@ -15,7 +15,7 @@ from scipy import optimize, stats
 from symbiont_ecology.analysis.figures import save
 from symbiont_ecology.analysis.streams import Stream
 from symbiont_ecology.analysis.worlds import WorldResults
-from symbiont_ecology.plots.palette import ARM_COLOURS, MAIN_COLOUR, OTHERS_COLOUR, VIEW_COLOURS
+from symbiont_ecology.palette import ARM_COLOURS, MAIN_COLOUR, OTHERS_COLOUR, VIEW_COLOURS
 
 CURVE_POINTS, LEAST_ANSWERS = 40, 400
 """Points of a curve at most, and answers of all seeds to a point at least."""

@@ -24,10 +24,9 @@ from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.datasets import datasets
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.demo_real import demo_real
-from symbiont_ecology.cli.deploy import export, infer, phylogeny
+from symbiont_ecology.cli.deploy import export, infer
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.evaluate import evaluate, transfer
-from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.fetch import fetch_command
 from symbiont_ecology.cli.host import host
@@ -38,11 +37,9 @@ from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.options import at_home, unfolded
 from symbiont_ecology.cli.publish import publish
-from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import resume_command, run
 from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.sft import sft
-from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.cli.verify import verify
 from symbiont_ecology.errors import (
@@ -91,11 +88,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "infer": infer,
     "export": export,
     "publish": publish,
-    "show": show,
-    "report": report_command,
-    "evoscope": evoscope,
-    "diff": diff,
-    "phylogeny": phylogeny,
     "list": list_names,
     "explain": explain,
     "bench": bench,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +18,7 @@ from symbiont_ecology.cli.console import (
     tell_general,
     tell_loading,
 )
-from symbiont_ecology.cli.controls import Brake, Controls
+from symbiont_ecology.cli.controls import Brake
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.config_layers import config_name
@@ -27,7 +27,7 @@ from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.analysis.narrator import RunView
+    from symbiont_ecology.cli.progress import RunProgress
     from symbiont_ecology.config import RunConfig
 
 BUDGET_ENDS = {
@@ -98,7 +98,7 @@ def live_unless_complete(
 
 
 def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
-    """Lives a run on the screen; ``again`` is what to type where that is not resume.
+    """Lives a run and shows its progress; ``again`` is what to type where that is not resume.
 
     Ctrl-C in the last generation counts only where more is to follow (``goes_on``).
 
@@ -107,8 +107,8 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     """
     from symbiont_ecology.host.locating import find_folder
 
-    view = _view(lived, quiet)
-    with Brake(is_silent=view.is_screen) as brake, view, _controls(brake, view) as controls:
+    view = _progress(lived, quiet)
+    with Brake() as brake, view:
         view.tell("importing torch …")
         import torch  # noqa: F401
 
@@ -120,10 +120,6 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
-                if controls is not None and controls.is_paused:
-                    view.pause()
-                    controls.wait()
-                    view.go_on()
                 if brake.is_pulled:
                     break
     if not lived.is_complete or (goes_on and brake.is_pulled):
@@ -236,25 +232,11 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     print("the config is fine; nothing was done")
 
 
-def _view(lived: Run, quiet: bool) -> RunView:
-    """What shows the run: a screen on a terminal, lines elsewhere, nothing when quiet."""
-    from symbiont_ecology.analysis.dashboard import Dashboard
-    from symbiont_ecology.analysis.narrator import ACCEPTED, ACCEPTED_IN_LOG, Narrator, RunView
-    from symbiont_ecology.analysis.pace import RunLength
+def _progress(lived: Run, quiet: bool) -> RunProgress:
+    from symbiont_ecology.cli.progress import ACCEPTED, ACCEPTED_IN_LOG, RunProgress
     from symbiont_ecology.engine.living import lived_seconds
     from symbiont_ecology.tasks.logs import learns_from_log
-    from symbiont_ecology.transcripts import TRANSCRIPTS_FILE
 
-    if quiet:
-        return RunView()
-    plan, console = RunLength(lived.config.run, lived_seconds(lived.folder)), Console()
     accepted = ACCEPTED_IN_LOG if learns_from_log(lived.config) else ACCEPTED
-    if console.is_terminal and not console.is_dumb_terminal:
-        replies = lived.folder / TRANSCRIPTS_FILE if lived.config.run.transcripts else None
-        return Dashboard(plan, console, str(lived.folder), replies, accepted)
-    return Narrator(plan, console, Console(stderr=True), accepted)
-
-
-def _controls(brake: Brake, view: RunView) -> Controls | nullcontext[None]:
-    """Keys are read only where a screen shows what they do."""
-    return Controls(brake, view.hint) if view.is_screen else nullcontext()
+    seconds = lived_seconds(lived.folder)
+    return RunProgress(lived.config.run, seconds, accepted, Console(quiet=quiet))

@@ -12,8 +12,8 @@ from said import Symbiont
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Scored
-from symbiont_ecology.history.history import read_history
-from symbiont_ecology.history.variants import Life, Variant, has_converged, lives_of
+from symbiont_ecology.extensions.evoscope.history import History
+from symbiont_ecology.extensions.evoscope.methods import Life, Variant, has_converged, lives_of
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_every_life_has_a_ranked_table_and_the_end_a_tree(
     assert "variants\n├── " in said.out
     assert f"run in {tmp_path / 'run'}" in said.out.replace("\n", " ")
     assert "evolve --resume" in said.out
-    lives = lives_of(read_history(tmp_path / "run"))
+    lives = lives_of(History.of_run(tmp_path / "run"))
     assert [life.number for life in lives] == [1, 2]
     for life in lives:
         fitness = [one.fitness for one in life.ranking]

@@ -21,8 +21,8 @@ from symbiont_ecology.files import free_folder
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.extensions.evoscope.methods import Life, Variant
     from symbiont_ecology.extensions.methods.hyper import Hyper
-    from symbiont_ecology.history.variants import Life, Variant
 
 PRESET = "loralab"
 QUICK = ("strategy.population=4", "strategy.train_size=24", "strategy.eval_size=12")
@@ -85,9 +85,15 @@ def evolve(
 
 def tell_lives(lived: Run) -> None:
     """Print every life's ranking, the tree of variants, the best of them and what to do next."""
-    from symbiont_ecology.history.variants import LIVES, STEADY, has_converged, lives_of
+    from symbiont_ecology.extensions.evoscope.history import History
+    from symbiont_ecology.extensions.evoscope.methods import (
+        CONVERGED_GAIN,
+        CONVERGED_LIVES,
+        has_converged,
+        lives_of,
+    )
 
-    lives = lives_of(lived.history)
+    lives = lives_of(History.of_run(lived.folder))
     if not lives:
         print("nobody has sat an exam yet")
         return
@@ -95,7 +101,8 @@ def tell_lives(lived: Run) -> None:
         _tell_life(life)
     Console().print(_tree(lives))
     if has_converged(lives):
-        print(f"converged: the best fitness rose by less than {STEADY:.0%} over {LIVES} lives")
+        gain, count = CONVERGED_GAIN, CONVERGED_LIVES
+        print(f"converged: the best fitness rose by less than {gain:.0%} over {count} lives")
     best, longer = lives[-1].ranking[0], 2 * len(lives)
     print(
         f"best: {best.id}, fitness {best.fitness:.3f}, {_said(best.genes)}\n"
@@ -108,7 +115,7 @@ def tell_lives(lived: Run) -> None:
 
 
 def _tell_life(life: Life) -> None:
-    from symbiont_ecology.history.variants import said_genes
+    from symbiont_ecology.extensions.evoscope.methods import said_genes
 
     brief = {"dropout": "drop", "learning rate": "rate"}
     genes = [brief.get(name, name) for name in said_genes(life.ranking[0].genes)]
@@ -142,7 +149,7 @@ def _tree(lives: Sequence[Life]) -> Tree:
 
 
 def _said(genes: Mapping[str, float]) -> str:
-    from symbiont_ecology.history.variants import said_genes
+    from symbiont_ecology.extensions.evoscope.methods import said_genes
 
     return ", ".join(f"{name} {text}" for name, text in said_genes(genes).items())
 

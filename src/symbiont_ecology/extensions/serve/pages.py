@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from symbiont_ecology.evoscope.live import LiveRecord
+from symbiont_ecology.extensions.evoscope.page import LiveRecord
 from symbiont_ecology.extensions.serve.limits import AsgiApp, AsgiMessage, Receive, Scope, Send
 from symbiont_ecology.extensions.serve.messages import ServiceStatus
 

@@ -1,0 +1,74 @@
+"""What a page knows from weights: norm and spectrum of every ΔW that is still in the run's folder,
+and the bare host's replies to the same prompts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.engine.build import build_host
+from symbiont_ecology.errors import RunError
+from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.types import BlobRef, Item, OrganelleId
+from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.weights.deltas import modules, singular_values
+
+HOST_TOKENS = 32
+"""Tokens of a reply of the bare host."""
+
+
+def adapter_measures(state: EcologyState, folder: Path) -> dict[OrganelleId, dict[str, Any]]:
+    """Return measures of the living and of those whose elites are kept; what cannot be read is left
+    out."""
+    refs = {elite.organelle_id: elite.weights for elite in state.archive.elites.values()}
+    refs |= {organelle.id: organelle.genome.weights for organelle in state.population.values()}
+    store, measures = BlobStore(folder / "blobs"), dict[OrganelleId, dict[str, Any]]()
+    for organelle_id, ref in refs.items():
+        try:
+            measures[organelle_id] = _measures(store, ref)
+        except RunError:  # the run went on meanwhile, and dropped it
+            continue
+    return measures
+
+
+def _measures(store: BlobStore, ref: BlobRef) -> dict[str, Any]:
+    """Return rank, numbers in A and B, ‖ΔW‖ (Frobenius) over all modules and by the last part of a
+    module's name, and singular values as the root of their mean square over modules."""
+    weights = store.weights(ref)
+    squares, count = np.zeros(weights.rank), 0
+    by_module = defaultdict[str, float](float)
+    for name, [(a, b)] in modules([weights]):
+        module_squares = singular_values(a, b) ** 2
+        squares, count = squares + module_squares, count + 1
+        by_module[name.rpartition(".")[2]] += float(module_squares.sum())
+    return {
+        "rank": weights.rank,
+        "parameters": len(weights.vector),
+        "norm": float(np.sqrt(squares.sum())),
+        "spectrum": np.sqrt(squares / max(count, 1)).tolist(),
+        "by_module": {name: float(np.sqrt(square)) for name, square in by_module.items()},
+    }
+
+
+def host_replies(folder: Path, prompts: Sequence[str]) -> dict[str, str]:
+    """Return the bare host's greedy replies by prompt; the run's host is loaded for it."""
+    run = LoadedRun.of_run(folder)
+    items = [
+        Item(
+            id=f"beside/{prompt}",
+            family="",
+            depth="",
+            question=prompt,
+            prompt=prompt,
+            reply_limit=HOST_TOKENS,
+            verifier=lambda reply: 0.0,  # replies are shown, not judged
+        )
+        for prompt in dict.fromkeys(prompts)
+    ]
+    rollouts = run.evaluate(run.as_asked(items), build_host(run.config), "host").rollouts
+    return {rollout.item.question: rollout.text for rollout in rollouts}

@@ -1,0 +1,229 @@
+"""Runs side by side: arms on one page with the intervals of their differences, and two runs of
+which one asks where they part.
+
+Runs are of one arm if their configs differ in the seed, and in what is no part of a life. Every arm
+is compared with every other one over the seeds that both have (Student's t). One seed says nothing
+about others, so its difference has no interval. An arm that has a seed twice is not compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import zip_longest
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.living import EVENTS_FILE
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.extensions.evoscope.history import LATE, History
+from symbiont_ecology.extensions.evoscope.report import NO_VALUE, RunReport, spread
+from symbiont_ecology.registry import kind_of
+from symbiont_ecology.statistics import Interval, adjusted_rand, paired_interval
+
+DECIDES_NOTHING: dict[str, Any] = {
+    "seed": True,
+    "executor": True,
+    "run": {
+        "checkpoint_every",
+        "final_holdout",
+        "final_holdout_samples",
+        "mirror",
+        "report_to",
+        "transcripts",
+    },
+}
+"""Keys that runs of one arm may differ in."""
+
+
+@dataclass(frozen=True)
+class ComparedArm:
+    """An arm: its runs (by number), and shares of right answers over its seeds."""
+
+    name: str
+    runs: tuple[int, ...]
+    seeds: tuple[int, ...]
+    right: float | None
+    late: float | None
+
+
+@dataclass(frozen=True)
+class ComparedPair:
+    """Late shares of right answers of one arm minus those of another one, both by number; None
+    where nothing can be said."""
+
+    first: int
+    other: int
+    difference: Interval | None
+    over: str
+
+
+def compared(histories: Sequence[History]) -> dict[str, object]:
+    """Return the comparison of several runs as plain values: every pair of arms."""
+    arms: dict[str, list[int]] = {}
+    for number, history in enumerate(histories):
+        key = history.config.model_dump_json(exclude=DECIDES_NOTHING)
+        arms.setdefault(key, []).append(number)
+    kinds = [kind_of(histories[runs[0]].config.strategy) for runs in arms.values()]
+    rows = [
+        ComparedArm(
+            kind
+            if kinds.count(kind) == 1
+            else f"{kind} ({', '.join(histories[run].name for run in runs[:2])})",
+            tuple(runs),
+            tuple(histories[run].config.seed for run in runs),
+            _mean([_share(histories[run]) for run in runs]),
+            _mean([_share(histories[run], LATE) for run in runs]),
+        )
+        for kind, runs in zip(kinds, arms.values(), strict=True)
+    ]
+    places = range(len(rows))
+    pairs = [_pair(a, b, rows, histories) for a in places for b in places if a != b]
+    return {"arms": [asdict(arm) for arm in rows], "pairs": [asdict(pair) for pair in pairs]}
+
+
+def _pair(
+    first: int, other: int, arms: Sequence[ComparedArm], histories: Sequence[History]
+) -> ComparedPair:
+    shares = list[dict[int, float]]()
+    for arm in (arms[first], arms[other]):
+        if twice := [seed for seed in arm.seeds if arm.seeds.count(seed) > 1]:
+            why = f"{arm.name} has seed {twice[0]} twice: leave one of them out"
+            return ComparedPair(first, other, None, why)
+        late = [(histories[run].config.seed, _share(histories[run], LATE)) for run in arm.runs]
+        shares.append({seed: share for seed, share in late if share is not None})
+    seeds = sorted(shares[0].keys() & shares[1].keys())
+    if not seeds:
+        return ComparedPair(first, other, None, "no seed with late answers of both")
+    one, two = ([by_seed[seed] for seed in seeds] for by_seed in shares)
+    if len(seeds) == 1:
+        point = one[0] - two[0]
+        why = "one seed, which says nothing about others"
+        return ComparedPair(first, other, Interval(point, point, point), why)
+    return ComparedPair(first, other, paired_interval(one, two), f"{len(seeds)} seeds")
+
+
+def _share(history: History, begin: float = 0.0) -> float | None:
+    answered = history.answered(int(begin * history.generation), history.generation)
+    return answered.right / answered.asked if answered.asked else None
+
+
+def _mean(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return fmean(known) if known else None
+
+
+@dataclass(frozen=True)
+class Parting:
+    """The first event in which two logs differ: its number, generation, and both kinds."""
+
+    number: int
+    generation: int
+    kinds: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ComparedValue:
+    """A value of both runs, as text."""
+
+    name: str
+    one: str
+    other: str
+
+
+@dataclass(frozen=True)
+class RunDiff:
+    """Differences of two runs; ``parting`` is None where their logs are equal."""
+
+    names: tuple[str, str]
+    config: tuple[ComparedValue, ...]
+    parting: Parting | None
+    outcome: tuple[ComparedValue, ...]
+    solved: tuple[ComparedValue, ...]
+    agreement: float | None
+    """Adjusted Rand index of who shares a server at the end, over users of both."""
+
+    @classmethod
+    def of(cls, one: Path, other: Path) -> RunDiff:
+        """Read both runs.
+
+        Raises:
+            RunError: one is no run, or no generation of it is over.
+        """
+        reports = RunReport.of(one), RunReport.of(other)
+        outcomes, solved = map(_outcome, reports), map(_solved, reports)
+        return cls(
+            (str(one), str(other)),
+            tuple(_config_differences(*(report.config for report in reports))),
+            _parting(one, other),
+            tuple(_beside(*outcomes)),
+            tuple(_beside(*solved)),
+            _agreement(*reports),
+        )
+
+
+def _beside(one: Mapping[str, str], other: Mapping[str, str]) -> list[ComparedValue]:
+    names = dict.fromkeys([*one, *other])
+    return [
+        ComparedValue(name, one.get(name, NO_VALUE), other.get(name, NO_VALUE)) for name in names
+    ]
+
+
+def _parting(one: Path, other: Path) -> Parting | None:
+    logs = (read_events(folder / EVENTS_FILE) for folder in (one, other))
+    for number, pair in enumerate(zip_longest(*logs)):
+        if pair[0] != pair[1]:
+            kinds = ["the end" if event is None else type(event).__name__ for event in pair]
+            generation = min(event.generation for event in pair if event is not None)
+            return Parting(number, generation, (kinds[0], kinds[1]))
+    return None
+
+
+def _config_differences(one: RunConfig, other: RunConfig) -> list[ComparedValue]:
+    """Return keys that differ. A component that is its name in one config may have fields in the
+    other."""
+    values = [_flat(config.model_dump(mode="json")) for config in (one, other)]
+    for named, described in (values, values[::-1]):
+        for key in [key for key in named if f"{key}.kind" in described]:
+            named[f"{key}.kind"] = named.pop(key)
+    return [value for value in _beside(*values) if value.one != value.other]
+
+
+def _outcome(report: RunReport) -> dict[str, str]:
+    news = Counter(news.kind for news in report.history.chronicle.news)
+    return {
+        "right, %": spread(report.right),
+        "right in the last quarter, %": spread(report.late),
+        **{number.name: number.text for number in report.numbers},
+        **{f"news: {kind}": str(news[kind]) for kind in ("change", "fault", "body") if news[kind]},
+    }
+
+
+def _solved(report: RunReport) -> dict[str, str]:
+    """Return the generation since which each family is solved."""
+    return {name: NO_VALUE if since is None else str(since) for name, _, since in report.families}
+
+
+def _agreement(one: RunReport, other: RunReport) -> float | None:
+    servers = [
+        {user: served.id for served in report.serving for user in served.users}
+        for report in (one, other)
+    ]
+    shared = sorted(servers[0].keys() & servers[1].keys())
+    if len(shared) < 2:
+        return None
+    return adjusted_rand(*([by_user[user] for user in shared] for by_user in servers))
+
+
+def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = json.dumps(value)
+    return flat

@@ -1,0 +1,105 @@
+"""What a run shows while it lives: a line for each generation, a bar on a terminal, the time to
+go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from symbiont_ecology.cli.progress import RunProgress, fraction_done
+from symbiont_ecology.config import LoopConfig, RunConfig
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.run import start
+from symbiont_ecology.events import GenerationEnded
+from toy import ToyHost, toy_config
+
+SUMMARY = GenerationEnded(3, 5, 1, 2, 0.25, 7, 1000, 0, 1, 1)
+
+
+@dataclass
+class Clock:
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def state_at(generation: int, **spent: int) -> EcologyState:
+    state = EcologyState(0)
+    state.generation, state.spent, state.mean_rollout_flops = generation, Cost(**spent), 10
+    return state
+
+
+def shown(config: RunConfig, folder: Path, **console: Any) -> str:
+    """What a run of a config shows."""
+    file = StringIO()
+    with RunProgress(config.run, console=Console(file=file, width=40, **console)) as progress:
+        progress.tell("loading the host …")
+        start(config, folder, host=ToyHost(), watch=progress)
+    return file.getvalue()
+
+
+def test_every_generation_has_a_line_with_what_happened_in_it(tmp_path: Path) -> None:
+    config = toy_config(generations=12)
+    lines = shown(config, tmp_path / "run").splitlines()
+    assert [line.split()[1] for line in lines] == [str(number) for number in range(12)]
+    assert "100%  left 0:00:00  right" in lines[-1]
+    births = [int(line.split(" +")[1].split()[0]) for line in lines]
+    assert sum(births) > 0
+
+
+def test_news_stand_on_stderr_or_beside_the_bar_of_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = toy_config(generations=2)
+    plain = shown(config, tmp_path / "plain")
+    assert "\x1b" not in plain
+    assert capsys.readouterr().err == "loading the host …\n"
+    drawn = shown(config, tmp_path / "drawn", force_terminal=True)
+    assert "loading the host …" in drawn
+    assert "generation    1" in drawn
+    assert capsys.readouterr().err == ""
+    assert shown(config, tmp_path / "quiet", quiet=True) == ""
+    assert capsys.readouterr().err == ""
+
+
+def test_a_run_that_asks_nothing_says_so(tmp_path: Path) -> None:
+    reading: dict[str, Any] = {"strategy": {"kind": "single", "samples": 0}}
+    config = toy_config(generations=3, learning_rule="supervised", **reading)
+    for line in shown(config, tmp_path / "run").splitlines():
+        assert "  nothing asked  " in line
+
+
+def test_the_time_to_go_follows_the_pace_of_this_sitting() -> None:
+    clock, file = Clock(), StringIO()
+    console = Console(file=file, width=200)
+    progress = RunProgress(LoopConfig(generations=1000), console=console, clock=clock)
+    for generation in range(501, 601):  # a run that goes on
+        clock.now += 2.0
+        progress(state_at(generation), SUMMARY, 2.0)
+    lines = file.getvalue().splitlines()
+    assert "left ?" in lines[0]
+    assert " 60%  left 0:13:2" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("limit", "fraction"),
+    [
+        ({}, 0.5),
+        ({"train_flops": 100.0}, 0.8),
+        ({"train_flops": 60.0}, 1.0),
+        ({"train_rollouts": 16.0}, 0.5),
+        ({"train_rollouts": 10.0}, 0.8),
+        ({"train_tokens": 40.0}, 0.75),
+        ({"train_seconds": 100.0}, 0.9),
+    ],
+)
+def test_the_nearest_end_counts(limit: dict[str, float], fraction: float) -> None:
+    loop = LoopConfig(generations=10, **limit)
+    assert fraction_done(loop, state_at(5, flops=80, tokens_in=30), 90.0) == fraction
