@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from symbiont_ecology.host.backend.torch_backend import back_ends
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.packaged import packaged_folder
 from symbiont_ecology.types import HOST_SLOT, Lesson
@@ -52,6 +53,12 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
 }
 """Architectures with the sizes of their tiny hosts. The contract tests compare every one of them
 with transformers and PEFT: a new architecture is one entry here."""
+
+
+def leave_torch_alone(patch: pytest.MonkeyPatch) -> None:
+    """Hosts that are loaded from now on are computed by torch."""
+    for name in set(back_ends.names()) - {"torch"}:
+        patch.setattr(back_ends[name], "suits", lambda *_, **__: False)
 
 
 def make_tokenizer(folder: Path) -> int:

@@ -58,7 +58,7 @@ ORDER = (
 other."""
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 HEAVY = {"torch", "transformers", "peft", "accelerate"}
-HEAVY_HOMES = ("host",)
+HEAVY_HOMES = ("host", "extensions")
 LAZY_HOMES = ("engine/build.py", "run.py", "cli/", "trackers/", "__init__.py")
 """Where a heavy package, or the kernel, may be imported inside a function."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 600, 70

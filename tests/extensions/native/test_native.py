@@ -13,15 +13,15 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 
 from native_cases import low_rank_cases, made, plain_attention
-from symbiont_ecology.host.backend import passes
+from symbiont_ecology.extensions.native import native_ops
+from symbiont_ecology.extensions.native.back_end import Addresses
 from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
-from symbiont_ecology.host.backend.compiled import Addresses
 from symbiont_ecology.host.packing import STRETCH
 from symbiont_ecology.types import HOST_SLOT
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 pytestmark = pytest.mark.skipif(
-    passes.library() is None, reason="no compiler when this was installed"
+    native_ops.library() is None, reason="no compiler when this was installed"
 )
 
 
@@ -74,10 +74,10 @@ def test_low_rank_terms(
         assert not placed
     else:
         again = y.clone()
-        passes.add_low_rank(x, y, pointers, counts)
+        native_ops.add_low_rank(x, y, pointers, counts)
         if y.shape[1] % 2 == 0:  # as when it holds gate and up
-            found = passes.add_low_rank(x, again, pointers, counts, is_gated=True)
-            torch.testing.assert_close(found, passes.gate(y), atol=0, rtol=0)
+            found = native_ops.add_low_rank(x, again, pointers, counts, is_gated=True)
+            torch.testing.assert_close(found, native_ops.swiglu(y), atol=0, rtol=0)
     scale = expected.abs().max().clamp(min=1)
     torch.testing.assert_close(y.double() / scale, expected / scale, atol=2e-6, rtol=0)
 
@@ -85,9 +85,9 @@ def test_low_rank_terms(
 @pytest.mark.parametrize("width", [1, 4, 8, 12, 24, 128, 172, 352])
 def test_norms_and_gates(width: int) -> None:
     x, norm = made(37, 2 * width) * 30, a_norm(width)
-    torch.testing.assert_close(passes.gate(x), F.silu(x[:, :width]) * x[:, width:])
+    torch.testing.assert_close(native_ops.swiglu(x), F.silu(x[:, :width]) * x[:, width:])
     expected = F.rms_norm(x[:, :width], (width,), norm.weight, norm.eps)
-    torch.testing.assert_close(passes.normalize(x[:, :width], norm), expected)
+    torch.testing.assert_close(native_ops.normalize(x[:, :width], norm), expected)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     positions = torch.cat(
         [torch.arange(one) for one in prompts] + [prompts[0] + torch.arange(one) for one in answers]
     )
-    rotated = passes.rotate(heads_of[:, : heads + kv_heads], spec, positions)
+    rotated = native_ops.rope(heads_of[:, : heads + kv_heads], spec, positions)
     torch.testing.assert_close(
         apply_rotary(heads_of[:, : heads + kv_heads], spec, positions), rotated
     )
@@ -121,7 +121,7 @@ def test_attention_of_prompts_answers_and_newest_tokens(
         (starts[3], 1, 0, 19),
     ]
     stretches = np.array([(*span, 0, span[0]) for span in spans], dtype=STRETCH)
-    seen = passes.look(rotated, values, stretches, spec)
+    seen = native_ops.attention(rotated, values, stretches, spec)
     for (start, count, _, past_count), _ in zip(spans, lengths, strict=True):
         line = [*range(past_count), *range(start, start + count)]
         expected = plain_attention(rotated[line], values[line], heads, window, spec.scale)
@@ -132,16 +132,16 @@ def test_attention_of_prompts_answers_and_newest_tokens(
     entries = [(*span, span[1] - 1, index) for index, span in enumerate(spans)]
     last = np.array(entries, dtype=STRETCH)
     ends = [span[0] + span[1] - 1 for span in spans]
-    torch.testing.assert_close(passes.look(rotated, values, last, spec), seen[ends])
+    torch.testing.assert_close(native_ops.attention(rotated, values, last, spec), seen[ends])
 
     # The newest token of each row, behind what the cache holds, is the last of a line that holds it
     # all.
     cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
     firsts, counts = starts[[0, 0, 1]], np.array([19, 19, 30])
     pieces = np.stack([np.arange(3), np.zeros(3, int), firsts, counts], axis=1)
-    passes.fill(cache, rotated, values, pieces)
+    native_ops.write_kv(cache, rotated, values, pieces)
     entries, newest = np.array([2, 0]), made(2, heads + 2 * kv_heads, size)
-    found = passes.attend(newest, spec, cache, entries, counts[entries])
+    found = native_ops.decode_attention(newest, spec, cache, entries, counts[entries])
     for index, (entry, one) in enumerate(zip(entries, newest, strict=True)):
         prompt = range(firsts[entry], firsts[entry] + counts[entry])
         place = torch.tensor([counts[entry]])
@@ -161,15 +161,15 @@ def test_tokens_of_one_prompt_are_rows_that_share_an_entry(window: int | None) -
     spec = AttentionSpec(a_norm(heads + kv_heads, size), window, table, size**-0.5, kv_heads)
     heads_of = made(1 + int(lengths.sum()), heads + 2 * kv_heads, size)
     positions = torch.from_numpy(np.concatenate([np.arange(count) for count in lengths]))
-    rotated = passes.rotate(heads_of[1:, : heads + kv_heads], spec, positions)
+    rotated = native_ops.rope(heads_of[1:, : heads + kv_heads], spec, positions)
     spans = [(0, 19, -1, 0, 0, 0), (19, 30, -1, 0, 0, 19)]
     values = heads_of[1:, heads + kv_heads :]
-    expected = passes.look(rotated, values, np.array(spans, dtype=STRETCH), spec)
+    expected = native_ops.attention(rotated, values, np.array(spans, dtype=STRETCH), spec)
     cache = torch.full((2, 3, kv_heads, 40, size), torch.nan)
     cache[:, 1, :, :8] = made(2, kv_heads, 8, size)
-    alone = passes.attend(heads_of[:1], spec, cache, np.array([1]), np.array([8]))
+    alone = native_ops.decode_attention(heads_of[:1], spec, cache, np.array([1]), np.array([8]))
     entries = np.repeat([1, 2, 0], [1, *lengths])
-    seen = passes.attend(heads_of, spec, cache, entries, np.array([8, *positions]))
+    seen = native_ops.decode_attention(heads_of, spec, cache, entries, np.array([8, *positions]))
     torch.testing.assert_close(seen[1:], expected, atol=2e-6, rtol=1e-5)
     torch.testing.assert_close(seen[:1], alone, atol=0, rtol=0)
     assert cache[:, 2, :, :19].isfinite().all()
@@ -181,7 +181,7 @@ def test_softmax_of_extreme_scores() -> None:
     heads[0, 0, 0], cache = 1.0, torch.zeros(2, 1, 1, 9, 8)
     cache[0, 0, 0, :8, 0] = torch.tensor([-1e30, -200.0, -88.0, 300.0, 299.0, 0.0, -3e38, 1e20])
     cache[1, 0, 0, :8, 0] = torch.arange(8.0)
-    found = passes.attend(heads, spec, cache, np.array([0]), np.array([8]))
+    found = native_ops.decode_attention(heads, spec, cache, np.array([0]), np.array([8]))
     torch.testing.assert_close(found[0, 0], torch.tensor(7.0))
 
 
@@ -190,47 +190,53 @@ def test_what_does_not_fit_is_refused() -> None:
     heads, cache = torch.zeros(1, 3, 8), torch.zeros(2, 1, 1, 9, 8)
     for entry, length in ((1, 0), (0, 4), (0, 9), (-1, 0), (0, -1)):
         with pytest.raises(IndexError):
-            passes.attend(heads, spec, cache, np.array([entry]), np.array([length]))
+            native_ops.decode_attention(heads, spec, cache, np.array([entry]), np.array([length]))
     with pytest.raises(IndexError):
-        passes.attend(heads, spec, cache, np.array([0], dtype=np.int32), np.array([0]))
+        native_ops.decode_attention(
+            heads, spec, cache, np.array([0], dtype=np.int32), np.array([0])
+        )
     with pytest.raises(TypeError, match="autocast"):
-        passes.attend(heads.bfloat16(), spec, cache, np.array([0]), np.array([0]))
+        native_ops.decode_attention(heads.bfloat16(), spec, cache, np.array([0]), np.array([0]))
     with pytest.raises(ValueError, match="contiguous"):
-        passes.attend(
+        native_ops.decode_attention(
             heads.transpose(1, 2).contiguous().transpose(1, 2), spec, cache, *np.zeros((2, 1), int)
         )
     with pytest.raises(IndexError):
-        passes.fill(cache, heads[:, :2], heads[:, 2:], np.array([[0, 0, 0, 2]]))
+        native_ops.write_kv(cache, heads[:, :2], heads[:, 2:], np.array([[0, 0, 0, 2]]))
     with pytest.raises(IndexError):
-        passes.look(heads[:, :2], heads[:, 2:], np.array([(0, 2, -1, 0, 0, 0)], STRETCH), spec)
+        native_ops.attention(
+            heads[:, :2], heads[:, 2:], np.array([(0, 2, -1, 0, 0, 0)], STRETCH), spec
+        )
     for position in (4, -1):
         with pytest.raises(IndexError):
-            passes.rotate(heads, spec, torch.tensor([position]))
+            native_ops.rope(heads, spec, torch.tensor([position]))
     for norm in (a_norm(0), a_norm(1), a_norm(4), a_norm(9)):
         with pytest.raises(IndexError, match="fit together for normalize"):
-            passes.normalize(made(3, 8), norm)
+            native_ops.normalize(made(3, 8), norm)
     for norm in (a_norm(8), a_norm(2, 4), a_norm(3, 8)):
         normed = dataclasses.replace(spec, norm=norm)
-        with pytest.raises(IndexError, match="fit together for turn_all"):
-            passes.rotate(heads[:, :2], normed, torch.tensor([0]))
-        with pytest.raises(IndexError, match="fit together for attend"):
-            passes.attend(heads, normed, cache, np.array([0]), np.array([0]))
+        with pytest.raises(IndexError, match="fit together for rope"):
+            native_ops.rope(heads[:, :2], normed, torch.tensor([0]))
+        with pytest.raises(IndexError, match="fit together for decode_attention"):
+            native_ops.decode_attention(heads, normed, cache, np.array([0]), np.array([0]))
     one, three = np.array([(0, 1, -1, 0, 0, 0)], STRETCH), made(1, 5, 8)
     # Three heads cannot share two key heads.
-    with pytest.raises(IndexError, match="fit together for attend"):
-        passes.attend(three, spec, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0]))
-    with pytest.raises(IndexError, match="fit together for look"):
-        passes.look(made(1, 5, 8), made(1, 2, 8), one, spec)
+    with pytest.raises(IndexError, match="fit together for decode_attention"):
+        native_ops.decode_attention(
+            three, spec, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0])
+        )
+    with pytest.raises(IndexError, match="fit together for attention"):
+        native_ops.attention(made(1, 5, 8), made(1, 2, 8), one, spec)
     with pytest.raises(IndexError):  # numbers without names
-        passes.look(made(1, 6, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
-    with pytest.raises(IndexError, match="fit together for fill"):
-        passes.fill(
+        native_ops.attention(made(1, 6, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
+    with pytest.raises(IndexError, match="fit together for write_kv"):
+        native_ops.write_kv(
             torch.zeros(2, 1, 2, 9, 8), made(1, 5, 8), made(1, 2, 8), np.array([[0, 0, 0, 1]])
         )
-    with pytest.raises(IndexError, match="fit together for look"):  # no head at all
-        passes.look(made(1, 2, 8), made(1, 2, 8), one, spec)
-    with pytest.raises(IndexError, match="fit together for gate"):
-        passes.gate(made(3, 1))
+    with pytest.raises(IndexError, match="fit together for attention"):  # no head at all
+        native_ops.attention(made(1, 2, 8), made(1, 2, 8), one, spec)
+    with pytest.raises(IndexError, match="fit together for swiglu"):
+        native_ops.swiglu(made(3, 1))
     layout = AdapterLayout((("m", 8, 8),))
     addresses = Addresses((layout.modules,), layout, 1)
     weights = AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0))
@@ -239,7 +245,7 @@ def test_what_does_not_fit_is_refused() -> None:
     assert pointers is not None
     for x, y in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
         with pytest.raises(IndexError):
-            passes.add_low_rank(x, y, pointers, [1])
+            native_ops.add_low_rank(x, y, pointers, [1])
 
 
 def test_a_vector_that_is_not_contiguous_is_copied() -> None:

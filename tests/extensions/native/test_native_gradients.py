@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from native_cases import low_rank_cases, made, plain_attention
-from symbiont_ecology.host.backend import backward, passes
-from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
-from symbiont_ecology.host.backend.compiled import Addresses
-from symbiont_ecology.host.backend.gradients import (
+from symbiont_ecology.extensions.native import native_ops
+from symbiont_ecology.extensions.native.back_end import (
+    Addresses,
     LearningPointers,
     ObservedPointers,
     VectorLearners,
 )
+from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
 from symbiont_ecology.host.backend.learners import ArenaLearners
 from symbiont_ecology.host.packing import STRETCH
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
 pytestmark = pytest.mark.skipif(
-    passes.library() is None, reason="no compiler when this was installed"
+    native_ops.library() is None, reason="no compiler when this was installed"
 )
 
 
@@ -56,17 +56,19 @@ def test_norms_and_gates(width: int) -> None:
     norm = RMSNorm(1 + 0.1 * made(width), 1e-6)
     weight = norm.weight.double()
     expected = gradient_of(lambda x: F.rms_norm(x, (width,), weight, 1e-6), x[:, :width], dy)
-    assert_close(backward.normalize_back(x[:, :width], norm, dy), expected)
+    assert_close(native_ops.normalize_back(x[:, :width], norm, dy), expected)
     expected = gradient_of(lambda x: F.silu(x[:, :width]) * x[:, width:], x, dy)
-    assert_close(backward.gate_back(x, dy), expected)
+    assert_close(native_ops.swiglu_back(x, dy), expected)
     # A gradient that stands for many rows has no rows of its own.
     flat = dy[:1].expand(37, width)
-    assert_close(backward.gate_back(x, flat), backward.gate_back(x, flat.contiguous()).double())
+    assert_close(
+        native_ops.swiglu_back(x, flat), native_ops.swiglu_back(x, flat.contiguous()).double()
+    )
 
 
 def test_gates_that_are_wide_open_or_shut() -> None:
     gates = torch.tensor([[-1e30, -200.0, -88.0, -1e-30, 0.0, 88.0, 200.0, 1e30]])
-    found = backward.gate_back(torch.cat([gates, torch.ones(1, 8)], 1), torch.ones(1, 8))
+    found = native_ops.swiglu_back(torch.cat([gates, torch.ones(1, 8)], 1), torch.ones(1, 8))
     assert_close(found[:, :8], torch.tensor([[0, 0, 0, 0.5, 0.5, 1, 1, 1]]).double())
 
 
@@ -110,11 +112,13 @@ def test_attention(
             parts.append(out[len(line) - count + first :])
         return torch.cat(parts)
 
-    rotated = passes.rotate(x[:, :border], spec, positions)
-    assert_close(passes.look(rotated, x[:, border:], stretches, spec), seen(x.double()))
+    rotated = native_ops.rope(x[:, :border], spec, positions)
+    assert_close(native_ops.attention(rotated, x[:, border:], stretches, spec), seen(x.double()))
     found = torch.full_like(x, torch.nan)
-    d_rotated = backward.look_back(rotated, x[:, border:], stretches, spec, dy, found[:, border:])
-    backward.rotate_back(x[:, :border], spec, positions, d_rotated, found[:, :border])
+    d_rotated = native_ops.attention_back(
+        rotated, x[:, border:], stretches, spec, dy, found[:, border:]
+    )
+    native_ops.rope_back(x[:, :border], spec, positions, d_rotated, found[:, :border])
     assert_close(found, gradient_of(seen, x, dy))
 
 
@@ -217,12 +221,12 @@ def test_threads_change_no_bit() -> None:
     learners = [AdapterWeights.random(layout, 8, 1.0, generator, b_std=1.0) for _ in range(3)]
     x, dy, counts = made(200, 48), made(200, 64), [70, 60, 70]
     everyone, alone = a_term(layout.modules, layout, learners), []
-    dx = backward.low_rank_back(x, dy, everyone[0].factors, everyone[0].gradient, counts)
+    dx = native_ops.low_rank_back(x, dy, everyone[0].factors, everyone[0].gradient, counts)
     parts = torch.split(x, counts), torch.split(dy, counts)
     for one, own, slope in zip(learners, *parts, strict=True):
         term, gradients = a_term(layout.modules, layout, [one])
         torch.set_num_threads(1)
-        alone.append(backward.low_rank_back(own, slope, term.factors, term.gradient, [len(own)]))
+        alone.append(native_ops.low_rank_back(own, slope, term.factors, term.gradient, [len(own)]))
         torch.testing.assert_close(gradients[0], everyone[1][len(alone) - 1], atol=0, rtol=0)
     torch.testing.assert_close(torch.cat(alone), dx, atol=0, rtol=0)
 
@@ -252,37 +256,37 @@ def test_both_kinds_of_learners_gather_the_same() -> None:
 def test_what_does_not_fit_is_refused() -> None:
     norm = RMSNorm(torch.ones(8), 1e-6)
     with pytest.raises(IndexError):
-        backward.normalize_back(made(3, 8), norm, made(3, 7))
+        native_ops.normalize_back(made(3, 8), norm, made(3, 7))
     with pytest.raises(IndexError, match="fit together for normalize_back"):
-        backward.normalize_back(made(3, 9), norm, made(3, 9))
+        native_ops.normalize_back(made(3, 9), norm, made(3, 9))
     with pytest.raises(IndexError):
-        backward.gate_back(made(3, 8), made(3, 8))
+        native_ops.swiglu_back(made(3, 8), made(3, 8))
     with pytest.raises(IndexError, match="side by side"):
-        backward.gate_back(made(3, 3), made(3, 1))
+        native_ops.swiglu_back(made(3, 3), made(3, 1))
     with pytest.raises(TypeError, match="autocast"):
-        backward.gate_back(made(3, 8), made(3, 4).bfloat16())
+        native_ops.swiglu_back(made(3, 8), made(3, 4).bfloat16())
     spec = AttentionSpec(None, None, torch.zeros(2, 4, 8), 1.0, 1)
     x, out = made(1, 3, 8), made(1, 3, 8)
     one = np.array([(0, 1, -1, 0, 0, 0)], STRETCH)
     for position in (4, -1):
         place = torch.tensor([position])
-        with pytest.raises(IndexError, match="fit together for turn_back"):
-            backward.rotate_back(x[:, :2], spec, place, made(1, 2, 8), out[:, :2])
+        with pytest.raises(IndexError, match="fit together for rope_back"):
+            native_ops.rope_back(x[:, :2], spec, place, made(1, 2, 8), out[:, :2])
     with pytest.raises(IndexError):
-        backward.rotate_back(x[:, :2], spec, torch.tensor([0]), made(1, 1, 8), out[:, :2])
+        native_ops.rope_back(x[:, :2], spec, torch.tensor([0]), made(1, 1, 8), out[:, :2])
     for stretches in ([(0, 2, -1, 0, 0, 0)], [(0, 1, 0, 0, 0, 0)], [(0, 1, -1, 0, 0, 1)]):
         line = np.array(stretches, STRETCH)
-        with pytest.raises(IndexError, match="fit together for look_back"):
-            backward.look_back(x[:, :2], x[:, 2:], line, spec, made(1, 8), out[:, 2:])
+        with pytest.raises(IndexError, match="fit together for attention_back"):
+            native_ops.attention_back(x[:, :2], x[:, 2:], line, spec, made(1, 8), out[:, 2:])
     with pytest.raises(IndexError):
-        backward.look_back(x[:, :2], x[:, 2:], one, spec, made(1, 16), out[:, 2:])
+        native_ops.attention_back(x[:, :2], x[:, 2:], one, spec, made(1, 16), out[:, 2:])
     with pytest.raises(IndexError):
-        backward.look_back(x[:, :2], x[:, 2:], one, spec, made(1, 8), out)
+        native_ops.attention_back(x[:, :2], x[:, 2:], one, spec, made(1, 8), out)
     layout = AdapterLayout((("m", 8, 8),))
     weights = AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0))
     term, _ = a_term(layout.modules, layout, [weights])
     for x, dy in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
         with pytest.raises(IndexError):
-            backward.low_rank_back(x, dy, term.factors, term.gradient, [1])
+            native_ops.low_rank_back(x, dy, term.factors, term.gradient, [1])
     with pytest.raises(IndexError, match="fit together for low_rank_back"):
-        backward.add_outer(made(1, 2), made(1, 8), term.gradient, [1])
+        native_ops.add_outer(made(1, 2), made(1, 8), term.gradient, [1])

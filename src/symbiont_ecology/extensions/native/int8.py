@@ -11,55 +11,59 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from symbiont_ecology.host.backend import passes
+from symbiont_ecology.extensions.native import native_ops
+from symbiont_ecology.host.backend.torch_backend import eight_bit_forms
 
 ROWS_PER_PRODUCT = 256
 """Tokens per product: what is scaled between two products stays in the processor's cache."""
-MOST_TERMS = (2**24 - 1) // 127**2
+MAX_TERMS = (2**24 - 1) // 127**2
 """Products of two numbers of at most 127 that float32 adds up exactly, in any order."""
 
 Multiply = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""As ``product``, without gradients."""
+"""``Rounded.product`` without gradients."""
 
 
-def quantized(weights: Tensor) -> tuple[Tensor, Tensor]:
-    """A matrix ``(d_in, d_out)`` in eight bits, and the scale of each output, ``(d_out,)``."""
-    scales = weights.abs().amax(0).clamp_(min=1e-12).div_(127)
-    return torch.round(weights / scales).to(torch.int8), scales
+@eight_bit_forms.register("rounded")
+@dataclass(frozen=True)
+class Rounded:
+    """Weights rounded to the nearest of 255 numbers, symmetric, with a scale per output."""
 
+    def quantized(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        scales = weights.abs().amax(0).clamp_(min=1e-12).div_(127)
+        return torch.round(weights / scales).to(torch.int8), scales
 
-def product(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
-    """``x (tokens, d_in)`` times what was quantized, ``(tokens, d_out)``; gradients are those of
-    the product with the very weights that the eight bits stand for."""
-    if torch.is_grad_enabled() and x.requires_grad:
-        return _Rounded.apply(x, weights, scales)  # type: ignore[no-untyped-call, no-any-return]
-    return fastest()(x, weights, scales)
+    def product(self, x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            return _Product.apply(x, weights, scales)  # type: ignore[no-untyped-call, no-any-return]
+        return fastest()(x, weights, scales)
 
 
 def ways() -> dict[str, Multiply]:
-    """How this machine can multiply. All ways give the same bits for numbers that are finite."""
+    """Return the ways in which this machine can multiply. All give the same bits for numbers that
+    are finite."""
     multiplies: dict[str, Multiply] = {"floats": partial(_by_torch, _sums_of_floats)}
-    is_compiled = passes.library() is not None
+    is_compiled = native_ops.library() is not None
     if _adds_exactly():
         plain = partial(_by_torch, torch._int_mm)
-        compiled = partial(passes.multiply_integers, most=ROWS_PER_PRODUCT)
+        compiled = partial(native_ops.multiply_integers, max_rows=ROWS_PER_PRODUCT)
         multiplies["integers"] = compiled if is_compiled else plain
     if is_compiled:
-        multiplies["compiled"] = passes.multiply_rounded
+        multiplies["compiled"] = native_ops.multiply_rounded
     return multiplies
 
 
 @lru_cache(maxsize=1)
 def fastest() -> Multiply:
-    """The way that takes this machine the least time. torch has fast products of integers for
-    some processors; for others it loops, forty times slower than over floats."""
-    x, (weights, scales) = torch.ones(48, 256), quantized(torch.ones(256, 256))
+    """Return the way that takes this machine the least time. torch has fast products of integers
+    for some processors; for others it loops, forty times slower than over floats."""
+    x, (weights, scales) = torch.ones(48, 256), Rounded().quantized(torch.ones(256, 256))
     seconds: dict[Multiply, float] = {}
     for way in ways().values():
         way(x, weights, scales)
@@ -71,13 +75,14 @@ def fastest() -> Multiply:
 
 
 def _adds_exactly() -> bool:
-    """Whether torch adds up integer products of the largest numbers without losing any."""
-    most = torch.full((32, 64), 127, dtype=torch.int8)
+    """Return whether torch adds up integer products of the largest numbers without losing any."""
+    largest = torch.full((32, 64), 127, dtype=torch.int8)
     signs = [(127, 127), (127, -127), (-127, 127), (-127, -127)]
     return all(
         bool(
             (
-                torch._int_mm(most.sign() * left, (most.sign() * right).t()) == 64 * left * right
+                torch._int_mm(largest.sign() * left, (largest.sign() * right).t())
+                == 64 * left * right
             ).all()
         )
         for left, right in signs
@@ -87,7 +92,7 @@ def _adds_exactly() -> bool:
 def _by_torch(
     sums: Callable[[Tensor, Tensor], Tensor], x: Tensor, weights: Tensor, scales: Tensor
 ) -> Tensor:
-    """``sums`` multiplies matrices of int8, and its result is of int32."""
+    """Return the product by ``sums``, which multiplies matrices of int8 to one of int32."""
     out = x.new_empty(len(x), weights.shape[1])
     for part, target in zip(
         torch.split(x, ROWS_PER_PRODUCT), torch.split(out, ROWS_PER_PRODUCT), strict=True
@@ -99,26 +104,24 @@ def _by_torch(
 
 
 def _sums_of_floats(left: Tensor, right: Tensor) -> Tensor:
-    """As ``torch._int_mm``, by exact sums of floats."""
+    """Return ``torch._int_mm`` of both, by exact sums of floats."""
     sums = torch.zeros(len(left), right.shape[1], dtype=torch.int32)
     for left_part, right_part in zip(
-        torch.split(left.float(), MOST_TERMS, 1), torch.split(right, MOST_TERMS), strict=True
+        torch.split(left.float(), MAX_TERMS, 1), torch.split(right, MAX_TERMS), strict=True
     ):
         sums += (left_part @ right_part.float()).to(torch.int32)
     return sums
 
 
-class _Rounded(torch.autograd.Function):
+class _Product(torch.autograd.Function):
     """Integers forward; the straight-through gradient of the rounding of inputs."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
-        """As ``product``."""
         ctx.save_for_backward(weights, scales)
         return fastest()(x, weights, scales)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, None, None]:
-        """The gradient of ``x``."""
         weights, scales = ctx.saved_tensors
         return (dy * scales) @ weights.to(dy.dtype).t(), None, None

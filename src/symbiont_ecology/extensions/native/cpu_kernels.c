@@ -23,7 +23,7 @@
 enum status { FINE, NO_MEMORY, MISFIT };
 
 /* More than any host has, and little enough for a stack. */
-enum { MOST_HEADS = 4096, LARGEST_HEAD = 4096, LARGEST_RANK = 65536 };
+enum { MAX_HEADS = 4096, MAX_HEAD_DIM = 4096, MAX_RANK = 65536 };
 
 #define INLINE static inline __attribute__((always_inline))
 #if defined(__clang__) || __GNUC__ >= 12
@@ -41,20 +41,20 @@ INLINE void store(float *to, v8 x) { memcpy(to, &x, sizeof x); }
 INLINE v8 choose(i8 which, v8 a, v8 b) { return (v8)((which & (i8)a) | (~which & (i8)b)); }
 INLINE v8 splat(float x) { return (v8){x, x, x, x, x, x, x, x}; }
 
-/* Whether this many rows, `stride` apart, have `width` numbers each of their own. */
+/* True if this many rows, `stride` apart, have `width` numbers each of their own. */
 INLINE int are_rows(int64_t rows, int64_t width, int64_t stride)
 {
     return rows >= 0 && width > 0 && (rows < 2 || stride >= width);
 }
 
-/* Whether query heads share key heads evenly, and a head has halves to turn. */
+/* True if query heads share key heads evenly, and a head has halves to rotate. */
 INLINE int are_heads(int64_t heads, int64_t kv_heads, int64_t dim)
 {
-    return kv_heads > 0 && heads >= kv_heads && heads <= MOST_HEADS && heads % kv_heads == 0 && dim > 0 &&
-           dim <= LARGEST_HEAD && dim % 2 == 0;
+    return kv_heads > 0 && heads >= kv_heads && heads <= MAX_HEADS && heads % kv_heads == 0 && dim > 0 &&
+           dim <= MAX_HEAD_DIM && dim % 2 == 0;
 }
 
-/* Whether all numbers are in [0, end). */
+/* True if all numbers are in [0, end). */
 INLINE int are_below(const int64_t *numbers, int64_t count, int64_t end)
 {
     int fit = count >= 0;
@@ -62,7 +62,7 @@ INLINE int are_below(const int64_t *numbers, int64_t count, int64_t end)
     return fit;
 }
 
-/* Whether `count` from `start` on are among `all`. */
+/* True if `count` from `start` on are among `all`. */
 INLINE int are_within(int64_t start, int64_t count, int64_t all)
 {
     return start >= 0 && count >= 0 && start <= all && count <= all - start;
@@ -248,8 +248,8 @@ INLINE v8 gated(v8 g, v8 up)
     return g * up * choose(g < 0.0f, e, splat(1)) / (e + 1.0f);
 }
 
-/* `gate` of one row. */
-INLINE void gate_row(const float *x, int64_t width, float *out)
+/* `swiglu` of one row. */
+INLINE void swiglu_row(const float *x, int64_t width, float *out)
 {
     const float *up = x + width;
     int64_t k = 0;
@@ -261,7 +261,7 @@ INLINE void gate_row(const float *x, int64_t width, float *out)
  *
  * x (tokens, d_in) and y (tokens, d_out) have `counts[o]` tokens of owner o. a and b are addresses of
  * (rank, d_in) and (rank, width) matrices, [member][owner]; a member's part of y is `widths[m]` wide and starts
- * at column `columns[m]`. Rank 0 adds nothing. Unless `gate_to` is NULL, y is of two halves and `gate` of it goes
+ * at column `columns[m]`. Rank 0 adds nothing. Unless `gate_to` is NULL, y is of two halves and `swiglu` of it goes
  * there, (tokens, half), while y is still near.
  */
 int add_low_rank(int64_t tokens, const float *x, int64_t xs, int64_t d_in, float *y, int64_t ys, int64_t d_out,
@@ -315,7 +315,7 @@ int add_low_rank(int64_t tokens, const float *x, int64_t xs, int64_t d_in, float
                 if (!is_packed) dots(x + token * xs, xs, n, am, d_in, rank, d_in, scales[o], part, width);
                 mixes(part, width, n, bm, widths[m], rank, y + token * ys + columns[m], ys, widths[m]);
             }
-            for (int64_t i = token; gate_to && i < token + n; i++) gate_row(y + i * ys, half, gate_to + i * half);
+            for (int64_t i = token; gate_to && i < token + n; i++) swiglu_row(y + i * ys, half, gate_to + i * half);
         }
         free(inner);
     }
@@ -348,17 +348,17 @@ int normalize(int64_t rows, int64_t width, const float *x, int64_t xs, const flo
 }
 
 /* out (rows, width) = silu(gate) · up, where x (rows, 2 · width) holds gate and up. */
-int gate(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
+int swiglu(int64_t rows, int64_t width, const float *x, int64_t xs, float *out, int64_t threads)
 {
     if (!are_rows(rows, 2 * width, xs) || threads < 1) return MISFIT;
     #pragma omp parallel for num_threads(threads) if (threads > 1)
-    for (int64_t i = 0; i < rows; i++) gate_row(x + i * xs, width, out + i * width);
+    for (int64_t i = 0; i < rows; i++) swiglu_row(x + i * xs, width, out + i * width);
     return FINE;
 }
 
-/* One head: normed to root mean square 1 (unless norm is NULL), turned by its position. */
-INLINE void turn(const float *restrict x, const float *restrict norm, float eps, const float *restrict cosines,
-                 const float *restrict sines, int64_t dim, float *restrict out)
+/* One head: normed to root mean square 1 (unless norm is NULL), rotated by its position. */
+INLINE void rope_head(const float *restrict x, const float *restrict norm, float eps, const float *restrict cosines,
+                      const float *restrict sines, int64_t dim, float *restrict out)
 {
     const int64_t half = dim / 2;
     float low[half], high[half];
@@ -373,11 +373,11 @@ INLINE void turn(const float *restrict x, const float *restrict norm, float eps,
     for (int64_t k = 0; k < half; k++) out[k + half] = high[k] * cosines[k + half] + low[k] * sines[k + half];
 }
 
-/* `turn` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). norms are NULL or
+/* `rope_head` of the first heads of every token: x (tokens, …, dim) to out (tokens, heads, dim). norms are NULL or
  * `count`, (heads, dim). */
-int turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, int64_t count,
-             float eps, const float *cosines, const float *sines, int64_t places, const int64_t *positions, float *out,
-             int64_t threads)
+int rope(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, int64_t count,
+         float eps, const float *cosines, const float *sines, int64_t places, const int64_t *positions, float *out,
+         int64_t threads)
 {
     if (!are_heads(heads, heads, dim) || !are_rows(tokens, heads * dim, xs) || (norms && count != heads * dim) ||
         !are_below(positions, tokens, places) || threads < 1)
@@ -385,8 +385,8 @@ int turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t
     #pragma omp parallel for num_threads(threads) if (threads > 1)
     for (int64_t i = 0; i < tokens; i++)
         for (int64_t h = 0; h < heads; h++)
-            turn(x + i * xs + h * dim, norms ? norms + h * dim : NULL, eps, cosines + positions[i] * dim,
-                 sines + positions[i] * dim, dim, out + (i * heads + h) * dim);
+            rope_head(x + i * xs + h * dim, norms ? norms + h * dim : NULL, eps, cosines + positions[i] * dim,
+                      sines + positions[i] * dim, dim, out + (i * heads + h) * dim);
     return FINE;
 }
 
@@ -397,10 +397,10 @@ int turn_all(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t
  * (heads + kv_heads, dim); cosines and sines (places, dim), the first half of the sines negated. The caches are
  * (held, kv_heads, room, dim); row i has `lengths[i]` tokens in entry `entries[i]`. A window of 0 sees all.
  */
-int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const float *qkv, int64_t qkv_stride,
-           const float *norms, int64_t norm_count, float eps, const float *cosines, const float *sines, int64_t places,
-           float *keys, float *values, int64_t held, int64_t room, const int64_t *entries, const int64_t *lengths,
-           int64_t window, float scale, float *out, int64_t threads)
+int decode_attention(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const float *qkv, int64_t qkv_stride,
+                     const float *norms, int64_t norm_count, float eps, const float *cosines, const float *sines, int64_t places,
+                     float *keys, float *values, int64_t held, int64_t room, const int64_t *entries, const int64_t *lengths,
+                     int64_t window, float scale, float *out, int64_t threads)
 {
     if (!are_heads(heads, kv_heads, dim) || !are_rows(rows, (heads + 2 * kv_heads) * dim, qkv_stride) ||
         (norms && norm_count != (heads + kv_heads) * dim) || !are_below(entries, rows, held) ||
@@ -431,11 +431,11 @@ int attend(int64_t rows, int64_t heads, int64_t kv_heads, int64_t dim, const flo
                     fetch(keys + there, sizeof(float) * lengths[next] * dim);
                     fetch(values + there, sizeof(float) * lengths[next] * dim);
                 }
-                turn(row + place * dim, norms ? norms + place * dim : NULL, eps, turns, signs, dim, key + lengths[i] * dim);
+                rope_head(row + place * dim, norms ? norms + place * dim : NULL, eps, turns, signs, dim, key + lengths[i] * dim);
                 memcpy(value + lengths[i] * dim, row + (place + kv_heads) * dim, sizeof(float) * dim);
                 for (int64_t g = 0; g < groups; g++) {
                     const int64_t head = h * groups + g;
-                    turn(row + head * dim, norms ? norms + head * dim : NULL, eps, turns, signs, dim, queries + g * dim);
+                    rope_head(row + head * dim, norms ? norms + head * dim : NULL, eps, turns, signs, dim, queries + g * dim);
                 }
                 dots(queries, dim, groups, key + first * dim, dim, count, dim, scale, scores, stride);
                 float *seen = out + (i * heads + h * groups) * dim;
@@ -459,9 +459,9 @@ typedef struct { int64_t row, first, start, count; } piece;
  *
  * turned (tokens, heads + kv_heads, dim) and states (tokens, kv_heads, dim) are those of a line of tokens.
  */
-int fill(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
-         const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values, int64_t rows,
-         int64_t room, int64_t threads)
+int write_kv(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
+             const float *turned, int64_t ts, const float *states, int64_t ss, float *keys, float *values, int64_t rows,
+             int64_t room, int64_t threads)
 {
     int fit = are_heads(heads, kv_heads, dim) && are_rows(tokens, (heads + kv_heads) * dim, ts) &&
               are_rows(tokens, kv_heads * dim, ss) && pieces >= 0 && threads > 0;
@@ -485,7 +485,7 @@ int fill(int64_t pieces, const piece *all, int64_t heads, int64_t kv_heads, int6
  * of the output from `to` on. */
 typedef struct { int64_t start, count, parent, before, first, to; } stretch;
 
-/* Whether stretches are of a line of so many tokens, stand behind their parents, and write to rows that there are. */
+/* True if stretches are of a line of so many tokens, stand behind their parents, and write to rows that there are. */
 INLINE int are_stretches(const stretch *all, int64_t stretches, int64_t tokens, int64_t rows)
 {
     int fit = stretches >= 0;
@@ -543,11 +543,11 @@ INLINE void match(const stretch *all, const int64_t *path, int64_t number, int64
 }
 
 /* What the tokens of stretches see, (rows, heads, dim): all of what is before their stretch and, of their own,
- * themselves and what lies before. A stretch comes behind its parent. turned and states as in `fill`. A window of 0
+ * themselves and what lies before. A stretch comes behind its parent. turned and states as in `write_kv`. A window of 0
  * sees all. */
-int look(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
-         const float *turned, int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out,
-         int64_t rows, int64_t threads)
+int attention(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
+              const float *turned, int64_t ts, const float *states, int64_t ss, int64_t window, float scale, float *out,
+              int64_t rows, int64_t threads)
 {
     if (!are_heads(heads, kv_heads, dim) || !are_rows(tokens, (heads + kv_heads) * dim, ts) ||
         !are_rows(tokens, kv_heads * dim, ss) || !are_stretches(all, stretches, tokens, rows) || window < 0 || threads < 1)
@@ -646,9 +646,9 @@ INLINE void gated_back(v8 g, v8 up, v8 dy, v8 *dg, v8 *dup)
     *dup = dy * g * open;
 }
 
-/* dx (rows, 2 · width) from dy (rows, width) of `gate`. */
-int gate_back(int64_t rows, int64_t width, const float *x, int64_t xs, const float *dy, int64_t dys, float *dx,
-              int64_t threads)
+/* dx (rows, 2 · width) from dy (rows, width) of `swiglu`. */
+int swiglu_back(int64_t rows, int64_t width, const float *x, int64_t xs, const float *dy, int64_t dys, float *dx,
+                int64_t threads)
 {
     if (!are_rows(rows, 2 * width, xs) || !are_rows(rows, width, dys) || threads < 1) return MISFIT;
     #pragma omp parallel for num_threads(threads) if (threads > 1)
@@ -669,8 +669,8 @@ int gate_back(int64_t rows, int64_t width, const float *x, int64_t xs, const flo
     return FINE;
 }
 
-/* dx (tokens, …, dim) of the first heads of every token, from dy (tokens, heads, dim) of `turn_all`. */
-int turn_back(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, int64_t count,
+/* dx (tokens, …, dim) of the first heads of every token, from dy (tokens, heads, dim) of `rope`. */
+int rope_back(int64_t tokens, int64_t heads, int64_t dim, const float *x, int64_t xs, const float *norms, int64_t count,
               float eps, const float *cosines, const float *sines, int64_t places, const int64_t *positions,
               const float *dy, float *dx, int64_t dxs, int64_t threads)
 {
@@ -708,13 +708,13 @@ INLINE int64_t plant(const stretch *all, int64_t stretches, int64_t *root, int64
     return trees;
 }
 
-/* `look_back` for one stretch and one head of keys. `room` is for 4 · QUERIES rows of `width` numbers, of which all are
+/* `attention_back` for one stretch and one head of keys. `room` is for 4 · QUERIES rows of `width` numbers, of which all are
  * at least as wide as what is seen, and for 2 · dim more if there are many queries. */
 enum { QUERIES_BACK = 8 };
-INLINE void look_back_at(const stretch *all, int64_t n, const int64_t *path, int64_t number, int64_t heads, int64_t groups,
-                         int64_t h, int64_t dim, const float *turned, int64_t ts, const float *states, int64_t ss,
-                         int64_t window, float scale, const float *dy, float *dturned, float *dstates, int64_t dss,
-                         float *room, int64_t width, int is_many)
+INLINE void attention_back_at(const stretch *all, int64_t n, const int64_t *path, int64_t number, int64_t heads, int64_t groups,
+                              int64_t h, int64_t dim, const float *turned, int64_t ts, const float *states, int64_t ss,
+                              int64_t window, float scale, const float *dy, float *dturned, float *dstates, int64_t dss,
+                              float *room, int64_t width, int is_many)
 {
     const stretch s = all[n];
     const int64_t os = heads * dim;
@@ -771,11 +771,11 @@ INLINE void look_back_at(const stretch *all, int64_t n, const int64_t *path, int
         }
 }
 
-/* dturned, as `turned` lies, and dstates (tokens, kv_heads, dim) from dy (rows, heads, dim) of `look`. A tree's keys
+/* dturned, as `turned` lies, and dstates (tokens, kv_heads, dim) from dy (rows, heads, dim) of `attention`. A tree's keys
  * belong to whoever looks at them, so one thread takes all of a tree, for one head of keys. */
-int look_back(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
-              const float *turned, int64_t ts, const float *states, int64_t ss, int64_t window, float scale,
-              const float *dy, int64_t rows, float *dturned, float *dstates, int64_t dss, int64_t threads)
+int attention_back(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_heads, int64_t dim, int64_t tokens,
+                   const float *turned, int64_t ts, const float *states, int64_t ss, int64_t window, float scale,
+                   const float *dy, int64_t rows, float *dturned, float *dstates, int64_t dss, int64_t threads)
 {
     if (!are_heads(heads, kv_heads, dim) || !are_rows(tokens, (heads + kv_heads) * dim, ts) ||
         !are_rows(tokens, kv_heads * dim, ss) || !are_rows(tokens, kv_heads * dim, dss) ||
@@ -810,8 +810,8 @@ int look_back(int64_t stretches, const stretch *all, int64_t heads, int64_t kv_h
             }
             for (int64_t n = roots[tree]; n >= 0 && room && path; n = next[n])
                 if (all[n].first < all[n].count)
-                    look_back_at(all, n, path, trace(all, n, path), heads, groups, h, dim, turned, ts, states, ss, window,
-                                 scale, dy, dturned, dstates, dss, room, width, all[n].count - all[n].first >= QUERIES_BACK);
+                    attention_back_at(all, n, path, trace(all, n, path), heads, groups, h, dim, turned, ts, states, ss, window,
+                                      scale, dy, dturned, dstates, dss, room, width, all[n].count - all[n].first >= QUERIES_BACK);
             free(room);
             free(path);
         }
@@ -847,7 +847,7 @@ int low_rank_back(int64_t tokens, const float *x, int64_t xs, int64_t d_in, cons
     if (!starts) return NO_MEMORY;
     starts[0] = 0;
     for (int64_t o = 0; fit && o < owners; o++) {
-        fit = are_within(starts[o], counts[o], tokens) && ranks[o] >= 0 && ranks[o] <= LARGEST_RANK &&
+        fit = are_within(starts[o], counts[o], tokens) && ranks[o] >= 0 && ranks[o] <= MAX_RANK &&
               (dx || d_in == members * ranks[o]);
         starts[o + 1] = starts[o] + (fit ? counts[o] : 0);
     }
@@ -1066,8 +1066,8 @@ INLINE int64_t panel_tiles(int64_t rows, const int16_t *whole, int64_t depth, co
 int multiply_rounded(int64_t rows, int64_t d_in, const float *x, int64_t xs, const int8_t *weights, int64_t ws,
                      int64_t d_out, const float *scales, int64_t count, float *out, int64_t threads)
 {
-    enum { MOST_DEPTH = INT32_MAX / (127 * 127) };
-    if (!are_rows(rows, d_in, xs) || !are_rows(d_in, d_out, ws) || d_in > MOST_DEPTH || count != d_out || threads < 1)
+    enum { MAX_DEPTH = INT32_MAX / (127 * 127) };
+    if (!are_rows(rows, d_in, xs) || !are_rows(d_in, d_out, ws) || d_in > MAX_DEPTH || count != d_out || threads < 1)
         return MISFIT;
     const int64_t depth = d_in + d_in % 2, groups = (d_out + GROUP - 1) / GROUP, bands = (rows + BAND - 1) / BAND;
     int16_t *whole = malloc(rows * (sizeof *whole * depth + sizeof(float)) + 1);

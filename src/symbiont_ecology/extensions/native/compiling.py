@@ -17,25 +17,25 @@ from pathlib import Path
 
 SOURCE = Path(__file__).with_name("cpu_kernels.c")
 BUILT = Path(__file__).with_name("libcpu_kernels.so")
-"""Where installing puts the library."""
-MOST_SECONDS = 300
-"""That a compiler may take."""
+"""The library, as installing makes it."""
+MAX_SECONDS = 300
+"""Limit for a compiler."""
 
 
 def digest(source: Path = SOURCE) -> str:
-    """The version of the source. A library that was built from another version is not used."""
+    """Return the version of the source. A library of another version is not used."""
     return hashlib.sha256(source.read_bytes()).hexdigest()[:16]
 
 
-def compile_passes(
+def compile_library(
     target: Path, source: Path = SOURCE, compilers: Sequence[str] = ()
 ) -> str | None:
-    """Writes the library; returns what stood in the way, if anything did.
+    """Write the library; return the obstacle, if there was one.
 
     Several processes may do so at once. Whoever reads ``target`` sees a whole library or none.
 
     Args:
-        target: where the library belongs. Its folder is made.
+        target: file of the library. Its folder is made.
         source: the C file.
         compilers: commands that are tried in turn; if empty, Python's own compiler and the usual
             names.
@@ -60,7 +60,7 @@ def compile_passes(
 
 
 def _compile(compiler: list[str], extra: list[str], source: Path, unfinished: Path) -> str | None:
-    """Compiles and links in two steps, so that the second does not link OpenMP."""
+    """Compile and link in two steps, so that the second does not link OpenMP."""
     flags = ["-O3", "-fPIC", "-fno-math-errno", f'-DSOURCE="{digest(source)}"']
     if platform.machine() in ("x86_64", "AMD64"):
         flags.append("-march=x86-64-v3")
@@ -71,7 +71,7 @@ def _compile(compiler: list[str], extra: list[str], source: Path, unfinished: Pa
     )
     try:
         for step in steps:
-            subprocess.run(step, check=True, capture_output=True, text=True, timeout=MOST_SECONDS)
+            subprocess.run(step, check=True, capture_output=True, text=True, timeout=MAX_SECONDS)
     except subprocess.CalledProcessError as error:
         return str(error.stderr.strip())
     except FileNotFoundError:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hosts import KINDS, PROMPTS, make_host, random_weights
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.int8 import MOST_TERMS, product, quantized, ways
+from symbiont_ecology.extensions.native.int8 import MAX_TERMS, Rounded, ways
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
 
@@ -31,17 +31,17 @@ def kernel_of(folder: Path, dtype: str) -> HostKernel:
 
 def test_a_product_is_near_and_a_token_does_not_see_its_neighbours() -> None:
     x, weights = torch.randn(300, 96), torch.randn(96, 64)
-    whole, scales = quantized(weights)
-    found = product(x, whole, scales)
+    whole, scales = Rounded().quantized(weights)
+    found = Rounded().product(x, whole, scales)
     assert (found - x @ weights).norm() / (x @ weights).norm() < 0.02
     for row in (0, 7, 299):
-        assert torch.equal(product(x[row : row + 1], whole, scales)[0], found[row])
+        assert torch.equal(Rounded().product(x[row : row + 1], whole, scales)[0], found[row])
 
 
 @settings(deadline=None, max_examples=60)
 @given(
     tokens=st.integers(1, 30),
-    d_in=st.sampled_from([1, 2, 31, 64, MOST_TERMS, MOST_TERMS + 1, 2 * MOST_TERMS + 3]),
+    d_in=st.sampled_from([1, 2, 31, 64, MAX_TERMS, MAX_TERMS + 1, 2 * MAX_TERMS + 3]),
     d_out=st.sampled_from([1, 7, 16, 63, 64, 130]),
     largest=st.floats(1e-20, 1e20),
     threads=st.integers(1, 2),
@@ -55,7 +55,7 @@ def test_all_ways_to_multiply_give_the_same_bits(
     x, weights = wide[:, 1:-2], torch.randn(d_in, d_out + 2, generator=generator)
     if seed % 3 == 0:  # the largest sums that there are
         x, weights = x.sign() * largest, weights.abs().ceil()
-    whole, scales = (part[..., 1:-1] for part in quantized(weights))
+    whole, scales = (part[..., 1:-1] for part in Rounded().quantized(weights))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -68,7 +68,7 @@ def test_all_ways_to_multiply_give_the_same_bits(
 
 @pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
 def test_what_is_not_finite_is_not_hidden(number: float) -> None:
-    x, (whole, scales) = torch.ones(3, 20), quantized(torch.ones(20, 4))
+    x, (whole, scales) = torch.ones(3, 20), Rounded().quantized(torch.ones(20, 4))
     for column in (0, 9, 19):
         x[1, column] = number
         for way in ways().values():
@@ -80,9 +80,9 @@ def test_what_is_not_finite_is_not_hidden(number: float) -> None:
 
 def test_its_gradient_is_that_of_the_weights_that_the_bits_stand_for() -> None:
     x, weights = torch.randn(20, 96, requires_grad=True), torch.randn(96, 64)
-    whole, scales = quantized(weights)
+    whole, scales = Rounded().quantized(weights)
     dy = torch.randn(20, 64)
-    product(x, whole, scales).backward(dy)
+    Rounded().product(x, whole, scales).backward(dy)
     assert x.grad is not None
     torch.testing.assert_close(x.grad, dy @ (whole * scales).t(), atol=1e-4, rtol=1e-5)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from symbiont_ecology.host.backend.compiled import MORE_ROWS, MOST_SPARE, RaggedCache
+from symbiont_ecology.extensions.native.back_end import GROWTH_ROWS, MAX_SPARE, RaggedCache
 
 
 def cache(rows: int, length: int, room: int) -> RaggedCache:
@@ -28,12 +28,12 @@ def test_a_long_row_costs_nothing_for_short_ones_that_left() -> None:
     kept = held.states[:, :, 3, :, :300].clone()
     new = cache(1, 8000, 8192)
     held.join(new, 8192)
-    assert places(held) == MORE_ROWS * 8192
+    assert places(held) == GROWTH_ROWS * 8192
     assert torch.equal(held.states[:, :, 0, :, :300], kept)
     assert torch.equal(held.states[:, :, 1, :, :8000], new.states[:, :, 0, :, :8000])
     held.keep(torch.tensor([0]))
     held.join(cache(66, 300, 320), 320)
-    assert places(held) <= MOST_SPARE * 72 * 320
+    assert places(held) <= MAX_SPARE * 72 * 320
     assert torch.equal(held.states[:, :, 0, :, :300], kept)
 
 
