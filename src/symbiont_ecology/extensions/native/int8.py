@@ -41,7 +41,8 @@ class Rounded:
 
     def product(self, x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
         if torch.is_grad_enabled() and x.requires_grad:
-            return _Product.apply(x, weights, scales)  # type: ignore[no-untyped-call, no-any-return]
+            found: Tensor = _Product.apply(x, weights, scales)  # type: ignore[no-untyped-call]
+            return found
         return fastest()(x, weights, scales)
 
 
