@@ -25,6 +25,7 @@ from symbiont_ecology.trackers import trackers
 from tally import write_tally
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+pytest_plugins = ("command_fixtures",)
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 

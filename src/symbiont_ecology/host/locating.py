@@ -122,7 +122,7 @@ def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
         return folder / MODEL_CONFIG_FILE
     if _source_of(name_or_path):
         raise HostError(
-            f"expected a config.json, got {name!r:.300}, which is converted on first use: "
+            f"expected a config.json, got the file {name!r:.300}, which is converted on first use: "
             f"symbiont look --host {name:.300}"
         )
     from huggingface_hub import hf_hub_download, try_to_load_from_cache

@@ -69,7 +69,8 @@ def info(name: HostName) -> None:
     """Say where a host comes from, how large it is and where it lies."""
     facts, place = _facts(name), held()[name]
     facts["on disk"] = f"{_megabytes(place):.0f} MB in {place}"
-    tell_facts({key.replace("_", " "): str(value) for key, value in facts.items()})
+    words = {key: value for key, value in facts.items() if isinstance(value, str)}
+    tell_facts({key.replace("_", " "): value for key, value in words.items()})
 
 
 @host.command()

@@ -1,5 +1,4 @@
-"""Words typed at the command line, in this process: a whole host, real files, the real exit
-code."""
+"""Fixtures of tests that type commands: a whole host, real files, the real exit code."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from seen import eventful_plan, lived_to_its_end, users_plan, with_hostile_repli
 from symbiont_ecology import cli
 from tiny import TINY
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = Path(__file__).parents[1] / "scripts"
 
 
 @pytest.fixture(scope="session")
