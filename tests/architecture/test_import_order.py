@@ -38,7 +38,6 @@ ORDER = (
     ("strategies",),
     ("inference",),
     ("host",),
-    ("trackers",),
     ("engine",),
     ("evaluation",),
     ("history",),
@@ -48,7 +47,6 @@ ORDER = (
     ("analysis",),
     ("evoscope",),
     ("service",),
-    ("bridges",),
     ("suite",),
     ("cli",),
     ("extensions",),
@@ -59,7 +57,7 @@ other."""
 LEVEL = {name: level for level, names in enumerate(ORDER) for name in names}
 HEAVY = {"torch", "transformers", "peft", "accelerate"}
 HEAVY_HOMES = ("host", "extensions")
-LAZY_HOMES = ("engine/build.py", "run.py", "cli/", "trackers/", "__init__.py")
+LAZY_HOMES = ("engine/build.py", "run.py", "cli/", "__init__.py")
 """Where a heavy package, or the kernel, may be imported inside a function."""
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 600, 70
 FILES = sorted(ROOT.rglob("*.py"))
@@ -194,7 +192,7 @@ CATCHES = {
     ("fence.py", "blamed"),
     ("extensions/hosts/gguf_files.py", "_read"),
     ("registry.py", "load_plugin"),
-    ("trackers/reporting.py", "_attempt"),
+    ("engine/trackers.py", "_attempt"),
     ("engine/mirror.py", "_expected"),
 }
 """Functions that run foreign code, which may fail in any way: these may catch everything."""

@@ -12,6 +12,7 @@ from symbiont_ecology.engine.executors import executors
 from symbiont_ecology.engine.judgements import Judgements
 from symbiont_ecology.engine.mirror import RemoteFolder
 from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.trackers import check_trackers
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.fence import blamed
@@ -36,7 +37,6 @@ from symbiont_ecology.tasks.service import OpenTask, ServiceHabitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.trackers import check_trackers
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, TranscriptLog
 from symbiont_ecology.weights.blobs import BlobStore
 

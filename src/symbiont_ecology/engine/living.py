@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,13 +28,12 @@ from symbiont_ecology.engine.provenance import (
     write_provenance,
 )
 from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.trackers import Followers, Generation
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.event_log import EventLog
-from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.fence import blamed
 from symbiont_ecology.files import append_line, lock, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
-from symbiont_ecology.trackers.reporting import Reports
 from symbiont_ecology.weights.blobs import BlobStore
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
@@ -43,15 +42,6 @@ JOURNAL_FILE = "service.jsonl"
 """What a run in service answered, and what was said of it (``service.journal``)."""
 LEAST_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
-
-
-@dataclass(frozen=True)
-class Generation:
-    """The state after one generation, its summary, and its wall-clock seconds."""
-
-    state: EcologyState
-    summary: GenerationEnded
-    seconds: float
 
 
 @dataclass(eq=False, repr=False)
@@ -64,7 +54,7 @@ class LivingRun:
     state: EcologyState
     log: EventLog
     checkpoints: Checkpoints
-    reports: Reports
+    followers: Followers
     laps: Laps
     elapsed: float
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
@@ -102,8 +92,9 @@ class LivingRun:
         self.saving = 0.0
         if self.is_complete or _is_due(self.config, runtime, state.generation):
             self.save()
-        self.reports.report(state, summary, seconds)
-        return Generation(state, summary, seconds)
+        generation = Generation(state, summary, seconds)
+        self.followers.tell(generation)
+        return generation
 
     def save(self) -> None:
         """Makes a checkpoint, unless nothing happened since the last one."""
@@ -147,7 +138,7 @@ def opened(
         locked(folder),
         _without_remains(folder),
         blamed(RunError),
-        Reports(config, folder) as reports,
+        closing(Followers(config, folder)) as followers,
     ):
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
@@ -172,7 +163,7 @@ def opened(
         if mirror is not None:
             mirror.push()
         elapsed = lived_seconds(folder, state.generation)
-        parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, laps)
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, followers, laps)
         yield LivingRun(*parts, elapsed, mirror, is_endless)
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from symbiont_ecology import Run, load_config
-from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks import judge

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 from symbiont_ecology.cli.options import argument
@@ -17,6 +18,9 @@ def lm_eval(
 
     --model_args run=DIR; also who=ROUTING or who=ORGANELLE, habitat=ID, host=MODEL, device=DEVICE.
     """
-    from symbiont_ecology.bridges.lm_eval import run_harness
+    from lm_eval.__main__ import cli_evaluate
 
-    run_harness(words)
+    import symbiont_ecology.extensions.bridges.lm_eval  # noqa: F401 (the harness knows it from here)
+
+    sys.argv = ["symbiont lm-eval", *words]
+    cli_evaluate()

@@ -12,32 +12,34 @@ from symbiont_ecology import Run
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.engine.run import Finished, read_config, resume, start
+from symbiont_ecology.engine.trackers import trackers
 from symbiont_ecology.errors import ConfigError, EcologyWarning, MissingExtraError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.extensions.bridges.trackers import (
+    TRACKERS_FILE,
+    CurveTracker,
+    Plot,
+    TrackedRun,
+)
 from symbiont_ecology.files import append_line, read_lines
-from symbiont_ecology.trackers import Plot, TrackedRun, trackers
-from symbiont_ecology.trackers.reporting import TRACKERS_FILE
 from toy import Crash, ToyHost, toy_config
 
 pytestmark = pytest.mark.usefixtures("own_parts")
 
 
 @dataclass(frozen=True)
-class Notebook:
+class Notebook(CurveTracker):
     """Writes down what it is told, in a file of the run."""
 
     package: ClassVar[str] = "json"
-    takes_back: ClassVar[bool] = False
 
     @contextmanager
     def curves(self, run: TrackedRun) -> Iterator[Plot]:
-        """A line for the begin, for each generation and for the end."""
         path = run.folder / "notebook.jsonl"
         append_line(path, {"begun": run.first, "id": run.id, "seed": run.config.seed})
 
         def plot(generation: int, values: Mapping[str, float]) -> None:
-            """One line."""
             append_line(path, {"generation": generation, **values})
 
         yield plot
@@ -57,10 +59,8 @@ class Torn(Notebook):
 
     @contextmanager
     def curves(self, run: TrackedRun) -> Iterator[Plot]:
-        """Curves with an early end."""
 
         def plot(generation: int, values: Mapping[str, float]) -> None:
-            """Fails from the third generation on."""
             if generation >= 2:
                 raise OSError("no space\nleft \x1b[31mon device" + "!" * 300)
 
@@ -74,7 +74,6 @@ class Shut(Notebook):
 
     @contextmanager
     def curves(self, run: TrackedRun) -> Iterator[Plot]:
-        """Nothing."""
         raise RuntimeError("no service")
         yield
 
@@ -112,7 +111,6 @@ class MortalHost(ToyHost):
     last: int = 5
 
     def learn(self, *arguments: Any, **named: Any) -> Any:
-        """As the toy, for so many generations."""
         self.steps.append(len(self.steps))
         if len(self.steps) > self.last:
             raise Crash
@@ -220,7 +218,7 @@ def test_a_run_that_reports_to_nobody_leaves_no_trace_of_trackers(tmp_path: Path
 def test_a_damaged_record_is_one_warning_and_the_run_goes_on(tmp_path: Path) -> None:
     start(config("notebook", generations=2), tmp_path, host=ToyHost())
     (tmp_path / TRACKERS_FILE).write_text("{")
-    with pytest.warns(EcologyWarning, match=r"trackers\.json fails.* delete it") as said:
+    with pytest.warns(EcologyWarning, match=r"notebook fails.* delete it") as said:
         resume(tmp_path, overrides=["run.generations=4"], host=ToyHost())
     assert len(said) == 1
     assert told(tmp_path) == [0, 1]

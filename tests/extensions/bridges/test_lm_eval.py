@@ -21,7 +21,7 @@ from lm_eval.models.huggingface import HFLM
 from lm_eval.tasks import TaskManager
 
 from hosts import add_chat_template, make_host
-from symbiont_ecology.bridges.lm_eval import EcologyLM
+from symbiont_ecology.extensions.bridges.lm_eval import EcologyLM
 
 QUESTIONS = ("math.add: 12+7\n", "string.reverse: abcd\n", "math.add: 3+4\n", "who is there?")
 LONG = "a house by the sea, " * 60
