@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from symbiont_ecology.bridges.trl import TrlQuestions
+from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.measure import evaluate_adapter
 from symbiont_ecology.evaluation.shifts import draw_shifts

@@ -28,7 +28,8 @@ from symbiont_ecology.engine.provenance import (
     write_provenance,
 )
 from symbiont_ecology.engine.runtime import Host, Runtime
-from symbiont_ecology.engine.trackers import Followers, Generation
+from symbiont_ecology.engine.trackers import Followers
+from symbiont_ecology.engine.trackers import Generation as Generation
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.event_log import EventLog
 from symbiont_ecology.fence import blamed

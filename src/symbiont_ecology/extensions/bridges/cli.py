@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 from symbiont_ecology.cli.options import argument
@@ -18,9 +19,8 @@ def lm_eval(
 
     --model_args run=DIR; also who=ROUTING or who=ORGANELLE, habitat=ID, host=MODEL, device=DEVICE.
     """
+    import_module("symbiont_ecology.extensions.bridges.lm_eval")  # which the harness knows then
     from lm_eval.__main__ import cli_evaluate
-
-    import symbiont_ecology.extensions.bridges.lm_eval  # noqa: F401 (the harness knows it from here)
 
     sys.argv = ["symbiont lm-eval", *words]
     cli_evaluate()

@@ -1,7 +1,7 @@
 """A run as a model of lm-evaluation-harness (Gao et al., EleutherAI), under the name ``symbiont``.
 
     import lm_eval
-    import symbiont_ecology.bridges.lm_eval  # from here on the harness knows the model
+    import symbiont_ecology.extensions.bridges.lm_eval  # from here on the harness knows the model
 
     lm_eval.simple_evaluate(
         model="symbiont", model_args={"run": "artifacts/demo-1", "who": "learned"}, tasks=[…]
@@ -16,13 +16,10 @@ the harness's model ``hf`` finds with the same adapter through PEFT.
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.engine.act import Question, roll_out, waves
@@ -30,6 +27,7 @@ from symbiont_ecology.engine.build import host_source
 from symbiont_ecology.engine.provenance import check_host
 from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError
 from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.host.loading import find_device
 from symbiont_ecology.inference.prompts import (
     check_asker,
     check_habitat,
@@ -52,20 +50,16 @@ except ImportError as error:
 if TYPE_CHECKING:
     from symbiont_ecology.host.learning import Reading
 
-REQUESTS_PER_STEP = 256
-"""Requests between two steps of the progress bar. How many of them the host computes at once is up
-to ``host.memory_mb``."""
-USUAL_LIMIT = 256
+DEFAULT_LIMIT = 256
 """New tokens of a reply, where a task does not say it."""
+REPLIES_PER_STEP = 256
+"""Replies between two steps of the progress bar; ``host.memory_mb`` decides how many are computed
+at once."""
 KNOWN_KNOBS = ("until", "max_gen_toks", "do_sample", "temperature", "top_p")
 SAMPLING_KNOBS = frozenset({"top_k", "min_p", "typical_p"})
 """Knobs of ``generation_kwargs`` that are followed, and those that say nothing where replies are
 greedy."""
 ARGUMENTS = ("run", "who", "habitat", "host", "device", "seed")
-Answer: TypeAlias = tuple[float, bool]
-"""A log-likelihood in nats, and whether each of its tokens was the likeliest."""
-Pair: TypeAlias = tuple[list[int], list[int]]
-"""Token ids of a context and of what stands behind it."""
 
 
 @register_model("symbiont")
@@ -104,62 +98,57 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         for name in others:
-            hint = did_you_mean(name, ARGUMENTS)
-            raise ConfigError(
-                f"model_args: no argument {name!r};{hint} expected {', '.join(ARGUMENTS)}"
-            )
+            hint = f"{did_you_mean(name, ARGUMENTS)} expected {', '.join(ARGUMENTS)}"
+            raise ConfigError(f"model_args: no argument {name!r};{hint}")
         loaded = LoadedRun.of_run(Path(run))
         if habitat:
             check_habitat(loaded.pool.state.habitats, habitat, str(run), "habitat")
             who = "habitat"
         check_asker(loaded.config, habitat, "habitat")
-        self._routing = prompt_routing(loaded.pool, who)
-        self._run, self._pool, self.seed = loaded, loaded.pool, seed
-        self.who, self.habitat = who, habitat
+        self._routing, self._pool = prompt_routing(loaded.pool, who), loaded.pool
+        self._seed, self._habitat = seed, habitat
         source = host_source(loaded.config)
         changes = {"model": host, "device": device and _usable(device)}
         update = {name: value for name, value in changes.items() if value}
         self.kernel = replace(source, config=source.config.model_copy(update=update)).load()
-        self.fingerprint = check_host(loaded.folder, self.kernel)
         self.kernel.is_chat = False  # the harness brings the template, if it is wanted
         self.tokenizer = self.kernel.tokenizer
         self._questions: dict[str, str] = {}
+        self._info = {
+            "run": str(loaded.folder),
+            "generation": loaded.pool.state.generation,
+            "who": who,
+            "habitat": habitat,
+            "host": check_host(loaded.folder, self.kernel),
+        }
 
     @property
     def eot_token_id(self) -> int:
-        """The token that ends an answer."""
         return self.kernel.end_token_id
 
     @property
     def prefix_token_id(self) -> int:
-        """What stands in front of a text without context."""
         begin = self.tokenizer.bos_token_id
         return self.eot_token_id if begin is None else int(begin)
 
     @property
     def max_length(self) -> int:
-        """Tokens that the host can read."""
+        """Number of tokens that the host can read."""
         return self.kernel.shape.max_positions
 
     @property
     def tokenizer_name(self) -> str:
-        """What the harness knows its caches by."""
-        return f"{self.kernel.name_or_path} {self.fingerprint}"
+        """Name of the tokenizer in the harness's caches."""
+        return f"{self.kernel.name_or_path} {self._info['host']}"
 
     def get_model_info(self) -> dict[str, object]:
-        """What the harness writes beside its results."""
-        return {
-            "run": str(self._run.folder),
-            "generation": self._pool.state.generation,
-            "who": self.who,
-            "habitat": self.habitat,
-            "host": self.fingerprint,
-        }
+        """Return what the harness writes beside its results."""
+        return self._info
 
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **others: object
     ) -> list[int]:
-        """Token ids; by default with the tokenizer's special tokens, if the text has none."""
+        """Return token ids; by default with special tokens, if the text has none."""
         begin = self.tokenizer.bos_token
         special = not (begin and string.startswith(begin))
         if add_special_tokens is not None:
@@ -169,7 +158,8 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
-        """A conversation in the host's chat template. The router reads its last question alone."""
+        """Return a conversation in the host's chat template. The router reads its last question
+        alone."""
         text = str(
             self.tokenizer.apply_chat_template(
                 chat_history,
@@ -188,26 +178,26 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         requests: Sequence[tuple[tuple[str, str], list[int], list[int]]],
         disable_tqdm: bool = False,
         **others: object,
-    ) -> list[Answer]:
-        """Of continuations behind contexts, which come as texts and as token ids; and whether the
-        host would have written them. ``loglikelihood`` of the base class encodes them."""
-        texts = [pair for pair, *_ in requests]
-        owners = self._owners([context for context, _ in texts])
-        pairs = [
-            self._encode_pair(behind(phrase, context), continuation) if phrase else (before, after)
-            for ((context, continuation), before, after), phrase in zip(
-                requests, map(self._phrase, owners), strict=True
+    ) -> list[tuple[float, bool]]:
+        """Return log-likelihoods (nats) of continuations behind contexts, and whether the host
+        would have written them. ``loglikelihood`` of the base class has encoded them."""
+        owners = self._owners([context for (context, _), *_ in requests])
+        pairs = []
+        for (texts, *ids), phrase in zip(requests, map(self._phrase, owners), strict=True):
+            context, continuation = texts
+            pairs.append(
+                self._encode_pair(behind(phrase, context), continuation) if phrase else ids
             )
-        ]
-        answers = list(map(_answer, self._read(pairs, owners, disable_tqdm)))
-        for pair, answer in zip(texts, answers, strict=True):
-            self.cache_hook.add_partial("loglikelihood", pair, answer)
+        readings = self._read(pairs, owners, disable_tqdm)
+        answers = [(_sum(one), bool(one.is_likeliest.all())) for one in readings]
+        for (texts, *_), answer in zip(requests, answers, strict=True):
+            self.cache_hook.add_partial("loglikelihood", texts, answer)
         return answers
 
     def loglikelihood_rolling(
         self, requests: Sequence[Any], disable_tqdm: bool = False
     ) -> list[float]:
-        """Of whole texts; what is longer than the host can read is read in windows."""
+        """Return those of whole texts; what is longer than the host can read is read in windows."""
         texts = [request.args[0] for request in requests]
         windows = [
             (place, make_disjoint_window(window))
@@ -216,57 +206,47 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
                 self.tok_encode(text), self.prefix_token_id, self.max_length, context_len=1
             )
         ]
-        owners = self._owners(texts)
-        readings = self._read(
-            [pair for _, pair in windows], [owners[place] for place, _ in windows], disable_tqdm
-        )
-        sums = [0.0] * len(texts)
+        owners, sums = self._owners(texts), [0.0] * len(texts)
+        authors = [owners[place] for place, _ in windows]
+        readings = self._read([pair for _, pair in windows], authors, disable_tqdm)
         for (place, _), reading in zip(windows, readings, strict=True):
-            sums[place] += _answer(reading)[0]
+            sums[place] += _sum(reading)
         for text, total in zip(texts, sums, strict=True):
             self.cache_hook.add_partial("loglikelihood_rolling", (text,), total)
         return sums
 
     def generate_until(self, requests: Sequence[Any], disable_tqdm: bool = False) -> list[str]:
-        """Replies, each up to the first of its stop texts. They are greedy, unless a task says
-        ``do_sample``."""
+        """Return replies, each up to the first of its stop texts. They are greedy, unless a task
+        says ``do_sample``."""
         alike: dict[str, list[int]] = {}
         for place, request in enumerate(requests):
             alike.setdefault(json.dumps(request.args[1], sort_keys=True), []).append(place)
+        pieces = [
+            (options, places[start : start + REPLIES_PER_STEP])
+            for options, places in alike.items()
+            for start in range(0, len(places), REPLIES_PER_STEP)
+        ]
         replies = [""] * len(requests)
-        with tqdm(total=len(requests), desc="replies", disable=disable_tqdm) as bar:
-            for spec, places in alike.items():
-                options = _ReplyOptions.of(json.loads(spec))
-                for piece in _pieces(places):
-                    contexts = [(place, requests[place].args[0]) for place in piece]
-                    for place, reply in zip(piece, self._replies(contexts, options), strict=True):
-                        replies[place] = reply
-                        args = requests[place].args
-                        self.cache_hook.add_partial("generate_until", args, reply)
-                    bar.update(len(piece))
+        for options, places in tqdm(pieces, desc="replies", disable=disable_tqdm):
+            items = [self._item(requests[place].args[0], place) for place in places]
+            decoding, limit = _decoding_of(json.loads(options))
+            for place, reply in zip(places, self._replies(items, decoding, limit), strict=True):
+                replies[place] = reply
+                self.cache_hook.add_partial("generate_until", requests[place].args, reply)
         return replies
 
-    def _replies(self, contexts: Sequence[tuple[int, str]], options: _ReplyOptions) -> list[str]:
-        """The reply to each context; the number in front of it draws its chance."""
-
+    def _replies(self, items: Sequence[Item], decoding: Decoding, limit: int) -> list[str]:
         def ask(items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
-            """Puts whole contexts."""
-            questions = [
-                Question(self._put(item, name, options.limit), name, self._generator(item, options))
-                for item, name in zip(items, choices, strict=True)
-            ]
-            weights = self._pool.weights.__getitem__
-            rollouts, _ = roll_out(questions, self.kernel, weights, options.decoding)
-            return rollouts
+            questions = []
+            for item, owner in zip(items, choices, strict=True):
+                generator = Draw(self._seed)("lm_eval", item.id) if decoding.temperature else None
+                questions.append(Question(self._put(item, owner, limit), owner, generator))
+            return roll_out(questions, self.kernel, self._pool.weights.__getitem__, decoding)[0]
 
-        items = [self._item(context, number) for number, context in contexts]
         return [rollout.text for rollout in self._routing(self._pool, items, ask)]
 
-    def _generator(self, item: Item, options: _ReplyOptions) -> np.random.Generator | None:
-        return Draw(self.seed)("lm_eval", item.id) if options.decoding.temperature > 0 else None
-
     def _item(self, context: str, number: int = 0) -> Item:
-        """A context as a question; its prompt is what a router reads of it."""
+        """Return a context as a question; a router reads its prompt."""
         return Item(
             id=str(number),
             family="",
@@ -275,12 +255,12 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             prompt=self._questions.get(context, context),
             reply_limit=0,
             verifier=lambda reply: 0.0,
-            habitat=self.habitat,
+            habitat=self._habitat,
         )
 
     def _put(self, item: Item, owner: OrganelleId, limit: int) -> Item:
-        """The question as it is put: whole, but for the beginning of one that leaves no room for
-        the reply. A reply is never longer than what is left."""
+        """Return the question as it is put: whole, but for the beginning of one that leaves no room
+        for the reply. A reply is never longer than what is left."""
         context, begin = item.question, self.tokenizer.bos_token
         if begin and self.tok_encode("") == [self.tokenizer.bos_token_id]:
             context = context.removeprefix(begin)  # encoding brings it
@@ -293,94 +273,64 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         return replace(item, prompt=context, reply_limit=min(limit, rest))
 
     def _length(self, context: str, owner: OrganelleId) -> int:
-        """Tokens that an organelle reads of a context."""
         return len(self.kernel.encode([behind(self._phrase(owner), context)])[0])
 
     def _phrase(self, owner: OrganelleId) -> str:
-        """What stands in front of every question that an organelle is asked."""
+        """Return the text in front of every question that an organelle is asked."""
         return "" if owner == HOST else self._pool.weights[owner].phrase
 
     def _owners(self, contexts: Sequence[str]) -> list[OrganelleId]:
-        """Who reads what stands behind each context."""
+        """Return who reads what stands behind each context."""
         distinct = list(dict.fromkeys(contexts))
         owners = respondents(self._routing, self._pool, list(map(self._item, distinct)))
         owner_of = dict(zip(distinct, owners, strict=True))
         return [owner_of[context] for context in contexts]
 
     def _read(
-        self, pairs: Sequence[Pair], owners: Sequence[OrganelleId], is_silent: bool
+        self, pairs: Sequence[Sequence[list[int]]], owners: Sequence[OrganelleId], is_silent: bool
     ) -> list[Reading]:
-        """What each continuation is to its owner; a context that is too long loses its beginning.
-        The last token is not read."""
-        rooms = [max(self.max_length + 1 - len(after), 1) for _, after in pairs]
-        kernel = self.kernel
-        by_place: dict[int, Reading] = {}
-        with tqdm(total=len(pairs), desc="likelihoods", disable=is_silent) as bar:
-            for slots in waves(set(owners), kernel.slots):
-                for owner, slot in slots.items():
-                    if owner != HOST:
-                        kernel.place(slot, self._pool.weights[owner])
-                for piece in _pieces([at for at, owner in enumerate(owners) if owner in slots]):
-                    readings = kernel.read(
-                        [pairs[place][0][-rooms[place] :] for place in piece],
-                        [pairs[place][1] for place in piece],
-                        [slots[owners[place]] for place in piece],
-                    )
-                    by_place.update(zip(piece, readings, strict=True))
-                    bar.update(len(piece))
+        """Return each continuation as its owner reads it behind its context, both as token ids; a
+        context that is too long loses its beginning. The last token is not read."""
+        kernel, by_place = self.kernel, dict[int, Reading]()
+        groups = list(waves(set(owners), kernel.slots))
+        for slots in tqdm(groups, desc="likelihoods", disable=is_silent):
+            for owner, slot in slots.items():
+                if owner != HOST:
+                    kernel.place(slot, self._pool.weights[owner])
+            places = [place for place, owner in enumerate(owners) if owner in slots]
+            afters = [pairs[place][1] for place in places]
+            rooms = [max(self.max_length + 1 - len(after), 1) for after in afters]
+            befores = [pairs[place][0][-room:] for place, room in zip(places, rooms, strict=True)]
+            readings = kernel.read(befores, afters, [slots[owners[place]] for place in places])
+            by_place.update(zip(places, readings, strict=True))
         return [by_place[place] for place in range(len(pairs))]
 
 
-@dataclass(frozen=True)
-class _ReplyOptions:
-    """How a task wants its replies."""
+def _decoding_of(said: dict[str, Any]) -> tuple[Decoding, int]:
+    """Return how a task wants its replies, by its ``generation_kwargs``, and their limit.
 
-    decoding: Decoding
-    limit: int
-
-    @classmethod
-    def of(cls, said: Mapping[str, Any]) -> _ReplyOptions:
-        """What ``generation_kwargs`` of a task say.
-
-        Raises:
-            ConfigError: they say something that would change replies and is not known here.
-        """
-        knobs = normalize_gen_kwargs(dict(said), USUAL_LIMIT)
-        is_sampled = bool(knobs.get("do_sample"))
-        strange = [name for name in knobs if name not in KNOWN_KNOBS]
-        if strange and (is_sampled or not set(strange) <= SAMPLING_KNOBS):
-            raise ConfigError(
-                f"generation_kwargs: expected {', '.join(KNOWN_KNOBS)}, got {strange[0]}: leave it "
-                "out"
-            )
-        stops = tuple(stop for stop in knobs["until"] if stop)
-        temperature = float(knobs.get("temperature") or 1.0) if is_sampled else 0.0
-        decoding = Decoding(temperature, float(knobs.get("top_p") or 1.0), stop=stops)
-        return cls(decoding, int(knobs["max_gen_toks"]))
-
-
-def run_harness(words: Sequence[str]) -> None:
-    """The command line of the harness; this module has told it of the model ``symbiont``."""
-    from lm_eval.__main__ import cli_evaluate
-
-    sys.argv = ["symbiont lm-eval", *words]
-    cli_evaluate()
+    Raises:
+        ConfigError: they say something that would change replies and is not known here.
+    """
+    knobs = normalize_gen_kwargs(said, DEFAULT_LIMIT)
+    is_sampled = bool(knobs.get("do_sample"))
+    strange = [name for name in knobs if name not in KNOWN_KNOBS]
+    if strange and (is_sampled or not set(strange) <= SAMPLING_KNOBS):
+        known = ", ".join(KNOWN_KNOBS)
+        raise ConfigError(f"generation_kwargs: expected {known}, got {strange[0]}: leave it out")
+    temperature = float(knobs.get("temperature") or 1.0) if is_sampled else 0.0
+    stops = tuple(stop for stop in knobs["until"] if stop)
+    decoding = Decoding(temperature, float(knobs.get("top_p") or 1.0), stop=stops)
+    return decoding, int(knobs["max_gen_toks"])
 
 
 def _usable(device: str) -> str:
-    """The device, if torch can use it here, else nothing."""
-    from symbiont_ecology.host.loading import find_device
-
+    """Return the device, if torch can use it here, else nothing."""
     try:
         return str(find_device(device))
     except HostError:
         return ""
 
 
-def _answer(reading: Reading) -> Answer:
-    return float(reading.log_probabilities.sum()), bool(reading.is_likeliest.all())
-
-
-def _pieces(places: Sequence[int]) -> Iterator[Sequence[int]]:
-    for start in range(0, len(places), REQUESTS_PER_STEP):
-        yield places[start : start + REQUESTS_PER_STEP]
+def _sum(reading: Reading) -> float:
+    return float(reading.log_probabilities.sum())

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 TRAINER = "trl"
-"""Who answered, as far as a reward is told."""
+"""Author of the answers, as a reward is told."""
+COLUMNS = ("family", "depth", "habitat", "answer")
+"""Fields of a question that the data set has."""
 Said: TypeAlias = str | Sequence[dict[str, str]]
 """A completion: a text, or the messages of a conversation."""
 
@@ -83,7 +85,7 @@ class TrlQuestions:
 
         Args:
             config: a preset, a YAML file, or a config that is built.
-            overrides: changes such as ``"seed=1"``.
+            overrides: changes of it such as ``"seed=1"``; none of one that is built.
             per_cell: different questions of each cell; of each habitat, in a world with habitats.
             habitat: the only one that asks; all of them if it is left out.
             split: which questions.
@@ -95,8 +97,7 @@ class TrlQuestions:
             config = load_config(config, overrides)
         elif overrides:
             raise ConfigError(
-                f"expected no changes of a config that is built already, got {overrides[0]!r}: "
-                "pass them to load_config"
+                f"{overrides[0]}: pass changes of a config that is built to load_config"
             )
         tasks, draw = mixture(config), Draw(config.seed)
         if tasks.habitats is not None:
@@ -117,11 +118,11 @@ class TrlQuestions:
 
     @cached_property
     def rule(self) -> RewardRule:
-        """What an answer is worth."""
+        """The worth of answers."""
         return reward_rules.build(self.reward)
 
     def dataset(self) -> Dataset:
-        """A row for each question: its prompt, its number, and what it is about.
+        """Return a row for each question: its prompt, its number, and its place in the world.
 
         Raises:
             MissingExtraError: datasets is not installed.
@@ -132,14 +133,8 @@ class TrlQuestions:
             raise MissingExtraError("a data set for trl", "datasets", "trl") from error
         say = messages if self.is_chat else without_turns
         rows = [
-            {
-                "prompt": say(item.prompt),
-                "number": number,
-                "family": item.family,
-                "depth": item.depth,
-                "habitat": item.habitat,
-                "answer": item.answer,
-            }
+            {"prompt": say(item.prompt), "number": number}
+            | {name: getattr(item, name) for name in COLUMNS}
             for number, item in enumerate(self.items)
         ]
         return Dataset.from_list(rows)
@@ -147,8 +142,9 @@ class TrlQuestions:
     def __call__(
         self, completions: Sequence[Said], number: Sequence[int], **columns: Any
     ) -> list[float]:
-        """What each completion is worth: a reward function of trl. ``number`` is the column of the
-        data set; verifiers and rewards that fail are warned of, and nobody gains by it."""
+        """Return the worth of each completion, as a reward function of trl does. ``number`` is the
+        column of the data set; verifiers and rewards that fail are warned of, and nobody gains by
+        it."""
         rollouts = self.rollouts(completions, number, columns.get("completion_ids"))
         faults = Faults()
         rewards = worths(rollouts, self.rule, faults)
@@ -164,7 +160,7 @@ class TrlQuestions:
         number: Sequence[int],
         completion_ids: Sequence[Sequence[int]] | None = None,
     ) -> list[Rollout]:
-        """The completions as judged rollouts. Their log-probabilities are not known, and zero."""
+        """Return the completions as judged rollouts; unknown log-probabilities are zero."""
         items, cut = [self.items[place] for place in number], Decoding(stop=self.stops).cut
         texts = [cut(c if isinstance(c, str) else c[-1]["content"]) for c in completions]
         ids = completion_ids or [()] * len(texts)
