@@ -36,7 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
     )
     parser.addoption(
-        "--faults", type=int, default=2, help="times each fault in tests/engines/test_faults.py"
+        "--faults",
+        type=int,
+        default=2,
+        help="times each fault in tests/extensions/engines/test_engine_faults.py",
     )
     parser.addoption(
         "--tally", type=Path, default=None, help="JSON file of the cases that were tried, by kind"

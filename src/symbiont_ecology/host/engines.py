@@ -1,8 +1,9 @@
-"""Engines that answer: the kernel itself, or a server that is given the adapters.
+"""What answers the questions of a run or a service: the kernel, or an engine that an extension
+registers.
 
     host: {engine: {kind: vllm, url: "http://127.0.0.1:8000", adapters_folder: published}}
 
-The kernel learns and scores in any case. Another engine is one new file.
+The kernel learns and scores in any case.
 """
 
 from __future__ import annotations
@@ -14,38 +15,36 @@ from typing import TYPE_CHECKING, Protocol
 from symbiont_ecology.registry import Registry
 
 if TYPE_CHECKING:
-    from symbiont_ecology.host.continuous import ContinuousBatch
-    from symbiont_ecology.host.engines.served import ServedHost
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 
 class Engine(Protocol):
-    """What answers the questions of a run."""
+    """Answers questions."""
 
     def check(self, slots: int, *, is_perturbed: bool) -> None:
-        """Whether it can answer for so many slots, and with noise if the learning rule wants it.
+        """Check that it can answer for so many slots, and with noise if the learning rule wants it.
 
         Raises:
             ConfigError: it cannot.
         """
 
     def reach(self) -> None:
-        """Whether it is there: what can be asked before the kernel is loaded.
+        """Check what can be checked before the kernel is loaded.
 
         Raises:
             HostError: there is no such server, or it serves another model.
         """
 
-    def host(self, load: Callable[[], HostKernel]) -> HostKernel | ServedHost:
-        """The host whose questions it answers.
+    def host(self, load: Callable[[], HostKernel]) -> HostKernel:
+        """Return the kernel, with its questions answered by this engine.
 
         Raises:
             HostError: see ``reach``; or it serves another model than the kernel's.
         """
 
     def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
-        """The batch in which it answers the requests of a service, by ``slots`` adapters at a time.
+        """Return the batch of a service, which answers by ``slots`` adapters at a time.
 
         Raises:
             HostError: see ``host``.
@@ -56,10 +55,11 @@ class AnswerBatch(Protocol):
     """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
 
     def __len__(self) -> int:
-        """Rows that are being written, or wait here for their prompts to be read."""
+        """Return the number of rows that are being written, or wait for their prompts to be
+        read."""
 
     def check(self, request: StreamedRequest) -> None:
-        """Whether a request can be answered at all.
+        """Check that a request can be answered at all.
 
         Raises:
             HostError: it cannot.
@@ -67,17 +67,16 @@ class AnswerBatch(Protocol):
         """
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
-        """Takes in the first of these, as many as there is room for; returns their rows' ids."""
+        """Take in the first of these, as many as there is room for; return their rows' ids."""
 
     def step(self) -> Sequence[NewToken | LostRow]:
-        """What was written since the last step. Rows that end leave, and so do those that are
-        lost."""
+        """Return what was written since the last step. Rows that end leave, and so do lost ones."""
 
     def leave(self, rows: Sequence[RowId]) -> None:
-        """Rows that nobody waits for any more leave."""
+        """Drop rows that nobody waits for any more."""
 
 
-engines: Registry[Engine] = Registry("engine", "symbiont_ecology.host.engines")
+engines: Registry[Engine] = Registry("engine", __name__)
 
 
 @engines.register("kernel")
@@ -86,24 +85,13 @@ class KernelEngine:
     """The kernel answers what it also learns: one process, one copy of the host."""
 
     def check(self, slots: int, *, is_perturbed: bool) -> None:
-        """It can all of it."""
+        return
 
     def reach(self) -> None:
-        """It is there."""
+        return
 
     def host(self, load: Callable[[], HostKernel]) -> HostKernel:
-        """The kernel alone."""
         return load()
 
-    def batch(self, kernel: HostKernel, slots: int) -> ContinuousBatch:
-        """The kernel's own."""
+    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
         return kernel.continuous(slots)
-
-
-def kernel_of(host: object) -> HostKernel | None:
-    """The kernel that a host is, or has beside a server; None for a host of another kind."""
-    from symbiont_ecology.host.engines.served import ServedHost
-    from symbiont_ecology.host.kernel import HostKernel
-
-    kernel = host.kernel if isinstance(host, ServedHost) else host
-    return kernel if isinstance(kernel, HostKernel) else None
