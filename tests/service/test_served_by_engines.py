@@ -121,7 +121,7 @@ def test_alternatives_are_refused(connect: Any) -> None:
 def test_adapters_that_have_learned_answer_under_new_names(
     connect: Any, server: FakeServer
 ) -> None:
-    served = connect(limits=ServiceLimits(learn_share=1.0, patience=0.0), loaded=64)
+    served = connect(limits=ServiceLimits(learn_share=1.0, patience=0.0))
     for user in ("ada", "ben"):
         for number in range(6):
             answer = served.ask(user=user, seed=number).json()
