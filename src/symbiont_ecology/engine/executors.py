@@ -7,6 +7,7 @@ results do not depend on how many workers there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -16,17 +17,17 @@ from symbiont_ecology.registry import Registry
 
 
 class PromptReader(Protocol):
-    """What turns texts into token ids, as ``Host`` has it."""
+    """Turns texts into token ids, as ``Host`` does."""
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of each prompt as the host reads it."""
+        """Return token ids of each prompt as the host reads it."""
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Token ids of each text as the host would write it, end of answer included."""
+        """Return token ids of each text as the host would write it, end of answer included."""
 
 
 class HostSource(Protocol):
-    """How a host is made, in whatever process; a value that can be sent there."""
+    """Makes a host in whatever process; a value that can be sent there."""
 
     @property
     def threads(self) -> int:
@@ -34,33 +35,42 @@ class HostSource(Protocol):
 
     @property
     def needs_gpu(self) -> bool:
-        """Whether a copy takes a GPU."""
+        """True if a copy takes a GPU."""
 
     def load(self, slots: int | None = None) -> Host:
-        """A copy of the host; with so many slots instead of its own number."""
+        """Return a copy of the host; with so many slots instead of its own number."""
 
     def reader(self, vocab: int) -> PromptReader:
-        """Its tokenizer alone, for token ids below ``vocab``."""
-
-    def memory(self, slots: int) -> int:
-        """Bytes that a process with a copy and so many slots takes."""
+        """Return its tokenizer alone, for token ids below ``vocab``."""
 
 
 class Executor(Protocol):
     """A frozen dataclass."""
 
     def check(self) -> None:
-        """Whether it can be used here; no model is loaded.
+        """Check that it can be used here; no model is loaded.
 
         Raises:
             MissingExtraError: a package that it needs is not installed.
         """
 
     def host(self, source: HostSource) -> Host:
-        """The host, ready to work."""
+        """Return the host, ready to work."""
 
 
-executors: Registry[Executor] = Registry("executor", "symbiont_ecology.engine.executors")
+executors: Registry[Executor] = Registry("executor", __name__)
 
 NOT_DECIDING = ("executor.workers", "executor.address", "executor.seconds")
 """Keys of executors that no result depends on."""
+
+
+@executors.register("local")
+@dataclass(frozen=True)
+class LocalExecutor:
+    """One host, in the process of the run."""
+
+    def check(self) -> None:
+        return
+
+    def host(self, source: HostSource) -> Host:
+        return source.load()
