@@ -45,7 +45,7 @@ help: ## print this list
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
 
 # The stamp: nothing is done while these are as they were. Installing compiles cpu_kernels.c, if there is a compiler.
-$(INSTALLED): pyproject.toml constraints.txt scripts/build_native.py src/symbiont_ecology/host/backend/cpu_kernels.c
+$(INSTALLED): pyproject.toml constraints.txt scripts/build_native.py src/symbiont_ecology/extensions/native/cpu_kernels.c
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo \
 	  "error: this needs Python 3.11 or newer, $(PYTHON) is $$($(PYTHON) -V 2>&1): make $(MAKECMDGOALS) PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo \

@@ -26,7 +26,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 from populations import RANK, Population, host_folder
 from sides import Side, arguments, machine, matmul_rate, settle, timed
-from symbiont_ecology.host.backend import passes
+from symbiont_ecology.extensions.native import native_ops
 
 ORGANELLES, ROWS_EACH, NEW_TOKENS = 16, 4, 16
 PROFILED_RUNS, HEAP_MB = 2, 900
@@ -64,12 +64,12 @@ VIEWS = (
 BASE, PYTHON = "base matrix products", "views, Python and the rest"
 PASSES = {
     "add_low_rank": "low-rank terms",
-    "attend": "attention",
-    "look": "attention",
-    "fill": "moving data",
+    "decode_attention": "attention",
+    "attention": "attention",
+    "write_kv": "moving data",
     "normalize": "norms and elementwise",
-    "gate": "norms and elementwise",
-    "rotate": "norms and elementwise",
+    "swiglu": "norms and elementwise",
+    "rope": "norms and elementwise",
 }
 """What the compiled passes are for."""
 KINDS = (
@@ -172,14 +172,16 @@ def named_passes() -> Iterator[dict[str, float]]:
         counted["flops"] += 2.0 * RANK * len(x) * width
         return before["add_low_rank"](x, y, pointers, counts, **options)
 
-    before = {name: getattr(passes, name) for name in PASSES}
+    before = {name: getattr(native_ops, name) for name in PASSES}
     for name, kind in PASSES.items():
-        setattr(passes, name, named(kind, add_low_rank if name == "add_low_rank" else before[name]))
+        setattr(
+            native_ops, name, named(kind, add_low_rank if name == "add_low_rank" else before[name])
+        )
     try:
         yield counted
     finally:
         for name, function in before.items():
-            setattr(passes, name, function)
+            setattr(native_ops, name, function)
 
 
 def kind_of(name: str, shapes: Sequence[Sequence[int]], adapter: int) -> str:

@@ -29,7 +29,7 @@ QUICK = ("test_fuzz_configs.py", "test_fuzz_data.py", "test_fuzz_adapters.py")
 LONG = (
     *("tests/fuzz/test_fuzz_folders.py", "tests/fuzz/test_fuzz_hosts.py"),
     *("tests/fuzz/test_fuzz_plugins.py", "tests/fuzz/test_fuzz_configs.py"),
-    *("tests/engine/test_power_cut.py", "tests/engines/test_faults.py"),
+    *("tests/engine/test_power_cut.py", "tests/extensions/engines/test_engine_faults.py"),
 )
 IS_LONG = "folder or host or part_does or lived_in or power_cut or overcome_or_told"
 """What in ``LONG`` is run; it is not run among the quick ones."""

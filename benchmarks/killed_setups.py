@@ -67,7 +67,7 @@ def _several(folder: Path) -> None:
 def _wheels(folder: Path) -> None:
     """A tiny model that installs like a package, and that ``host get`` knows."""
     from gguf_models import make_wheel, tiny_llama, write_gguf
-    from symbiont_ecology.host.packaged import PACKAGED, PackagedHost
+    from symbiont_ecology.extensions.hosts.packages import PACKAGED, PackagedHost
 
     file = write_gguf(tiny_llama(), folder / "tiny.gguf")
     content, part = file.read_bytes(), "tiny_a/one.part"

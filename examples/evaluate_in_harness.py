@@ -16,7 +16,7 @@ from lm_eval import simple_evaluate
 from lm_eval.tasks import TaskManager
 
 from symbiont_ecology import Run
-from symbiont_ecology.bridges.lm_eval import EcologyLM
+from symbiont_ecology.extensions.bridges.lm_eval import EcologyLM
 
 
 def main(folder: str) -> None:

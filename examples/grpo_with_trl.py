@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 
 from symbiont_ecology import Run
-from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.evaluation.measure import evaluate_adapter
+from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 
 WORLD = ("base", "tasks.families=[math.add, word.count]", "tasks.depths=[short]")

@@ -1,4 +1,4 @@
-"""Compiles what the kernel does between its large products: ``host/backend/cpu_kernels.c``.
+"""Compiles what the kernel does between its large products: ``extensions/native/cpu_kernels.c``.
 
 The library is written beside its source.
 
@@ -19,7 +19,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
 
-from symbiont_ecology.host.backend.compiling import BUILT, SOURCE, compile_passes
+from symbiont_ecology.extensions.native.compiling import BUILT, SOURCE, compile_library
 
 OLDEST_GLIBC = (2, 17)
 """What a wheel asks for at least. The package index knows no older one by this kind of tag."""
@@ -28,7 +28,7 @@ OLDEST_GLIBC = (2, 17)
 def build() -> str | None:
     """Compiles; returns what stood in the way, if anything did."""
     compiler = os.environ.get("CC")
-    return compile_passes(BUILT, compilers=[compiler] if compiler else [])
+    return compile_library(BUILT, compilers=[compiler] if compiler else [])
 
 
 def wheel_tag(library: bytes, machine: str) -> str | None:
@@ -67,9 +67,8 @@ else:
             tag = wheel_tag(BUILT.read_bytes(), platform.machine())
             if is_editable or tag is None:
                 return
-            build_data["force_include"][str(BUILT)] = (
-                "symbiont_ecology/host/backend/libcpu_kernels.so"
-            )
+            place = f"symbiont_ecology/extensions/native/{BUILT.name}"
+            build_data["force_include"][str(BUILT)] = place
             build_data["pure_python"] = False
             build_data["tag"] = tag
 

@@ -13,7 +13,6 @@ earlier commit, check it out in another folder and call this script with that fo
 from __future__ import annotations
 
 import argparse
-import importlib
 import json
 import shutil
 import subprocess
@@ -38,7 +37,6 @@ RUNS = {
 }
 FILES = ("events.jsonl", "transcripts.jsonl", "state.json")
 MAP = Path(__file__).with_name("golden_map.json")
-PASSES = ("symbiont_ecology.extensions.native.passes", "symbiont_ecology.host.backend.passes")
 
 
 def main() -> None:
@@ -81,11 +79,10 @@ def main() -> None:
 def _live(back_end: str, words: list[str]) -> None:
     """Type a command with the compiled passes left out, if the back end is torch."""
     if back_end == "torch":
-        for name in PASSES:
-            try:
-                importlib.import_module(name).suit = lambda *_: False  # type: ignore[attr-defined]
-            except ModuleNotFoundError:
-                continue
+        from symbiont_ecology.host.backend.torch_backend import back_ends
+
+        for name in set(back_ends.names()) - {"torch"}:
+            back_ends[name].suits = lambda *_, **__: False  # type: ignore[method-assign]
     from symbiont_ecology.cli import main as command_line
 
     sys.argv[1:] = words

@@ -21,13 +21,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 FLAGS = "-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g"
 TESTS = (
-    "tests/unit/test_native.py",
-    "tests/unit/test_native_gradients.py",
+    "tests/extensions/native/test_native.py",
+    "tests/extensions/native/test_native_gradients.py",
     "tests/contracts/test_kernel.py",
     "tests/contracts/test_kernel_hosts.py",
     "tests/contracts/test_branching.py",
     "tests/contracts/test_bad_hosts.py",
-    "tests/contracts/test_int8.py",
+    "tests/extensions/native/test_int8.py",
     "tests/fuzz/test_fuzz_hosts.py",
 )
 # Python frees little at its end, and maps more than a sanitizer likes.

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from symbiont_ecology.engine.trackers import trackers
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.operators import operators
@@ -21,7 +22,6 @@ from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.trackers import trackers
 from tally import write_tally
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
@@ -36,7 +36,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
     )
     parser.addoption(
-        "--faults", type=int, default=2, help="times each fault in tests/engines/test_faults.py"
+        "--faults",
+        type=int,
+        default=2,
+        help="times each fault in tests/extensions/engines/test_engine_faults.py",
     )
     parser.addoption(
         "--tally", type=Path, default=None, help="JSON file of the cases that were tried, by kind"

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import torch
 
+from symbiont_ecology.extensions.hosts.packages import hosts_folder
+from symbiont_ecology.host.backend.torch_backend import back_ends
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.packaged import packaged_folder
 from symbiont_ecology.types import HOST_SLOT, Lesson
 from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
 
@@ -52,6 +53,12 @@ KINDS: dict[str, tuple[str, dict[str, object]]] = {
 }
 """Architectures with the sizes of their tiny hosts. The contract tests compare every one of them
 with transformers and PEFT: a new architecture is one entry here."""
+
+
+def leave_torch_alone(patch: pytest.MonkeyPatch) -> None:
+    """Hosts that are loaded from now on are computed by torch."""
+    for name in set(back_ends.names()) - {"torch"}:
+        patch.setattr(back_ends[name], "suits", lambda *_, **__: False)
 
 
 def make_tokenizer(folder: Path) -> int:
@@ -113,7 +120,7 @@ def make_host(
     return folder
 
 
-SMOLLM2 = packaged_folder("smollm2")
+SMOLLM2 = hosts_folder() / "smollm2"
 """Folder of SmolLM2-135M-Instruct, whether it was fetched or not."""
 smollm2 = pytest.mark.skipif(
     not SMOLLM2.is_dir(), reason="needs SmolLM2: symbiont host get smollm2"

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.engine.executors import executors
-from symbiont_ecology.engine.executors.ray_cluster import connect
-from symbiont_ecology.engine.executors.ray_executor import RayExecutor
-from symbiont_ecology.engine.executors.sharded import ShardedHost
 from symbiont_ecology.errors import HostError
+from symbiont_ecology.extensions.ray.executor import RayExecutor
+from symbiont_ecology.extensions.ray.workers import ShardedHost
 from toy import ToyHost
 from toy_run import SlowHost
 
@@ -33,7 +32,6 @@ class ToySource:
 
     pause: float = 0.0
     fault: str = ""
-    bytes: int = 1_000_000
     threads: int = 1
     needs_gpu: bool = False
 
@@ -49,18 +47,6 @@ class ToySource:
         """A toy reads without weights."""
         return ToyHost()
 
-    def memory(self, slots: int) -> int:
-        """Bytes of a process."""
-        return self.bytes
-
-
-class Squatter:
-    """Takes memory and does nothing."""
-
-    def sit(self) -> str:
-        """Says that it is there."""
-        return "here"
-
 
 def ray_host(source: Any, **knobs: object) -> ShardedHost:
     """A host that Ray's workers have."""
@@ -68,12 +54,6 @@ def ray_host(source: Any, **knobs: object) -> ShardedHost:
     executor = executors.build({"kind": "ray", "seconds": 100.0, **knobs})
     assert isinstance(executor, RayExecutor)
     return executor.host(source)
-
-
-def memory_here() -> float:
-    """Bytes that workers on this machine may have in all."""
-    _lead_here()
-    return connect(None, 60)[0].memory
 
 
 def _lead_here() -> None:

@@ -33,7 +33,6 @@ from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Event
 from symbiont_ecology.files import free_folder, is_writable, stamp_of
-from symbiont_ecology.host.engines import kernel_of
 from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.types import OrganelleId, is_text
@@ -177,8 +176,10 @@ class Run:
         Raises:
             HostError: it is another kind of host.
         """
-        kernel = kernel_of(self.host if kind_of(self.config.executor) == "local" else self._here)
-        if kernel is None:
+        from symbiont_ecology.host.kernel import HostKernel
+
+        kernel = self.host if kind_of(self.config.executor) == "local" else self._here
+        if not isinstance(kernel, HostKernel):
             raise HostError("only adapters of a language model can be written as PEFT folders")
         return kernel
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hosts import make_host, random_weights
-from symbiont_ecology.host.backend import passes
+from hosts import leave_torch_alone, make_host, random_weights
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, chunks, pack_texts
 from symbiont_ecology.host.preambles import Preambles
@@ -41,7 +40,7 @@ def kernel(
     request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> HostKernel:
     if request.param == "torch":
-        monkeypatch.setattr(passes, "library", lambda: None)
+        leave_torch_alone(monkeypatch)
     made = HostKernel.from_pretrained(folder, slots=3, rank=4)
     for slot in range(3):
         made.place(slot, random_weights(made.layout, slot, rank=2 + slot))

@@ -11,7 +11,7 @@ import torch
 
 from hosts import random_weights
 from streamed import Written, alone, in_company, requests, told, told_once
-from symbiont_ecology.host.backend.compiled import RaggedCache
+from symbiont_ecology.extensions.native.back_end import RaggedCache
 from symbiont_ecology.host.backend.torch_backend import PaddedCache
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.llama import LlamaDecoder, LlamaSession

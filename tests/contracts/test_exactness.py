@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from hosts import KINDS, PeftHost, make_host, random_weights
-from symbiont_ecology.host.backend import passes
+from hosts import KINDS, PeftHost, leave_torch_alone, make_host, random_weights
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import TextCodec, load_decoder, read_model_config
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
@@ -129,7 +128,7 @@ def compiled_or_not(path: str) -> Iterator[None]:
     """On the paths of torch alone, there are no compiled passes."""
     with pytest.MonkeyPatch.context() as patch:
         if path.endswith("torch"):
-            patch.setattr(passes, "library", lambda: None)
+            leave_torch_alone(patch)
         yield
 
 

@@ -13,9 +13,8 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from hosts import PROMPTS, make_host, random_weights
+from hosts import PROMPTS, leave_torch_alone, make_host, random_weights
 from symbiont_ecology.errors import AdapterError, HostError
-from symbiont_ecology.host.backend import passes
 from symbiont_ecology.host.backend.slot_tiles import tile_rows
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.loading import TextCodec, load_decoder, read_model_config
@@ -289,15 +288,13 @@ def test_hosts_of_odd_sizes_are_computed_alike(
     sizes = {"hidden_size": 36, "intermediate_size": 44, "head_dim": 6, "initializer_range": 0.2}
     folder = make_host(tmp_path, "qwen3", layers=2, **sizes)
     compiled = HostKernel.from_pretrained(folder, slots=2, rank=5)
-    monkeypatch.setattr(passes, "library", lambda: None)
+    leave_torch_alone(monkeypatch)
     plain = HostKernel.from_pretrained(folder, slots=2, rank=5)
-    monkeypatch.undo()
     for slot, rank in enumerate((5, 3)):
         for kernel in (compiled, plain):
             kernel.place(slot, random_weights(kernel.layout, slot, rank))
     prompts, slots = ["a", "abc 12", "abc 12", "x" * 40], [-1, 0, 1, 1]
     texts, scores = compiled.generate(prompts, slots), compiled.score(prompts, ["yes 1"] * 4, slots)
-    monkeypatch.setattr(passes, "library", lambda: None)
     assert texts == plain.generate(prompts, slots)
     for ours, theirs in zip(scores, plain.score(prompts, ["yes 1"] * 4, slots), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)

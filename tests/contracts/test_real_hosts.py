@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from hosts import SMOLLM2, PeftHost, random_weights, smollm2
+from symbiont_ecology.extensions.hosts.packages import hosts_folder
 from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.packaged import packaged_folder
 from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
 
-GEMMA = packaged_folder("gemma3-270m")
+GEMMA = hosts_folder() / "gemma3-270m"
 gemma = pytest.mark.skipif(
     not (GEMMA.is_dir() and os.environ.get("SYMBIONT_GEMMA")),
     reason="needs Gemma 3 270M and SYMBIONT_GEMMA=1",

@@ -10,7 +10,7 @@ import pytest
 
 from said import Symbiont
 from servers import FAKES, running
-from symbiont_ecology.host.engines.vllm import LEGAL_RANKS
+from symbiont_ecology.cli.readers import LEGAL_RANKS
 
 
 @pytest.mark.parametrize("kind", FAKES)

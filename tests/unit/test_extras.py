@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import symbiont_ecology
-from symbiont_ecology.bridges.trl import TrlQuestions
-from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.errors import MissingExtraError
+from symbiont_ecology.extensions.bridges.cli import lm_eval
+from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.extensions.serve.cli import serve
 
 ROOT = Path(symbiont_ecology.__file__).parent
@@ -23,7 +23,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 FOR_WORK = ("dev", "docs", "mutants", "peers", "clients", "trackers")
 """Extras of tests, pages and comparisons, and one that is others together: no file of the package
 asks for them."""
-HOMES = {"service/": "serve", "trackers/": None, "experiments/job_pool.py": "ray"}
+HOMES = {"service/": "serve", "experiments/job_pool.py": "ray"}
 """Files that are only imported after a check elsewhere."""
 IMPORTED_AS = {"rouge-score": "rouge_score", "reasoning-gym": "reasoning_gym"}
 
@@ -76,7 +76,7 @@ def test_serving_without_its_packages_names_the_extra(
 def test_the_harness_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("lm_eval", "lm_eval.api.model"):
         monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "symbiont_ecology.bridges.lm_eval", raising=False)
+    monkeypatch.delitem(sys.modules, "symbiont_ecology.extensions.bridges.lm_eval", raising=False)
     with pytest.raises(
         MissingExtraError, match=r"lm_eval: pip install 'symbiont-ecology\[lm-eval\]'"
     ):

@@ -29,10 +29,8 @@ from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.explain import explain, list_names
 from symbiont_ecology.cli.fetch import fetch_command
-from symbiont_ecology.cli.host import host
 from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
-from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.look import look_command
 from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.options import at_home, unfolded
@@ -95,10 +93,8 @@ _COMMANDS: dict[str, Callable[..., None]] = {
 }
 for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
-app.command("lm-eval", context_settings={"ignore_unknown_options": True})(lm_eval)
-app.add_typer(host, name="host")
 app.add_typer(datasets, name="datasets")
-_groups = [host, datasets]
+_groups = [datasets]
 for _name, _entry in commands().items():
     _added = _entry.load()
     if isinstance(_added, typer.Typer):

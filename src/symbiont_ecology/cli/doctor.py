@@ -131,8 +131,7 @@ def _opened(settings: HostConfig, *, is_tried: bool) -> tuple[HostKernel | None,
     try:
         import torch
 
-        from symbiont_ecology.host.backend import passes
-        from symbiont_ecology.host.backend.compiling import digest
+        from symbiont_ecology.host.backend.torch_backend import back_ends
         from symbiont_ecology.host.kernel import HostKernel
         from symbiont_ecology.host.locating import config_file
         from symbiont_ecology.host.machine import describe
@@ -140,13 +139,8 @@ def _opened(settings: HostConfig, *, is_tried: bool) -> tuple[HostKernel | None,
         return None, [("fail", f"torch cannot be imported ({error}): reinstall it")]
     torch.set_num_threads(settings.threads)
     checks = [("ok", describe())]
-    library, why_not = passes.find_library()
-    if library is None:
-        reason = " ".join(why_not.split())
-        line = f"no compiled passes ({reason}), so torch does their work, more slowly"
-        checks.append(("warn", line))
-    else:
-        checks.append(("ok", f"compiled passes, version {digest()}"))
+    for back_end in map(back_ends.__getitem__, back_ends.names()):
+        checks += back_end.checks()
     name = settings.model
     try:
         missing = "" if is_tried else _missing(settings)

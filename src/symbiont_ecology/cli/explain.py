@@ -32,7 +32,7 @@ REGISTRIES = {
     "strategies": "symbiont_ecology.strategies:strategies",
     "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
     "executors": "symbiont_ecology.engine.executors:executors",
-    "trackers": "symbiont_ecology.trackers:trackers",
+    "trackers": "symbiont_ecology.engine.trackers:trackers",
     "engines": "symbiont_ecology.host.engines:engines",
 }
 FILES = ("presets", "protocols")

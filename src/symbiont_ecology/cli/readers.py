@@ -17,21 +17,24 @@ if TYPE_CHECKING:
 
 PEFT = "peft"
 """The reader of every export; servers read less of what PEFT can say."""
+READERS = (PEFT, "sglang", "vllm")
+LEGAL_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Values that ``--max-lora-rank`` of vLLM takes."""
+MAX_TOGETHER = 32
+"""Adapters of one batch that a command line asks a server for."""
 ADDRESS = "http://127.0.0.1:8000"
+LISTENING = ("--host", "127.0.0.1", "--port", "8000", "--enable-lora", "--max-lora-rank")
 
 
 def check_reader(reader: str) -> None:
-    """Whether adapters can be written for a reader.
+    """Refuse a reader for which adapters cannot be written.
 
     Raises:
         ConfigError: nobody knows it.
     """
-    from symbiont_ecology.host.engines import engines
-
-    readers = (PEFT, *(name for name in engines.names() if name != "kernel"))
-    if reader not in readers:
+    if reader not in READERS:
         raise ConfigError(
-            f"export --for {reader}:{did_you_mean(reader, readers)} expected {', '.join(readers)}"
+            f"export --for {reader}:{did_you_mean(reader, READERS)} expected {', '.join(READERS)}"
         )
 
 
@@ -42,13 +45,9 @@ def serving_lines(run: Run, reader: str, target: Path, names: Sequence[Organelle
     it.
     """
     from symbiont_ecology.files import content_hash
-    from symbiont_ecology.host.engines import engines
-    from symbiont_ecology.host.engines.server import AnsweringServer
     from symbiont_ecology.weights.peft_files import WEIGHTS_FILE, adapter_modules, stated_rank
     from symbiont_ecology.weights.portable import ending_of
 
-    engine = engines[reader]
-    assert issubclass(engine, AnsweringServer)
     folders = {name: (target / name).resolve() for name in names}
     served = {
         f"{name}-{content_hash(folder / WEIGHTS_FILE)[:8]}": folder
@@ -58,8 +57,23 @@ def serving_lines(run: Run, reader: str, target: Path, names: Sequence[Organelle
     modules = {module for folder in folders.values() for module in adapter_modules(folder)}
     endings = sorted(set(map(ending_of, modules)))
     prompt, limit = _first_question(run)
-    start = engine.start(run.kernel.name_or_path, served, rank, endings)
-    path, body = engine.example(next(iter(served)), prompt, limit)
+    model, adapters = run.kernel.name_or_path, [f"{one}={at}" for one, at in served.items()]
+    together, name = min(len(adapters), MAX_TOGETHER), next(iter(served))
+    body: dict[str, object]
+    if reader == "vllm":
+        legal = next((size for size in LEGAL_RANKS if size >= rank), rank)
+        start = ["vllm", "serve", model, *LISTENING, str(legal), "--max-loras", str(together)]
+        start += ["--max-cpu-loras", str(len(adapters)), "--lora-modules", *adapters]
+        body = {"model": name, "prompt": prompt, "max_tokens": limit, "temperature": 0}
+        path = "/v1/completions"
+    else:  # the bare host takes a place in a batch of SGLang, too
+        start = ["python", "-m", "sglang.launch_server", "--model-path", model, *LISTENING]
+        start += [str(rank), "--max-loras-per-batch", str(together + 1), "--max-loaded-loras"]
+        start += [str(max(len(adapters), together + 1)), "--lora-target-modules", *endings]
+        start += ["--lora-paths", *adapters]
+        sampling = {"max_new_tokens": limit, "temperature": 0}
+        body = {"text": prompt, "sampling_params": sampling, "lora_path": name}
+        path = "/generate"
     data = json.dumps(body, ensure_ascii=False)
     curl = ["curl", "-s", ADDRESS + path, "-H", "Content-Type: application/json", "-d", data]
     return ["start it:", f"  {shlex.join(start)}", "ask it:", f"  {shlex.join(curl)}"]

@@ -180,7 +180,7 @@ def work_through(
     Raises:
         typer.Exit: it was stopped.
     """
-    from symbiont_ecology.engine.executors.local import LocalExecutor
+    from symbiont_ecology.engine.executors import LocalExecutor
     from symbiont_ecology.experiments.job_pool import Workers
     from symbiont_ecology.experiments.jobs import OUTCOME_FILE
 

@@ -12,12 +12,12 @@ from symbiont_ecology.engine.executors import executors
 from symbiont_ecology.engine.judgements import Judgements
 from symbiont_ecology.engine.mirror import RemoteFolder
 from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.trackers import check_trackers
 from symbiont_ecology.engine.warm import warm_examples
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.fence import blamed
 from symbiont_ecology.host.chat_template import has_chat_template
 from symbiont_ecology.host.engines import engines
-from symbiont_ecology.host.locating import find_folder
 from symbiont_ecology.inference.routers import routers
 from symbiont_ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.learning.rules import NoLearning
@@ -35,7 +35,6 @@ from symbiont_ecology.tasks.own_habitats import habitats_of
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.trackers import check_trackers
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, TranscriptLog
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -333,10 +332,6 @@ def _check_apart(data: tuple[DataTask, ...]) -> None:
                 )
 
 
-MANY_ROWS, PROGRAM_BYTES = 256, 400_000_000
-"""Rows, and tokens of each, that fill any batch; what Python and torch take without a host."""
-
-
 @dataclass(frozen=True)
 class KernelSource:
     """How the host of a config is made, wherever its executor wants it. Torch is imported when it
@@ -371,16 +366,6 @@ class KernelSource:
         from symbiont_ecology.host.reading import CodecReader
 
         return CodecReader.of(self.config.model, vocab, self.is_chat)
-
-    def memory(self, slots: int) -> int:
-        """Bytes of a process with the host, so many slots and a batch."""
-        from symbiont_ecology.host.loading import read_model_config
-        from symbiont_ecology.host.memory import MemoryLoad, forecast_memory
-
-        model = read_model_config(find_folder(self.config.model))
-        host = self.config.model_copy(update={"slots": slots})
-        load = MemoryLoad(slots, MANY_ROWS, MANY_ROWS, MANY_ROWS)  # as large as memory_mb lets it
-        return forecast_memory(model, host, load, program=PROGRAM_BYTES).ram
 
 
 def host_source(config: RunConfig) -> KernelSource:

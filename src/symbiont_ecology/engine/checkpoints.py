@@ -25,7 +25,6 @@ from symbiont_ecology.engine.provenance import PROVENANCE_COPY_FILE, PROVENANCE_
 from symbiont_ecology.errors import EcologyWarning, RunError
 from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.files import UNFINISHED, remove_unfinished
-from symbiont_ecology.trackers.reporting import TRACKERS_FILE
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE
 from symbiont_ecology.types import BlobRef
 from symbiont_ecology.weights.blobs import BlobStore
@@ -38,7 +37,7 @@ WRITTEN_WHOLE = (
     PREVIOUS_FILE,
     TRANSCRIPTS_FILE,
     QUEUE_FILE,
-    TRACKERS_FILE,
+    "trackers.json",
     JUDGEMENTS_FILE,
     "evaluations.jsonl",
 )

@@ -5,7 +5,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,13 +27,13 @@ from symbiont_ecology.engine.provenance import (
     write_provenance,
 )
 from symbiont_ecology.engine.runtime import Host, Runtime
+from symbiont_ecology.engine.trackers import Followers
+from symbiont_ecology.engine.trackers import Generation as Generation
 from symbiont_ecology.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.event_log import EventLog
-from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.fence import blamed
 from symbiont_ecology.files import append_line, lock, make_folder, open_own, read_lines
 from symbiont_ecology.process import release_memory
-from symbiont_ecology.trackers.reporting import Reports
 from symbiont_ecology.weights.blobs import BlobStore
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
@@ -63,15 +63,6 @@ class PhaseTimer:
         self._since = now
 
 
-@dataclass(frozen=True)
-class Generation:
-    """The state after one generation, its summary, and its wall-clock seconds."""
-
-    state: EcologyState
-    summary: GenerationEnded
-    seconds: float
-
-
 @dataclass(eq=False, repr=False)
 class LivingRun:
     """A run whose folder this process has locked, between two generations."""
@@ -82,7 +73,7 @@ class LivingRun:
     state: EcologyState
     log: EventLog
     checkpoints: Checkpoints
-    reports: Reports
+    followers: Followers
     timer: PhaseTimer
     elapsed: float
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
@@ -120,8 +111,9 @@ class LivingRun:
         self.saving = 0.0
         if self.is_complete or _is_due(self.config, runtime, state.generation):
             self.save()
-        self.reports.report(state, summary, seconds)
-        return Generation(state, summary, seconds)
+        generation = Generation(state, summary, seconds)
+        self.followers.tell(generation)
+        return generation
 
     def save(self) -> None:
         """Makes a checkpoint, unless nothing happened since the last one."""
@@ -165,7 +157,7 @@ def opened(
         locked(folder),
         _without_remains(folder),
         blamed(RunError),
-        Reports(config, folder) as reports,
+        closing(Followers(config, folder)) as followers,
     ):
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
@@ -190,7 +182,7 @@ def opened(
         if mirror is not None:
             mirror.push()
         elapsed = lived_seconds(folder, state.generation)
-        parts = (config, folder, runtime, state, EventLog(path), checkpoints, reports, timer)
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, followers, timer)
         yield LivingRun(*parts, elapsed, mirror, is_endless)
 
 

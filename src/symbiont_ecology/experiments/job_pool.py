@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib import import_module
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
+from typing import Any
 
-from symbiont_ecology.engine.executors import Executor, executors
-from symbiont_ecology.engine.executors.local import LocalExecutor
-from symbiont_ecology.engine.executors.ray_cluster import connect
-from symbiont_ecology.engine.executors.ray_executor import RayExecutor
+from symbiont_ecology.engine.executors import Executor, LocalExecutor, executors
 from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.experiments.jobs import Job
 from symbiont_ecology.experiments.world_jobs import WorldJob
 
+RAY = "symbiont_ecology.extensions.ray.executor"
 LOCK_SECONDS_LEFT = 30.0
 """Seconds to wait for a run that a dying suite still holds."""
 STOP_FILE = "stop"
@@ -49,20 +49,20 @@ class Workers:
     executor: Executor = field(default_factory=LocalExecutor)
 
 
-def jobs_at_a_time(executor: Executor, usual: int) -> int:
+def jobs_at_a_time(executor: Any, usual: int) -> int:
     """How many jobs an executor does side by side, if nobody says it; ``usual`` is the number on
     this machine.
 
     Raises:
         RunError: its cluster is out of reach.
     """
-    if not isinstance(executor, RayExecutor):
+    if executors.name_of(executor) != "ray":
         return usual
     if executor.workers != "auto":
-        return executor.workers
+        return int(executor.workers)
     if executor.address is None:
         return usual
-    machines = connect(executor.address, executor.seconds)
+    machines = import_module(RAY).connect(executor.address, executor.seconds)
     return max(int(sum(machine.cores for machine in machines)), 1)
 
 
@@ -76,8 +76,8 @@ def job_pool(workers: Workers, folder: Path) -> Iterator[Submit]:
     match workers.executor:
         case LocalExecutor():
             pool = _processes(workers, folder)
-        case RayExecutor():
-            pool = _cluster(workers.executor, workers, folder)
+        case other if executors.name_of(other) == "ray":
+            pool = _cluster(other, workers, folder)
         case _:
             name = executors.name_of(workers.executor)
             raise ConfigError(f"--executor: {name!r} does no jobs, choose local or ray")
@@ -94,11 +94,11 @@ def _processes(workers: Workers, folder: Path) -> Iterator[Submit]:
 
 
 @contextmanager
-def _cluster(executor: RayExecutor, workers: Workers, folder: Path) -> Iterator[Submit]:
+def _cluster(executor: Any, workers: Workers, folder: Path) -> Iterator[Submit]:
     """Each job is a task of Ray, and a thread here waits for it."""
     import ray
 
-    connect(executor.address, executor.seconds, workers.count)
+    import_module(RAY).connect(executor.address, executor.seconds, workers.count)
     place, stop_file, is_over = folder.resolve(), folder.resolve() / STOP_FILE, threading.Event()
     stop_file.unlink(missing_ok=True)
     # On this machine, who asks for more jobs at a time than there are cores has them.

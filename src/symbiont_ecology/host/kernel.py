@@ -23,7 +23,7 @@ import torch
 from symbiont_ecology.economics import HostShape
 from symbiont_ecology.errors import AdapterError, HostError
 from symbiont_ecology.host.backend.bank import Arrangement
-from symbiont_ecology.host.backend.compiled import backend_for
+from symbiont_ecology.host.backend.torch_backend import backend_for
 from symbiont_ecology.host.budget import MemoryBudget, Output, within
 from symbiont_ecology.host.continuous import ContinuousBatch
 from symbiont_ecology.host.decoder import Decoder, digest_of, layout_of, norms_of

@@ -17,8 +17,8 @@ from symbiont_ecology.economics import HostShape
 from symbiont_ecology.host.architectures import Blueprint, ModelConfig, read_blueprint
 from symbiont_ecology.host.backend.attention import RMSNorm
 from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares, Site
+from symbiont_ecology.host.backend.torch_backend import eight_bits
 from symbiont_ecology.host.fields import expect
-from symbiont_ecology.host.int8 import product, quantized
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -84,7 +84,7 @@ class FrozenLinear:
     views.
 
     ``norm`` is of what is added to a residual (Gemma 3). With ``scales (Σ d_out,)`` the weights are
-    of eight bits (``host.int8``).
+    of eight bits (``EightBits``).
     """
 
     whole: Tensor
@@ -95,7 +95,7 @@ class FrozenLinear:
     def base(self, x: Tensor) -> Tensor:
         """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` without adapters."""
         if self.scales is not None:
-            y = product(x, self.whole, self.scales)
+            y = eight_bits().product(x, self.whole, self.scales)
             return y if self.bias is None else y + self.bias
         return (
             torch.mm(x, self.whole) if self.bias is None else torch.addmm(self.bias, x, self.whole)
@@ -234,7 +234,7 @@ class LlamaWeights:
         matrix = torch.cat(weights).t().contiguous()
         sizes, scales = [weight.shape[0] for weight in weights], None
         if self._is_int8:
-            matrix, scales = quantized(matrix)
+            matrix, scales = eight_bits().quantized(matrix)
             for name, part in zip(names, torch.split(scales, sizes), strict=True):
                 self.named[f"{name}.scale"] = part
         for name, part in zip(names, torch.split(matrix.t(), sizes), strict=True):

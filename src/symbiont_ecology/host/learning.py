@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.backend.gradients import learning_backend_for
 from symbiont_ecology.host.backend.learners import Learners
 from symbiont_ecology.host.backend.lowrank import Adapters
+from symbiont_ecology.host.backend.torch_backend import backend_for
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import Decoder
 from symbiont_ecology.host.dropout import Dropout
@@ -231,7 +231,7 @@ def _learners(
 ) -> Learners:
     """These adapters as the fastest back end for the decoder's numbers lets them learn."""
     device, dtype = decoder.device, decoder.dtype
-    kind = learning_backend_for(device, dtype).learners
+    kind = backend_for(device, dtype, learns=True).learners
     return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)
 
 

@@ -24,10 +24,8 @@ from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.host.backend.attention import AttentionSpec
 from symbiont_ecology.host.backend.bank import SlotBank
-from symbiont_ecology.host.backend.compiled import RaggedCache, backend_for
-from symbiont_ecology.host.backend.gradients import learning_backend_for
 from symbiont_ecology.host.backend.lowrank import Adapters, Shares, bare
-from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend
+from symbiont_ecology.host.backend.torch_backend import Cache, TorchBackend, backend_for
 from symbiont_ecology.host.budget import MemoryBudget, if_memory_lasts
 from symbiont_ecology.host.decoder import Newcomers
 from symbiont_ecology.host.dropout import Dropout
@@ -73,7 +71,7 @@ class LlamaDecoder:
         self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
         self.sites, self.shape, plan = host.sites, host.shape, host.plan
         self._backend = backend_for(host.device, host.dtype)
-        self._learning = learning_backend_for(host.device, host.dtype)
+        self._learning = backend_for(host.device, host.dtype, learns=True)
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
@@ -145,7 +143,7 @@ class LlamaDecoder:
 
     def read_into(
         self,
-        cache: RaggedCache,
+        cache: Cache,
         tokens: Tensor,
         slots: Sequence[int],
         newcomers: Newcomers,
@@ -342,7 +340,7 @@ class LlamaSession:
         is_long = sum(map(len, prompts)) > min(budget.forward_tokens, LONGEST_BESIDE)
         least = least_shared(decoder.shape)
         is_apart = is_long or do_share(prompts, newcomers.slots, least)
-        if isinstance(cache, RaggedCache) and not is_apart:
+        if cache.takes_prompts and not is_apart:
             return decoder.read_into(cache, tokens, slots, newcomers, bank)
         first, other = decoder.start(prompts, newcomers.slots, bank, 0, budget)
         logits = decoder.decode(tokens, cache, *bank.for_step(slots))

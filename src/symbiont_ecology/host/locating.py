@@ -1,18 +1,49 @@
-"""Where a host is on this machine: shipped, from a package, a folder, a GGUF file, of the hub."""
+"""Where a host is on this machine: shipped, a folder, of the hub, or of a source that an extension
+registers."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Protocol
 
 from symbiont_ecology.errors import HostError, lines_of
 from symbiont_ecology.host.fields import expect
-from symbiont_ecology.host.packaged import FACTS_FILE, PACKAGED, Tell, packaged_folder
+from symbiont_ecology.registry import Registry
 
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
-GGUF_ENDING = ".gguf"
 MODEL_CONFIG_FILE = "config.json"
+Tell = Callable[[str], None]
+"""Takes one line on what happens now."""
+
+
+class HostSource(Protocol):
+    """Hosts that are no folders, such as GGUF files."""
+
+    names: tuple[str, ...]
+    """Names of hosts, for messages."""
+
+    def knows(self, name: str) -> bool:
+        """Return whether a name is of this source."""
+
+    def missing(self, name: str) -> str:
+        """Return what was expected, what was found and what to do, if the host is not on this
+        machine."""
+
+    def folder(self, name: str) -> Path | None:
+        """Return the folder of a host that is on this machine as a folder."""
+
+    def bring(self, name: str, tell: Tell) -> Path:
+        """Return the folder of a host, made or downloaded if need be.
+
+        Raises:
+            HostError: it cannot be made.
+        """
+
+
+host_sources: Registry[HostSource] = Registry("host source", __name__)
 
 
 def check_is_here(name_or_path: str | Path) -> None:
@@ -22,37 +53,34 @@ def check_is_here(name_or_path: str | Path) -> None:
     Raises:
         HostError: it is not here.
     """
-    name, path = str(name_or_path), _path_of(name_or_path)
-    if name in PACKAGED:
-        host = PACKAGED[name]
-        expect(
-            (packaged_folder(name) / FACTS_FILE).is_file(),
-            f"the host {name} on this machine, found none: symbiont host get {name} "
-            f"({host.megabytes} MB, {host.licence})",
-        )
-    elif name == EMBEDDED:
+    name, source = str(name_or_path), _source_of(name_or_path)
+    if name == EMBEDDED:
         expect(
             EMBEDDED_FOLDER.is_dir(),
             f"the embedded host in {EMBEDDED_FOLDER}, found no such folder: reinstall the package",
         )
-    elif path.suffix == GGUF_ENDING:
-        expect(os.path.isfile(path), f"a GGUF file, found none in {name!r:.300}: check the path")
-    elif not os.path.isdir(path):
+    elif source is not None:
+        missing = source.missing(name)
+        expect(not missing, missing)
+    elif not os.path.isdir(_path_of(name_or_path)):
+        sources = [host_sources.build(kind) for kind in host_sources.names()]
+        names = [EMBEDDED, *(name for source in sources for name in source.names)]
+        other = "" if sources else "; models of packages and GGUF files need the extension hosts"
         expect(
             name.count("/") == 1 and not name.startswith((".", "/", "~")),
             f"a host model folder, found no folder {name!r:.300}: check the path, or choose one of "
-            f"{EMBEDDED}, {', '.join(PACKAGED)}",
+            f"{', '.join(names)}{other}",
         )
 
 
 def local_folder(name_or_path: str | Path) -> Path | None:
     """The folder of a host that is on this machine as a folder; None for all others, such as a name
     on the hub or a GGUF file."""
-    name = str(name_or_path)
+    name, source = str(name_or_path), _source_of(name_or_path)
     if name == EMBEDDED:
         return EMBEDDED_FOLDER
-    folder = packaged_folder(name) if name in PACKAGED else _path_of(name_or_path)
-    return folder if os.path.isdir(folder) else None
+    folder = _path_of(name_or_path) if source is None else source.folder(name)
+    return folder if folder is not None and os.path.isdir(folder) else None
 
 
 def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
@@ -65,12 +93,18 @@ def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Pat
     check_is_here(name_or_path)
     if (folder := local_folder(name_or_path)) is not None:
         return folder
-    path = _path_of(name_or_path)
-    if path.suffix == GGUF_ENDING:
-        from symbiont_ecology.host.gguf_files import converted
+    source = _source_of(name_or_path)
+    return bring(name_or_path, tell) if source else _from_hub(str(name_or_path))
 
-        return converted(path, tell)
-    return _from_hub(str(name_or_path))
+
+def bring(name_or_path: str | Path, tell: Tell) -> Path:
+    """Return the folder of a host, made or downloaded first if an extension knows how.
+
+    Raises:
+        HostError: it cannot be made, or there is no such host.
+    """
+    source = _source_of(name_or_path)
+    return source.bring(str(name_or_path), tell) if source else find_folder(name_or_path)
 
 
 def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
@@ -86,10 +120,10 @@ def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
     check_is_here(name_or_path)
     if (folder := local_folder(name_or_path)) is not None:
         return folder / MODEL_CONFIG_FILE
-    if path.suffix == GGUF_ENDING:
+    if _source_of(name_or_path):
         raise HostError(
-            f"expected a config.json, got the GGUF file {name!r:.300}, which is converted on first "
-            f"use: symbiont look --host {name:.300}"
+            f"expected a config.json, got the file {name!r:.300}, which is converted on first use: "
+            f"symbiont look --host {name:.300}"
         )
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
@@ -129,6 +163,11 @@ def _from_hub(name: str) -> Path:
             f"expected a folder or a model of the Hugging Face hub, got {name!r:.300}: check the "
             f"name, or download it first and give its folder ({lines_of(error)[0]:.300})"
         ) from error
+
+
+def _source_of(name_or_path: str | Path) -> HostSource | None:
+    sources = (host_sources.build(kind) for kind in host_sources.names())
+    return next((source for source in sources if source.knows(str(name_or_path))), None)
 
 
 def _path_of(name_or_path: str | Path) -> Path:

@@ -13,7 +13,7 @@ import torch
 
 from symbiont_ecology.config import HostConfig
 from symbiont_ecology.host.architectures import ModelConfig
-from symbiont_ecology.host.backend.compiled import CompiledBackend, backend_for
+from symbiont_ecology.host.backend.torch_backend import backend_for
 from symbiont_ecology.host.budget import MemoryBudget
 from symbiont_ecology.host.decoder import layout_of
 from symbiont_ecology.host.fields import expected
@@ -105,7 +105,7 @@ def forecast_memory(
     is_cpu = device.type == "cpu"
     budget = MemoryBudget(host.memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
     size = layout_of(decoder, host.targets).size(host.rank)
-    is_in_place = isinstance(backend_for(device, decoder.dtype), CompiledBackend)
+    is_in_place = backend_for(device, decoder.dtype).is_in_place
     rows = max(1, min(load.rows, budget.rows(load.longest)))
     lessons = max(1, budget.learning_tokens // load.longest)  # a piece is of whole ones
     lessons = min(load.rows, lessons) if load.learns else 0

@@ -1,7 +1,6 @@
 """Adapters that learn together, and the gradients that they gather.
 
-``ArenaLearners`` lay them in an arena, as torch wants them. ``gradients.VectorLearners`` read and
-write them where they lie.
+``ArenaLearners`` lay them in an arena, as torch wants them.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 and B.
 
 Tokens stand owner after owner, as many as each one has, so nothing is padded. This file computes
-the term with torch; ``passes.Pointers`` and ``gradients.LearningPointers`` are the compiled ones. A
-loop over owners writes straight into the host's own output, and on CUDA one grouped product does
-the same in one launch.
-Gradients of the factors go straight into the learner's buffer: autograd sees activations alone.
+the term with torch. A loop over owners writes straight into the host's own output, and on CUDA one
+grouped product does the same in one launch. Gradients of the factors go straight
+into the learner's buffer: autograd sees activations alone.
 LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
 """
 

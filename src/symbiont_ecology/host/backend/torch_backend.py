@@ -2,21 +2,23 @@
 
 A decoder leaves to its back end what lies between the large matrix products: norms, gates and
 attention, and the slot bank with the caches in the form that these want. ``TorchBackend`` computes
-this in rectangles, which is what torch wants. ``compiled.CompiledBackend`` and, for learning,
-``gradients.CompiledLearning`` override what they do faster.
+this in rectangles, which is what torch wants. Others are registered in ``back_ends`` and override
+what they do faster; ``backend_for`` returns the fastest one that suits a host.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.backend.attention import (
     AttentionSpec,
     PackedAttention,
@@ -31,8 +33,11 @@ from symbiont_ecology.host.backend.lowrank import LowRankTerm, Shares
 from symbiont_ecology.host.backend.rectangles import Rectangles
 from symbiont_ecology.host.backend.sliding_window import Masks, masks_of, windowed
 from symbiont_ecology.host.packing import Packing, taken
+from symbiont_ecology.registry import Registry
 
 Activation = Callable[[Tensor], Tensor]
+CheckResult = tuple[str, str]
+"""One finding of ``symbiont doctor``: ``ok`` or ``warn``, and a line."""
 
 
 class Cache(ABC):
@@ -41,6 +46,9 @@ class Cache(ABC):
     ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``; ``lengths`` are those of the
     prompts, which a ``PackedAttention`` puts there.
     """
+
+    takes_prompts: ClassVar[bool] = False
+    """True if ``lay`` can put prompts behind the rows."""
 
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         self.specs, self.states = specs, states
@@ -64,6 +72,12 @@ class Cache(ABC):
     @abstractmethod
     def join(self, other: Self, room: int) -> None:
         """Goes on with the rows of another cache behind its own, each in ``room`` places."""
+
+    def lay(self, lengths: np.ndarray, room: int) -> None:
+        """Make each token of prompts with these ``lengths`` a row behind the others: those of one
+        prompt share an entry, and a token sees what stands in front of it. ``keep`` the last of
+        each prompt once all layers have seen them. No row will have more than ``room`` tokens."""
+        raise NotImplementedError
 
 
 class PaddedCache(Cache):
@@ -182,12 +196,41 @@ class RectangleAttention(PackedAttention):
         return {window: [masks_of(group, dtype, window) for group in groups] for window in windows}
 
 
+back_ends: Registry[TorchBackend] = Registry("back end", __name__)
+
+
+def backend_for(device: torch.device, dtype: torch.dtype, *, learns: bool = False) -> TorchBackend:
+    """Return the fastest back end for a host with such weights; one that ``learns`` knows
+    gradients."""
+    kinds = (back_ends[name] for name in back_ends.names())
+    return max(
+        (kind for kind in kinds if kind.suits(device, dtype, learns=learns)),
+        key=lambda kind: kind.speed,
+    )()
+
+
+@back_ends.register("torch")
+@dataclass(frozen=True)
 class TorchBackend:
-    """What a decoder asks of a back end, computed by torch."""
+    """Computes what a decoder asks of a back end by torch, on every device."""
 
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
     learners: ClassVar[type[Learners]] = ArenaLearners
+    speed: ClassVar[int] = 0
+    """Rank among those that suit a host: the highest is taken."""
+    is_in_place: ClassVar[bool] = False
+    """True if it reads adapters where they lie, and copies none."""
+
+    @classmethod
+    def suits(cls, device: torch.device, dtype: torch.dtype, *, learns: bool) -> bool:
+        """Return whether it can compute a host with such weights."""
+        return True
+
+    @classmethod
+    def checks(cls) -> Iterable[CheckResult]:
+        """Return what ``symbiont doctor`` says of it."""
+        return ()
 
     def packed_attention(
         self,
@@ -221,6 +264,35 @@ class TorchBackend:
         gate, up = y.chunk(2, dim=-1)
         gate = activation(gate)
         return gate * up if torch.is_grad_enabled() else gate.mul_(up)
+
+
+class EightBits(Protocol):
+    """Base weights in eight bits."""
+
+    def quantized(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a matrix ``(d_in, d_out)`` in eight bits, and the scale of each output,
+        ``(d_out,)``."""
+
+    def product(self, x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
+        """Return ``x (tokens, d_in)`` times quantized weights, ``(tokens, d_out)``; gradients are
+        those of the product with the very weights that the eight bits stand for."""
+
+
+eight_bit_forms: Registry[EightBits] = Registry("eight-bit form", __name__)
+
+
+@cache
+def eight_bits() -> EightBits:
+    """Return the form of weights of eight bits.
+
+    Raises:
+        HostError: no extension has one.
+    """
+    for name in eight_bit_forms.names():
+        return eight_bit_forms.build(name)
+    raise HostError(
+        "expected the extension native for dtype=int8, found none: install it, or use float32"
+    )
 
 
 def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:

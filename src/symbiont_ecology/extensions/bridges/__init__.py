@@ -1,0 +1,17 @@
+"""Bridges to other programs: trackers of curves, lm-evaluation-harness, and trl's trainers.
+
+- ``trackers``: curves in TensorBoard, Trackio, and Weights & Biases.
+- ``lm_eval``: a run as a model of lm-evaluation-harness; ``cli`` is its command line.
+- ``trl``: questions and rewards for trl's trainers.
+"""
+
+from symbiont_ecology.extension import Command, Extension
+
+EXTENSION = Extension(
+    parts={"tracker": ("symbiont_ecology.extensions.bridges.trackers",)},
+    commands={
+        "lm-eval": Command(
+            "symbiont_ecology.extensions.bridges.cli:lm_eval", passes_unknown_options=True
+        )
+    },
+)

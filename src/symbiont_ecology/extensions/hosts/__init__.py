@@ -1,0 +1,18 @@
+"""Hosts that install like any package, and GGUF files of one's own.
+
+- ``packages``: models in Python packages, and the cache of hosts that were made.
+- ``gguf_files``: a GGUF file as a host folder.
+- ``cli``: ``symbiont host get``, ``list``, ``info`` and ``remove``.
+"""
+
+from symbiont_ecology.extension import Command, Extension
+
+EXTENSION = Extension(
+    parts={
+        "host source": (
+            "symbiont_ecology.extensions.hosts.packages",
+            "symbiont_ecology.extensions.hosts.gguf_files",
+        )
+    },
+    commands={"host": Command("symbiont_ecology.extensions.hosts.cli:host")},
+)

@@ -1,0 +1,141 @@
+"""What goes wrong with a server that answers: found, said in one line, and no wrong answer used."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hosts import random_weights
+from servers import FAKES, FakeServer, running
+from symbiont_ecology.errors import HostError
+from symbiont_ecology.extensions.engines.answering import ServedHost
+from symbiont_ecology.host.engines import engines
+from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from tally import tally
+
+PROMPTS = ("math.add: 47+8\n", "string.sort: kqa\n")
+LASTING = 1 << 30
+ENDS = {  # fault and how many calls it befalls: what must be said, or None where it is overcome
+    ("full", 3): None,
+    ("full", LASTING): "status 503",
+    ("bad", 1): "status 40",
+    ("broken", 1): "status 500",
+    ("odd", 1): "a reply that can be read",
+    ("nan", 1): "expected an answer of 1 to",
+    ("alien", 1): "expected tokens of the host",
+    ("hang", 1): "within 2 s",
+    ("vanish", 2): None,
+    ("vanish", LASTING): "start it",
+    ("cut", 2): None,
+    ("restart", 1): "status 404",
+    ("bare", LASTING): "answers of the bare host",
+    ("closed", LASTING): "status 404.*it takes no adapter",
+}
+
+
+@pytest.fixture(params=FAKES)
+def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
+    with running(str(request.param)) as fake:
+        yield fake
+
+
+def connect(server: FakeServer, folder: Path, **knobs: object) -> ServedHost:
+    kind = next(name for name, fake in FAKES.items() if isinstance(server, fake))
+    quick = {"timeout": 60.0, "patience": 1.5, "connections": 4, "loaded": 4}
+    spec = {"kind": kind, "url": server.url, "adapters_folder": str(folder), **quick, **knobs}
+    host = engines.build(spec).host(lambda: HostKernel.from_pretrained("embedded", slots=2, rank=4))
+    assert isinstance(host, ServedHost)
+    return host
+
+
+def rows_of(*slots: int) -> list[Request]:
+    return [Request(prompt, slot, 6) for slot in slots for prompt in PROMPTS]
+
+
+@pytest.mark.parametrize(
+    ("fault", "left"), ENDS, ids=[f"{fault} {'on' if left > 99 else left}" for fault, left in ENDS]
+)
+def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
+    server: FakeServer, fault: str, left: int, faults: int, tmp_path: Path
+) -> None:
+    said = ENDS[fault, left]
+    kernel = HostKernel.from_pretrained("embedded", slots=2, rank=4)
+    # A busy machine takes its time.
+    limits = {"patience": 0.3 if said else 60.0, "timeout": 2.0 if fault == "hang" else 60.0}
+    host, rows = connect(server, tmp_path, **limits), rows_of(0, 1)
+    for trial in range(faults):
+        server.fail("")
+        for slot in (0, 1):
+            weights = random_weights(kernel.layout, 2 * trial + slot, rank=2)
+            host.place(slot, weights)
+            kernel.place(slot, weights)
+        if trial % 2 and fault != "closed":
+            host.rollout(rows, None, Decoding())  # the fault befalls adapters that were right
+        server.fail(fault, left)
+        expected = HostKernel.rollout(kernel, rows, None, Decoding()).texts
+        if said is None:
+            assert host.rollout(rows, None, Decoding()).texts == expected
+        else:
+            with pytest.raises(HostError) as caught:
+                host.rollout(rows, None, Decoding())
+            assert re.search(said, str(caught.value))
+            assert "\n" not in str(caught.value)
+        tally("faults of engines", 1)
+        assert server.hit
+
+
+def test_an_adapter_after_one_step_of_learning_is_told_from_the_bare_host(
+    server: FakeServer, tmp_path: Path
+) -> None:
+    host = connect(server, tmp_path)
+    founder = AdapterWeights.random(host.layout, 4, 1.0, np.random.default_rng(0))
+    server.fail("bare")
+    host.place(0, founder)  # which equals it
+    texts = host.rollout(rows_of(0), None, Decoding()).texts
+    assert texts == host.rollout(rows_of(HOST_SLOT), None, Decoding()).texts
+    (answer,) = host.encode_answers(["=55"])
+    batch = LearningBatch((Lesson(PROMPTS[0], answer, 0),), {0: 0.02})
+    learned, _, _ = host.learn(batch, {0: founder}, {0: OptimizerState()})
+    host.place(0, learned[0])
+    with pytest.raises(HostError, match="bare host"):
+        host.rollout(rows_of(0), None, Decoding())
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.6])
+def test_adapters_that_get_lost_while_sampling_are_missed(
+    server: FakeServer, temperature: float, tmp_path: Path
+) -> None:
+    host = connect(server, tmp_path)
+    host.place(0, random_weights(host.layout, 1, rank=2))
+    draws = [np.random.default_rng(row) for row in range(2)]
+    host.rollout(rows_of(0), draws, Decoding(temperature))
+    server.fail("bare")
+    with pytest.raises(HostError, match="answers of the bare host"):
+        host.rollout(rows_of(0), draws, Decoding(temperature))
+
+
+def test_a_server_with_another_model_is_refused(server: FakeServer, tmp_path: Path) -> None:
+    with pytest.raises(
+        HostError, match=r"to serve other, got served: set host\.engine\.served_model"
+    ):
+        connect(server, tmp_path, served_model="other")
+    server.kernel.place(7, random_weights(server.kernel.layout, 3, rank=2))
+    server.host_slot = 7
+    with pytest.raises(HostError, match="serve the same model"):
+        connect(server, tmp_path)
+    server.key = "right"
+    with pytest.raises(HostError, match="status 401"):
+        connect(server, tmp_path)
+
+
+def test_noise_within_the_host_is_refused(server: FakeServer, tmp_path: Path) -> None:
+    noisy = dataclasses.replace(Decoding(), perturbation=0.1)
+    with pytest.raises(HostError, match=r"set host\.engine=kernel"):
+        connect(server, tmp_path).rollout(rows_of(HOST_SLOT), [None, None], noisy)
