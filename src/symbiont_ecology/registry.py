@@ -42,6 +42,8 @@ from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.extension import modules_of
 
 _OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
+_REMOVED = {("reward rule", "human"): "symbiont serve asks people now"}
+"""Parts that are gone, by kind and name, and what to do instead."""
 _foreign: set[str] = set()
 """Modules outside of the package that have registered parts."""
 
@@ -134,6 +136,8 @@ class Registry(Generic[T]):
     def __getitem__(self, name: str) -> type[T]:
         """The class of that name; ConfigError names the nearest one and lists all."""
         entries = self._all()
+        if name not in entries and (advice := _REMOVED.get((self.kind, name))):
+            raise ConfigError(f"{self.kind} {name!r} was removed: {advice}")
         if name not in entries:
             hint = did_you_mean(name, entries)
             raise ConfigError(

@@ -19,7 +19,7 @@ import symbiont_ecology
 ROOT = Path(symbiont_ecology.__file__).parent
 CHECKOUT = Path(__file__).parents[2]
 ORDER = (
-    ("types", "bounds", "errors", "rng", "statistics", "files", "untrusted", "notebook", "process"),
+    ("types", "bounds", "errors", "rng", "statistics", "files", "untrusted", "process"),
     ("extension",),
     ("registry",),
     ("fence",),

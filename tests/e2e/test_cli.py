@@ -16,7 +16,7 @@ import pytest
 from hosts import make_host
 from killing import COMMAND, interrupted
 from said import Symbiont
-from symbiont_ecology.cli.controls import AT_ONCE, ENDING, Brake
+from symbiont_ecology.cli.interrupts import AT_ONCE, ENDING, StopRequest
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.evaluation.shifts import shifts
@@ -129,9 +129,9 @@ def test_a_second_ctrl_c_stops_at_once(
     how: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(how)
-    with Brake() as brake:
+    with StopRequest() as stop:
         signal.raise_signal(how)
-        assert brake.is_pulled
+        assert stop.is_made
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(how)
     assert signal.getsignal(how) is before

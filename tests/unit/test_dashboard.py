@@ -109,7 +109,6 @@ def test_every_line_of_the_screen_fits(
     replies = folder / "transcripts.jsonl"
     dashboard = Dashboard(RunLength(config.run), console, "a run", replies, clock=Clock())
     with dashboard:
-        dashboard.hint("p pauses")
         start(config, folder, host=ToyHost(), watch=dashboard)
     last = said(console).rpartition("╭")[2].splitlines()
     assert len(last) < height
@@ -118,19 +117,14 @@ def test_every_line_of_the_screen_fits(
     assert any(" → " in line for line in last)
     assert any(set(line) & set(BLOCKS) for line in last)
     assert "left 0:00" in said(console)
-    assert "p pauses" in said(console)
-    assert "p pauses" not in last[-1]  # there is nothing to pause any more
 
 
-def test_screens_are_not_drawn_faster_than_one_can_look_but_a_pause_shows_the_newest(
-    tmp_path: Path,
-) -> None:
+def test_screens_are_not_drawn_faster_than_one_can_look(tmp_path: Path) -> None:
     config, console = toy_config(generations=12), screen()
     with Dashboard(RunLength(config.run), console, "toy", clock=Clock(0.001)) as dashboard:
         start(config, tmp_path / "run", host=ToyHost(), watch=dashboard)
         assert "generation 11 " not in said(console)
-        dashboard.pause()
-        assert "generation 11 " in said(console)
+    assert "generation 11 " in said(console)
     assert "generation 0 " in said(console)
     assert "generation 5 " not in said(console)
 
@@ -270,7 +264,7 @@ def test_the_nearest_end_counts(limit: dict[str, float], fraction: float) -> Non
     assert plan.fraction(state_at(5, flops=80, tokens_in=30), 40.0) == fraction
 
 
-def test_time_to_go_follows_the_pace_of_late_and_leaves_pauses_out() -> None:
+def test_time_to_go_follows_the_pace_of_late() -> None:
     clock = Clock(0.0)
     pace = Pace(RunLength(LoopConfig(generations=1000)), clock)
     assert pace.left == "?"
@@ -278,8 +272,6 @@ def test_time_to_go_follows_the_pace_of_late_and_leaves_pauses_out() -> None:
         clock.now += 1.0
         pace.advance(state_at(generation), 1.0)
     assert pace.left == "15:00"
-    clock.now += 5000.0
-    pace.go_on()
     for generation in range(101, 701):
         clock.now += 2.0
         pace.advance(state_at(generation), 2.0)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seen import HOSTILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.transcripts import (
     MOST_CHARACTERS,
@@ -15,6 +16,7 @@ from symbiont_ecology.transcripts import (
     TranscriptLog,
     newest_transcripts,
     read_transcripts,
+    spelt,
 )
 
 ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
@@ -128,3 +130,16 @@ def test_the_end_of_the_file_is_read_without_what_is_torn(tmp_path: Path) -> Non
     assert newest == many(1000)[-len(newest) :]
     written.path.write_bytes(b"")
     assert newest_transcripts(written.path) == []
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_what_a_model_wrote_is_spelt_in_letters_that_can_be_seen(text: str) -> None:
+    shown = spelt(text, 200)
+    assert shown.isprintable()
+    assert not set(shown) & set("\x1b\x00\u202e\u200b")
+
+
+def test_a_spelt_text_is_cut() -> None:
+    assert spelt("x" * 200, 200) == "x" * 200
+    assert spelt("x" * 1000, 200) == "x" * 199 + "…"
+    assert spelt("a\nb\tc", 9) == "a↵b⇥c"

@@ -46,8 +46,6 @@ class Dashboard(RunView):
     ``replies`` is the file of the run's transcripts; replies are shown if there is one.
     """
 
-    is_screen = True
-
     def __init__(
         self,
         plan: RunLength,
@@ -72,7 +70,6 @@ class Dashboard(RunView):
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.hint("")
         if not any(error):  # else the state may be in the midst of a generation
             self._draw()
         self._live.stop()
@@ -84,19 +81,6 @@ class Dashboard(RunView):
         else:
             self._panel.title = Text(f"{self._title}: {news}")
             self._live.update(self._panel, refresh=True)
-
-    def hint(self, text: str) -> None:
-        """Shows what whoever watches can do, or has done, below the screen."""
-        self._panel.subtitle = Text(text, style="bold") if text else None
-        self._live.update(self._panel, refresh=True)
-
-    def pause(self) -> None:
-        """A pause begins: there is time to look at the newest generation."""
-        self._draw()
-
-    def go_on(self) -> None:
-        """A pause is over."""
-        self._pace.go_on()
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Shows one generation, if the last screen is not too new."""

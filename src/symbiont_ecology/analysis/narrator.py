@@ -21,8 +21,6 @@ SECONDS_BETWEEN_LINES = 5.0
 class RunView:
     """What a quiet run shows: nothing. Other views derive from it."""
 
-    is_screen = False
-
     def __enter__(self) -> RunView:
         return self
 
@@ -31,15 +29,6 @@ class RunView:
 
     def tell(self, news: str) -> None:
         """Says what is done before the first generation, and what takes long within one."""
-
-    def hint(self, text: str) -> None:
-        """Shows what whoever watches can do, or has done; any thread may call it."""
-
-    def pause(self) -> None:
-        """A pause begins."""
-
-    def go_on(self) -> None:
-        """A pause is over."""
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Shows one generation, which took so many seconds."""

@@ -39,8 +39,7 @@ class RunLength:
 
 
 class Pace:
-    """Tells the time to go from the progress of the last half a minute or so. Pauses do not
-    count."""
+    """Tells the time to go from the progress of the last half a minute or so."""
 
     def __init__(self, length: RunLength, clock: Callable[[], float] = time.monotonic) -> None:
         self._length, self._clock = length, clock
@@ -59,10 +58,6 @@ class Pace:
             self._time = weight * self._time + elapsed
             self._progress = weight * self._progress + self.done - before
         self._last = now
-
-    def go_on(self) -> None:
-        """A pause is over."""
-        self._last = self._clock()
 
     @property
     def left(self) -> str:

@@ -3,7 +3,7 @@
 What a command needs it imports when it is called, so that help answers before torch could be
 loaded. Data goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine,
 1 a run failed, 2 usage or config, 3 a missing package, 4 a calibration that is sick, 130
-interrupted, or waiting for people, 141 nobody read on.
+interrupted, 141 nobody read on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ import typer
 from symbiont_ecology import __version__
 from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
-from symbiont_ecology.cli.controls import remember_interrupts
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.datasets import datasets
 from symbiont_ecology.cli.demo import demo
@@ -30,9 +29,8 @@ from symbiont_ecology.cli.evaluate import evaluate, transfer
 from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
-from symbiont_ecology.cli.fetch import fetch_command
 from symbiont_ecology.cli.host import host
-from symbiont_ecology.cli.judge import judge_command
+from symbiont_ecology.cli.interrupts import remember_interrupts
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.look import look_command
@@ -41,20 +39,12 @@ from symbiont_ecology.cli.options import at_home, unfolded
 from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import resume_command, run
-from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.serve import key_command, serve
 from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
 from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.cli.verify import verify
-from symbiont_ecology.errors import (
-    INTERRUPTED,
-    ConfigError,
-    EcologyError,
-    EcologyWarning,
-    RunError,
-    WaitingError,
-)
+from symbiont_ecology.errors import INTERRUPTED, ConfigError, EcologyError, EcologyWarning, RunError
 from symbiont_ecology.extension import commands
 from symbiont_ecology.fence import blamed
 
@@ -75,14 +65,12 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "demo-real": demo_real,
     "run": run,
     "resume": resume_command,
-    "judge": judge_command,
     "learn-from": learn_from,
     "serve": serve,
     "key": key_command,
     "look": look_command,
     "calibrate": calibrate,
     "data": data,
-    "fetch": fetch_command,
     "evaluate": evaluate,
     "transfer": transfer,
     "sft": sft,
@@ -91,7 +79,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "ablate": ablate,
     "compare": compare,
     "pack": pack,
-    "runs": runs,
     "verify": verify,
     "infer": infer,
     "export": export,
@@ -160,9 +147,6 @@ def main() -> None:
             app()
     except KeyboardInterrupt:  # before typer has built its commands; from then on it says so itself
         sys.exit(INTERRUPTED)
-    except WaitingError as waiting:
-        print(_one_line(waiting), file=sys.stderr)
-        sys.exit(waiting.exit_code)
     except EcologyError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import closing, nullcontext
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,8 +18,8 @@ from symbiont_ecology.cli.console import (
     tell_general,
     tell_loading,
 )
-from symbiont_ecology.cli.controls import Brake, Controls
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
+from symbiont_ecology.cli.interrupts import StopRequest
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.config_layers import config_name
 from symbiont_ecology.errors import INTERRUPTED, ConfigError
@@ -108,7 +108,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     from symbiont_ecology.host.locating import find_folder
 
     view = _view(lived, quiet)
-    with Brake(is_silent=view.is_screen) as brake, view, _controls(brake, view) as controls:
+    with StopRequest() as stop, view:
         view.tell("importing torch …")
         import torch  # noqa: F401
 
@@ -120,13 +120,9 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
-                if controls is not None and controls.is_paused:
-                    view.pause()
-                    controls.wait()
-                    view.go_on()
-                if brake.is_pulled:
+                if stop.is_made:
                     break
-    if not lived.is_complete or (goes_on and brake.is_pulled):
+    if not lived.is_complete or (goes_on and stop.is_made):
         print(
             f"interrupted after generation {lived.state.generation - 1}; "
             f"go on with: {again or command_line('resume', lived.folder)}",
@@ -226,7 +222,6 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         "length": ", or ".join([f"{loop.generations} generations", *ends]),
         "checkpoint": f"every {loop.checkpoint_every} generations",
         **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),
-        **({"copied to": loop.mirror} if loop.mirror else {}),
         "seed": str(config.seed),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
@@ -253,8 +248,3 @@ def _view(lived: Run, quiet: bool) -> RunView:
         replies = lived.folder / TRANSCRIPTS_FILE if lived.config.run.transcripts else None
         return Dashboard(plan, console, str(lived.folder), replies, accepted)
     return Narrator(plan, console, Console(stderr=True), accepted)
-
-
-def _controls(brake: Brake, view: RunView) -> Controls | nullcontext[None]:
-    """Keys are read only where a screen shows what they do."""
-    return Controls(brake, view.hint) if view.is_screen else nullcontext()

@@ -28,8 +28,7 @@ class Rollout:
     the verifier's, in [0, 1]; ``fault`` says what was wrong with the verifier, if anything.
     ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
     bare host's of the same tokens, if the learning rule or the assignment needs them. ``ended_ids``
-    are the tokens of an answer that a stop text cut, written as one that ends. ``judgement`` is
-    what people say of it, in [0, 1], where the reward asks them.
+    are the tokens of an answer that a stop text cut, written as one that ends.
     """
 
     item: Item
@@ -44,7 +43,6 @@ class Rollout:
     trace: Trace | None = None
     host_log_probabilities: np.ndarray | None = None
     ended_ids: tuple[int, ...] | None = None
-    judgement: float | None = None
 
     def __repr__(self) -> str:
         return f"<{self.organelle_id}: {self.text!r:.60} to {self.item.id!r:.60}, {self.verdict:g}>"

@@ -119,12 +119,7 @@ def act(assignments: Sequence[Assignment], turn: Turn) -> list[Outcome]:
 
 
 def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
-    """The same outcomes, each rollout of practice with what it is worth to learning.
-
-    Raises:
-        WaitingError: people have to judge some of them first.
-    """
-    judged = turn.judgements.of(outcomes) if turn.reward.asks_people else outcomes
+    """Return the same outcomes, each rollout of practice with what it is worth to learning."""
 
     def rewarded(rollouts: Sequence[Rollout]) -> Iterator[Rollout]:
         """Each with its reward."""
@@ -132,7 +127,7 @@ def _rewarded(outcomes: Sequence[Outcome], turn: Turn) -> list[Outcome]:
         for rollout, worth in zip(rollouts, rewards, strict=True):
             yield replace(rollout, reward=worth)
 
-    return map_rollouts(judged, rewarded, where=attrgetter("is_practice"))
+    return map_rollouts(outcomes, rewarded, where=attrgetter("is_practice"))
 
 
 def _compared(rollouts: Sequence[Rollout], turn: Turn) -> Iterator[Rollout]:

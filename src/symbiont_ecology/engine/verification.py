@@ -16,7 +16,6 @@ from pathlib import Path
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
 from symbiont_ecology.engine.checkpoints import check_log, unfinished_files
-from symbiont_ecology.engine.judgements import JUDGEMENTS_FILE
 from symbiont_ecology.engine.living import (
     CONFIG_FILE,
     EVENTS_FILE,
@@ -42,7 +41,7 @@ from symbiont_ecology.weights.blobs import BlobStore
 
 DAMAGED = ".damaged"
 """The ending of a file that was set aside."""
-LINES = (JUDGEMENTS_FILE, "evaluations.jsonl")
+LINES = ("evaluations.jsonl",)
 """Logs whose lines stand for themselves."""
 MOST_DAMAGED = 3
 """Damaged blobs or lines that a message names."""

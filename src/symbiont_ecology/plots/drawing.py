@@ -14,8 +14,8 @@ from matplotlib.ticker import MaxNLocator
 
 from symbiont_ecology.history.frames import Frames
 from symbiont_ecology.history.history import Act, History
-from symbiont_ecology.notebook import spelt
 from symbiont_ecology.plots.palette import OTHERS_COLOUR, VIEW_COLOURS
+from symbiont_ecology.transcripts import spelt
 from symbiont_ecology.types import OrganelleId
 
 WIDTH = 7.5
