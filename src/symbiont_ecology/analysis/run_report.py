@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from symbiont_ecology.analysis.health import Design, HealthFinding, design_of, examine
 from symbiont_ecology.analysis.page import render
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.health import Health, HealthFinding
 from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import RunError
@@ -84,8 +84,7 @@ class RunReport:
         history = History.of(config, events)
         if not history.ends:
             raise RunError(f"{folder}: no generation is over yet, so there is nothing to report")
-        design = Design(config.economy) if config.plugins else design_of(config)
-        findings = examine(_whole(events, history), design).findings
+        findings = list(Health.of(_whole(events, history)).findings())
         evaluations = [line for _, line in logged(folder)]
         return cls(folder.resolve().name, str(folder), config, history, findings, evaluations)
 

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.calibrate import folder_for, is_free_for
 from symbiont_ecology.cli.deploy import HABITATS_FILE, export_run
 from symbiont_ecology.cli.options import (
     DryRunOption,
@@ -20,7 +19,7 @@ from symbiont_ecology.cli.options import (
     option,
     resumable_folder,
 )
-from symbiont_ecology.cli.run import live_unless_complete, tell_run_plan
+from symbiont_ecology.cli.run import folder_for, is_free_for, live_unless_complete, tell_run_plan
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
