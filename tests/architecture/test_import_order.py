@@ -44,6 +44,7 @@ ORDER = (
     ("history",),
     ("plots",),
     ("run",),
+    ("export",),
     ("experiments",),
     ("analysis",),
     ("evoscope",),

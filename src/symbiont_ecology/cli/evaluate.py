@@ -36,10 +36,10 @@ GOES_WITH = {
 }
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
 ONLY_WITH = {
-    "selection_max_samples": "--selection FILE",
-    "max_samples": "--holdout FILE",
-    **dict.fromkeys(("trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
-    "report": "--compare",
+    "selection_max_samples": "selection",
+    "max_samples": "holdout",
+    **dict.fromkeys(("trained_on", "compare", "style", "chat"), "adapter"),
+    "report": "compare",
 }
 """What an option needs beside it."""
 INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
@@ -126,30 +126,22 @@ def _text(path: Path | None) -> str | None:
 
 
 def _check_together(context: typer.Context) -> None:
-    """Refuses options that another one leaves without meaning."""
+    """Refuse options that another one leaves without meaning."""
     flags = {str(param.name): param.opts[0] for param in context.command.params}
-    names = [
-        name
-        for name in flags
-        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    ]
-    for key, heeded in GOES_WITH.items():
-        ignored = [flags[name] for name in names if name not in (key, *heeded)]
-        if key in names and ignored:
-            allowed = ", ".join(flags[name] for name in heeded if name != "folder")
+    sources = {name: context.get_parameter_source(name) for name in flags}
+    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    for name in typed:
+        needed, heeded = ONLY_WITH.get(name), GOES_WITH.get(name)
+        if needed and needed not in typed:
+            raise ConfigError(f"evaluate {flags[name]}: expected {flags[needed]} beside it")
+        ignored = [other for other in typed if other in INSTEAD_OF.get(name, ())]
+        if heeded:
+            ignored = [other for other in typed if other not in (name, *heeded)]
+        if ignored:
+            words = ", ".join(flags[other] for other in ignored)
             raise ConfigError(
-                f"evaluate {flags[key]}: expected nothing but {allowed}, got "
-                f"{', '.join(ignored)}: leave it out"
+                f"evaluate {flags[name]}: expected no {words} beside it: leave it out"
             )
-    for key, pointless in INSTEAD_OF.items():
-        ignored = [flags[name] for name in names if name in pointless]
-        if key in names and ignored:
-            raise ConfigError(
-                f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
-            )
-    for key, needed in ONLY_WITH.items():
-        if key in names and needed.split()[0] not in map(flags.get, names):
-            raise ConfigError(f"evaluate {flags[key]}: expected {needed} beside it")
 
 
 def _evaluate_run(
