@@ -14,6 +14,7 @@ from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.runtime import Host
     from symbiont_ecology.evaluation.first_look import StyleLook
     from symbiont_ecology.tasks.synthetic.styles import PromptStyle
 
@@ -61,8 +62,13 @@ def look_command(
         print(f"{resolved.host.model}: {len(mix.cells)} cells in {len(styles)} styles", flush=True)
         console.tell_loading(quiet=False)
         kernel = host_source(resolved).load()
+
+        def host_for(is_chat: bool) -> Host:
+            kernel.is_chat = is_chat
+            return kernel
+
         with console.asking() as progress:
-            looks = look_at(mix, styles, kernel, plan, progress)
+            looks = look_at(mix, styles, host_for, plan, progress)
         _tell_shares(looks)
         if any(len(look.cells) < len(mix.cells) for look in looks.values()):
             print("a larger --seconds asks all cells in every style")

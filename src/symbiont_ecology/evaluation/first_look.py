@@ -8,13 +8,13 @@ whether one of several draws is right (pass@k, Chen et al. 2021, arXiv:2107.0337
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.engine.act import Question, roll_out
+from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
-from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.data import DataTask
@@ -74,19 +74,21 @@ class StyleLook:
 def look_at(
     tasks: TaskMixture,
     styles: Mapping[str, PromptStyle],
-    kernel: HostKernel,
+    host_for: Callable[[bool], Host],
     plan: LookPlan,
     progress: Progress = no_progress,
 ) -> dict[str, StyleLook]:
-    """Ask train questions in every style, the same ones in each, some cells at a time."""
+    """Ask train questions in every style, the same ones in each, some cells at a time.
+
+    ``host_for`` returns the host, for prompts with its chat template (True) or without.
+    """
     looks = {name: StyleLook(style) for name, style in styles.items()}
     end = time.monotonic() + plan.seconds
     for batch in _batches(tasks, plan):
         for look in looks.values():
             if look.cells and time.monotonic() > end:
                 return looks
-            kernel.is_chat = look.style.is_chat
-            _ask(batch, look, kernel, plan)
+            _ask(batch, look, host_for(look.style.is_chat), plan)
             progress(len(batch))
     return looks
 
@@ -106,7 +108,7 @@ def _batches(tasks: TaskMixture, plan: LookPlan) -> Iterator[list[tuple[Task, st
 
 
 def _ask(
-    batch: Sequence[tuple[Task, str, str]], look: StyleLook, kernel: HostKernel, plan: LookPlan
+    batch: Sequence[tuple[Task, str, str]], look: StyleLook, host: Host, plan: LookPlan
 ) -> None:
     draw, per_item = Draw(plan.seed), plan.samples + 1
     items = [
@@ -121,7 +123,7 @@ def _ask(
         for sample in range(per_item)
     ]
     decoding = Decoding(temperature=1.0, stop=look.style.stops)
-    rollouts, _ = roll_out(questions, kernel, _nobody, decoding)
+    rollouts, _ = roll_out(questions, host, _nobody, decoding)
     for place, item in enumerate(items):
         answers = rollouts[place * per_item : (place + 1) * per_item]
         look.cells.setdefault(cell_name(item.cell), []).append(answers)
