@@ -16,10 +16,7 @@ def infer(
     folder: RunFolder,
     prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: RoutingOption = "learned",
-    habitat: Annotated[
-        str | None,
-        option("The user who asks. The adapter that serves this user answers.", metavar="ID"),
-    ] = None,
+    habitat: Annotated[str | None, option("The user who asks.", metavar="ID")] = None,
     max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: HostOption = None,
 ) -> None:
@@ -53,12 +50,8 @@ def infer(
 def export(
     folder: RunFolder,
     to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
-    elites: Annotated[
-        bool, option("Also write the elites: the best of each cell or user, as it last answered.")
-    ] = False,
-    reader: Annotated[
-        str, option("What loads them: peft, vllm or sglang. Says how to start a server.", "--for")
-    ] = PEFT,
+    elites: Annotated[bool, option("Also write the best of each cell or user.")] = False,
+    reader: Annotated[str, option("What loads them: peft, vllm or sglang.", "--for")] = PEFT,
     host: HostOption = None,
 ) -> None:
     """Write the living organelles as PEFT folders with model cards, and an index.json. In a run

@@ -1,9 +1,7 @@
-"""``evaluate`` and ``transfer``: how good a run or an adapter is on questions that no learner
-met."""
+"""``evaluate``: how good a run or an adapter is on questions that no learner met."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,14 +42,7 @@ ONLY_WITH = {
 """What an option needs beside it."""
 INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
 """What an option leaves without meaning."""
-MaxSamplesOption = Annotated[
-    int | None,
-    option(
-        "Ask so many questions of the file, drawn at random.",
-        *("--max-samples", "--num-samples"),
-        least=1,
-    ),
-]
+_MAX_SAMPLES = "--max-samples", "--num-samples"
 
 
 def evaluate(
@@ -59,27 +50,17 @@ def evaluate(
     folder: Annotated[Path | None, argument("Folder of a run.", "DIR")] = None,
     adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
     sft: Annotated[Path | None, option("A PEFT folder to compare the run with.")] = None,
-    holdout: Annotated[
-        Path | None, option("JSONL file of questions with prompt, target, family, depth.")
-    ] = None,
+    holdout: Annotated[Path | None, option("JSONL file of questions to ask.")] = None,
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 20,
-    selection: Annotated[
-        Path | None, option("JSONL file of other questions that judge the candidates again.")
-    ] = None,
-    max_samples: MaxSamplesOption = None,
-    selection_max_samples: Annotated[
-        int | None, option("Use so many questions of that file, drawn at random.", least=1)
-    ] = None,
+    selection: Annotated[Path | None, option("Other questions, by which to choose.")] = None,
+    max_samples: Annotated[int | None, option("At most so many.", *_MAX_SAMPLES, least=1)] = None,
+    selection_max_samples: Annotated[int | None, option("At most so many.", least=1)] = None,
     routing: options.RoutingOption = "learned",
-    routing_map: Annotated[
-        Path | None, option('JSON file {"family" or "family/depth": "candidate"}; others: host.')
-    ] = None,
+    routing_map: Annotated[Path | None, option('JSON: {"family": "candidate"}.')] = None,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
-    again: Annotated[
-        bool, option("Make every evaluation of the run again and compare.", "--again")
-    ] = False,
+    again: Annotated[bool, option("Make all evaluations again and compare.", "--again")] = False,
     compare: CompareOption = False,
     report: PageOption = None,
     trained_on: TrainedOnOption = None,
@@ -106,9 +87,8 @@ def evaluate(
     )
     with console.report(json_file, dry_run) as write_json:
         if adapter is not None:
-            exam = AdapterExam(adapter, holdout, host or "embedded", max_samples, routing, style)
-            exam = replace(exam, is_chat=chat, is_compared=compare, report=report)
-            exam = replace(exam, trained_on=trained_on)
+            asked = adapter, holdout, host or "embedded", max_samples, routing, style
+            exam = AdapterExam(*asked, chat, compare, report, trained_on)
             record = examine_adapter(exam, dry_run=dry_run)
         elif folder is not None and again:
             _make_again(folder, host)

@@ -28,9 +28,7 @@ MOST_ASKED = 500
 
 
 def learn_from(
-    log: Annotated[
-        Path, argument("JSON, JSONL, CSV, TSV or Parquet file with a row per reply.", "LOG")
-    ],
+    log: Annotated[Path, argument("A table with a row for each reply.", "LOG")],
     how: RunOptions,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,

@@ -27,18 +27,11 @@ MAX_REPLIES, MAX_REPLY_CHARS = 8, 48
 
 
 def look_command(
-    config: Annotated[
-        str | None, argument("A preset or YAML file.", default="all trained families")
-    ] = None,
+    config: Annotated[str | None, argument("A preset or YAML file.", default="trained")] = None,
     overrides: options.Overrides = None,
     host: options.HostOption = None,
-    tasks: Annotated[
-        str | None, option("Task families, with commas.", default="the config's")
-    ] = None,
-    style: Annotated[
-        list[str] | None,
-        option("A style, by name or as {kind: …}. Repeat it for several.", default="five of them"),
-    ] = None,
+    tasks: Annotated[str | None, option("Families, with commas.", default="the config's")] = None,
+    style: Annotated[list[str] | None, option("A style; repeat it.", default="five")] = None,
     per_cell: Annotated[int, option("Most questions of every cell and style.", least=1)] = 8,
     samples: Annotated[int, option("Answers that are drawn to each question.", least=1)] = 4,
     seconds: Annotated[int, option("Time limit, to a batch of questions.")] = 150,

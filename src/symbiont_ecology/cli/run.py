@@ -24,14 +24,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.analysis.narrator import RunView
     from symbiont_ecology.config import RunConfig
 
-BUDGET_ENDS = {
-    "train_flops": "until {:.3g} useful FLOPs are spent",
-    "train_tokens": "until training took {:.3g} tokens",
-    "train_seconds": "until it lived {:.3g} seconds",
-    "train_rollouts": "until it spent {:.3g} mean rollouts of the host",
-}
-"""Ends of a run beside its generations, by key of ``run``."""
-
 
 def run(
     config: options.ConfigName,
@@ -207,33 +199,29 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     that this matters."""
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.registry import kind_of, knobs
+    from symbiont_ecology.registry import kind_of
     from symbiont_ecology.strategies import strategies
     from symbiont_ecology.tasks.logs import learns_from_log
 
     strategy, mix = strategies.build(config.strategy), mixture(config)
-    host, loop, cells = config.host, config.run, mix.cells
-    names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
-    settings = ", ".join(f"{name}={getattr(strategy, name)}" for name in names)
-    ends = (BUDGET_ENDS[key].format(getattr(loop, key)) for key in config.train_budgets)
+    host, loop = config.host, config.run
+    ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
     unit = "rows of the log" if learns_from_log(config) else "rollouts"
     most = {unit: strategy.most_rollouts(mix), "examples read": strategy.most_reads(mix)}
     work = " or ".join(f"{count} {what}" for what, count in most.items() if count)
     is_taken = (folder / STATE_FILE).exists()
-    depths = " ".join(dict.fromkeys(depth for _, depth in cells))
+    depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
     facts = {
-        "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank "
-        f"{host.rank}",
-        "tasks": f"{len(cells)} cells: {' '.join(mix.names)}, each {depths}",
-        "strategy": f"{kind_of(config.strategy)}: {settings}",
-        "mechanisms": ", ".join(strategy.mechanism_names),
+        "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots",
+        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}",
+        "strategy": ", ".join([kind_of(config.strategy), *strategy.mechanism_names]),
         "work": f"at most {work} per generation",
-        "length": ", or ".join([f"{loop.generations} generations", *ends]),
+        "length": " or ".join([f"{loop.generations} generations", *ends]),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
     if host.model != "embedded" or price is not None:  # which needs little, and its plan no torch
         facts |= run_facts(config, price)
-    console.tell_facts({label: fact for label, fact in facts.items() if fact})
+    console.tell_facts(facts)
     print("the config is fine; nothing was done")
 
 

@@ -15,10 +15,7 @@ from symbiont_ecology.errors import RunError
 
 def verify(
     folder: RunFolder,
-    repair: Annotated[
-        bool,
-        option("Go back to the last whole checkpoint, and mend what can be mended.", "--repair"),
-    ] = False,
+    repair: Annotated[bool, option("Mend what can be mended.", "--repair")] = False,
 ) -> None:
     """Check every file of a run: checksums of the checkpoints, the log, all weights. Exit code 1
     if something is damaged."""
