@@ -88,18 +88,8 @@ class Setup:
 MADE: Mapping[str, Setup] = {
     "run": Setup(typed=(f"run {ECOLOGY} --out run -q",)),
     "other": Setup(typed=(f"run {ECOLOGY} seed=1 --out other -q",)),
-    "several": Setup(("run", "other")),
     "half": Setup(typed=(f"run {ECOLOGY} run.generations=3 --out work -q",)),
     "town": Setup(typed=(f"run {USERS} --out town -q",)),
-    "there": Setup(
-        typed=(f"run {ECOLOGY} run.mirror=file://{{place}}/there/copy --out mirrored -q",)
-    ),
-    "waiting": Setup(
-        typed=(
-            f"run base {SMALL} {ES} reward=human run.generations=2 --out waiting -q",
-            "judge waiting --export queue.jsonl",
-        )
-    ),
     "questions": Setup(typed=(QUESTIONS.format("questions"),)),
     "adapters": Setup(("run",), ("export run --to adapters",)),
     "plans": Setup(),
@@ -181,11 +171,7 @@ COMMANDS: Mapping[str, KilledCommand] = {
     "datasets convert": KilledCommand(
         "datasets convert table.jsonl --name own --out work/own.jsonl", ("table",)
     ),
-    "judge": KilledCommand("judge waiting --import said.jsonl", ("waiting",)),
-    "judge, export": KilledCommand("judge waiting --export work/queue.jsonl", ("waiting",)),
     "verify": KilledCommand("verify damaged --repair", ("damaged",)),
-    "runs": KilledCommand("runs several --keep 1 --yes", ("several",)),
-    "fetch": KilledCommand("fetch file://{place}/there/copy --out work", ("there",)),
     "host get": KilledCommand("host get tiny --from wheels", ("wheels",)),
     "host remove": KilledCommand("host remove tiny", ("held",)),
 }

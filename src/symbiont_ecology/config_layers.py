@@ -23,6 +23,10 @@ LARGEST_CONFIG_MB, LONGEST_FILE_NAME = 1, 1000
 """Of a file, and characters of the name of one."""
 RENAMED = {"plasticity": "learning_rule"}
 """Top-level keys under their old names; they are still read, with a warning."""
+_REMOVED = {
+    "run.mirror": "rclone or fsspec can copy the folder of a run, whose last file is state.json"
+}
+"""Dotted keys that are gone, and what to do instead. Old configs have them with the value null."""
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, object]:
@@ -95,12 +99,25 @@ def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]
                 EcologyWarning,
                 stacklevel=2,
             )
-    values = {RENAMED.get(key, key): value for key, value in data.items()}
+    values = _without_removed({RENAMED.get(key, key): value for key, value in data.items()}, where)
     if not isinstance(host := values.get("host"), str):
         return values
     del values["host"]
     is_preset = (preset := f"host/{host}") in presets()
     return merge(read_layers(preset) if is_preset else {"host": {"model": host}}, values)
+
+
+def _without_removed(values: dict[str, object], where: str) -> dict[str, object]:
+    for dotted, advice in _REMOVED.items():
+        section, _, key = dotted.partition(".")
+        if not isinstance(parts := values.get(section), Mapping) or key not in parts:
+            continue
+        if parts[key] is not None:
+            raise ConfigError(
+                f"{where}: the key {dotted!r} was removed, got {parts[key]!r:.60}: {advice}"
+            )
+        values = {**values, section: {name: parts[name] for name in parts if name != key}}
+    return values
 
 
 def _merge_value(old: object, new: object) -> object:

@@ -53,12 +53,6 @@ class LockedError(RunError):
     """Another process is writing to a run."""
 
 
-class WaitingError(EcologyError):
-    """A run waits for people who judge its replies. It goes on where it was."""
-
-    exit_code = 130
-
-
 class SickError(EcologyError):
     """A calibration did not pass: its run stands still where the calibration ended."""
 

@@ -412,7 +412,7 @@ def _keys(schema: type, path: list[str | int]) -> list[str]:
     holder: type | None = schema
     for key in path:
         if holder is not None and isinstance(key, str):
-            holder = _nested(get_type_hints(holder).get(key))
+            holder = nested_schema(get_type_hints(holder).get(key))
     if holder is None:
         return []
     if issubclass(holder, BaseModel):
@@ -420,10 +420,10 @@ def _keys(schema: type, path: list[str | int]) -> list[str]:
     return [knob.name for knob in knobs(holder)]
 
 
-def _nested(annotation: object) -> type | None:
-    """The first dataclass or model within an annotation such as ``list[Season] | None``."""
+def nested_schema(annotation: object) -> type | None:
+    """Return the first dataclass or model within an annotation such as ``list[Season] | None``."""
     if isinstance(annotation, type) and (
         is_dataclass(annotation) or issubclass(annotation, BaseModel)
     ):
         return annotation
-    return next((schema for part in get_args(annotation) if (schema := _nested(part))), None)
+    return next((schema for part in get_args(annotation) if (schema := nested_schema(part))), None)

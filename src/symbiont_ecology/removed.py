@@ -29,6 +29,7 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("operator", "split"): "m2n2 alone used it",
     ("operator", "crossover"): "it mattered little what a crossover mixes: take directions",
     ("operator", "layers"): "it mattered little what a crossover mixes: take directions",
+    ("reward rule", "human"): "symbiont serve asks people now",
     ("routing", "majority"): "it was for randopt, which stayed at the host",
 }
 """Reasons by kind and name."""

@@ -33,7 +33,6 @@ from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Event
 from symbiont_ecology.files import free_folder, is_writable, stamp_of
-from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.types import OrganelleId, is_text
 from symbiont_ecology.weights import AdapterWeights
@@ -43,11 +42,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from symbiont_ecology.host.kernel import HostKernel
-
-MOST_LISTED_ALIVE = 40
-"""Organelles that a table in a notebook shows."""
-MOST_NAMED = 6
-"""Habitats, or success rates, that it names."""
 
 
 class Run:
@@ -128,24 +122,6 @@ class Run:
             f"<Run {self.folder}: generation {state.generation}, {len(state.population)} alive, "
             f"{state.spent.flops:.3g} FLOPs>"
         )
-
-    def _repr_html_(self) -> str:
-        facts = {
-            "strategy": kind_of(self.config.strategy),
-            "host": self.config.host.model,
-            "seed": str(self.config.seed),
-        }
-        if not self.is_started:
-            return notebook_facts(f"Run {self.folder}", facts, "Not started: iterate over it.")
-        state = self.state
-        total = self.config.run.generations
-        facts |= {
-            "generation": f"{state.generation} of {total}" if total else str(state.generation),
-            "alive": str(len(state.population)),
-            "useful FLOPs": f"{state.spent.flops:.3g}",
-        }
-        note = "Complete." if self.is_complete else "It can go on: iterate over it."
-        return notebook_facts(f"Run {self.folder}", facts, note)
 
     def finish(self) -> Run:
         """Lives the run to its end."""
@@ -316,14 +292,6 @@ class LivingOrganelle:
         skill = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
         return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{skill}>"
 
-    def _repr_html_(self) -> str:
-        facts = dict(zip(_POPULATION_COLUMNS, _population_row(self), strict=True))
-        rates = [(f"right in {cell}", f"{rate:.0%}") for cell, rate in self.success.items()]
-        del facts["organelle"], facts["best at"]
-        more = len(rates) - MOST_NAMED
-        note = f"{more} more." if more > 0 else ""
-        return notebook_facts(f"Organelle {self.id}", facts | dict(rates[:MOST_NAMED]), note)
-
     @property
     def weights(self) -> AdapterWeights:
         """Its adapter."""
@@ -343,23 +311,6 @@ class Population(dict[OrganelleId, LivingOrganelle]):
     def __repr__(self) -> str:
         listing = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
         return f"<{len(self)} alive: {listing}{', …' if len(self) > 3 else ''}>"
-
-    def _repr_html_(self) -> str:
-        rows = [_population_row(organelle) for organelle in list(self.values())[:MOST_LISTED_ALIVE]]
-        note = f"{len(self) - len(rows)} more." if len(rows) < len(self) else ""
-        return notebook_table(f"{len(self)} alive", _POPULATION_COLUMNS, rows, note)
-
-
-_POPULATION_COLUMNS = ("organelle", "age", "ATP", "rank", "best at", "serves")
-
-
-def _population_row(living: LivingOrganelle) -> tuple[str, ...]:
-    best = next((f"{cell} ({rate:.0%})" for cell, rate in living.success.items()), "")
-    names = ", ".join(living.habitats[:MOST_NAMED])
-    more = len(living.habitats) - MOST_NAMED
-    serves = f"{names} and {more} more" if more > 0 else names
-    rank = str(living.organelle.genome.rank)
-    return living.id, str(living.age), f"{living.balance:.1f}", rank, best, serves
 
 
 class EventTables:
@@ -388,14 +339,6 @@ class EventTables:
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
         return f"<events: {counts or 'none yet'}>"
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (kind, str(len(rows)), ", ".join(_columns_of(kind)))
-            for kind, rows in sorted(self._rows.items())
-        ]
-        note = "A pandas table each: run.events.Born and so on." if rows else "None yet."
-        return notebook_table("Events", ("kind", "rows", "columns"), rows, note)
 
 
 def _columns_of(kind: str) -> list[str]:

@@ -107,9 +107,6 @@ class Comparison:
         )
         return f"<Comparison {self.protocol.name}, {view}: {shares}>"
 
-    def _repr_html_(self) -> str:
-        return self.summary._repr_html_()
-
 
 class Suite:
     """All runs of a protocol, in a folder. Make one with ``start`` or ``open``."""

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -23,7 +24,6 @@ from pydantic import TypeAdapter
 
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import open_own, write_whole
-from symbiont_ecology.notebook import notebook_table
 from symbiont_ecology.types import OrganelleId
 
 TRANSCRIPTS_FILE = "transcripts.jsonl"
@@ -31,8 +31,6 @@ TRANSCRIPTS_SCHEMA = 1
 MEGABYTE = 1_000_000
 MOST_CHARACTERS = 2_000
 """Characters of a prompt or a reply that are kept."""
-MOST_IN_NOTEBOOK = 12
-"""Replies that a notebook shows."""
 CUT = " […]"
 """Stands at the end of a text that was longer."""
 
@@ -77,23 +75,6 @@ class Transcripts:
     def __repr__(self) -> str:
         share = f", one in {self.one_in}" if self.one_in > 1 else ""
         return f"<{len(self.transcripts)} replies{share}>"
-
-    def _repr_html_(self) -> str:
-        """The newest ones."""
-        rows = [
-            (
-                str(transcript.generation),
-                transcript.id,
-                transcript.habitat,
-                transcript.prompt.strip(),
-                transcript.reply,
-                "yes" if transcript.is_right else "no",
-            )
-            for transcript in self.transcripts[-MOST_IN_NOTEBOOK:]
-        ]
-        note = f"The newest {len(rows)} of {len(self.transcripts)}."
-        columns = ("generation", "organelle", "user", "prompt", "reply", "accepted")
-        return notebook_table("Replies", columns, rows, note)
 
 
 class TranscriptLog:
@@ -163,11 +144,25 @@ def plain(text: str, widest: int) -> str:
     return escaped(text if len(text) <= widest else text[: widest - 1] + "…")
 
 
+def spelt(text: str, longest: int) -> str:
+    """Return a text in one line of letters that can be seen, cut if it is longer; the others are
+    written by number, such as ``⟨U+202E⟩``."""
+    return "".join(map(_spelt_letter, text if len(text) <= longest else text[: longest - 1] + "…"))
+
+
+def _spelt_letter(letter: str) -> str:
+    if unicodedata.category(letter) not in _UNSEEN:
+        return letter
+    return {"\n": "↵", "\t": "⇥"}.get(letter, f"⟨U+{ord(letter):04X}⟩")
+
+
 def escaped(text: str) -> str:
     """The text with everything escaped that is no plain letter, ends of lines included."""
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
+_UNSEEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
+"""Unicode's categories of letters that are written by number."""
 _NEVER = 2**60
 _DELETE = "delete it, the run does without"
 _transcript = TypeAdapter(Transcript)

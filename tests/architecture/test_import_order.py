@@ -52,6 +52,7 @@ ORDER = (
     ("engine",),
     ("evaluation",),
     ("run",),
+    ("export",),
     ("experiments",),
     ("analysis",),
     ("suite",),

@@ -236,9 +236,7 @@ def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
 
 
 OF_TEXT = [
-    name
-    for name in reward_rules.names()
-    if name not in FOLLOWING and not (reward_rules[name].reads or reward_rules[name].asks_people)
+    name for name in reward_rules.names() if name not in FOLLOWING and not reward_rules[name].reads
 ]
 """Rewards of another scale that look at the reply."""
 

@@ -12,14 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from said import Symbiont
-from symbiont_ecology.config import load_config
 from symbiont_ecology.engine import build, run
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import GenerationEnded
-from symbiont_ecology.experiments.learning_rates import swept_runs
 from toy import ToyHost
 
 ROOT = Path(__file__).parents[2]
@@ -52,16 +49,13 @@ def verdict(folder: Path) -> dict[str, Any]:
 
 
 SICK = {
-    "learning rate too high": ["strategy.learning_rate=0.5"],
-    "everyone starves": [
+    "everyone is bankrupt": [
         "economy.base=100",
         "economy.slope=0",
         "economy.lowest=0",
         "economy.highest=100",
     ],
-    "nobody solves riddle": [
-        "tasks.families=[math.add,string.sort,{kind: file, name: riddle, path: riddles.jsonl}]"
-    ],
+    "nothing is right": ["tasks.families=[{kind: file, name: riddle, path: riddles.jsonl}]"],
 }
 
 
@@ -84,7 +78,6 @@ def test_what_is_sick_on_purpose_is_said_in_words(
     assert line.startswith(f"error: sick after 30 generations ({name}): mend the config")
     assert line.endswith(f"symbiont resume {folder} run.generations=50")
     (finding,) = verdict(folder)["findings"]
-    assert finding["severity"] == "sick"
     assert finding["mend"] in said.out
 
 
@@ -131,7 +124,6 @@ def test_a_budget_that_would_end_it_early_is_lifted_and_said_to_be(
     said = symbiont("calibrate", config, *SMALL, "--full", 12, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert "run.train_flops=1e+06 is lifted: generations count here" in said.out
-    assert "run.train_flops=1e+06 would have ended it after about" in said.out
     assert json.loads((tmp_path / "run" / "state.json").read_text())["generation"] == 12
 
 
@@ -158,7 +150,7 @@ def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
         "calibrate",
         "steady",
         *SMALL,
-        *SICK["everyone starves"],
+        *SICK["everyone is bankrupt"],
         "--out",
         tmp_path / "run",
         "--quiet",
@@ -166,7 +158,7 @@ def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
     for _ in range(2):
         said = symbiont(*words)
         assert (said.code, said.out) == (4, "")
-        assert "everyone starves" in said.error
+        assert "everyone is bankrupt" in said.error
         assert json.loads((tmp_path / "run" / "state.json").read_text())["generation"] == 10
     assert symbiont("resume", tmp_path / "run", "run.generations=12", "-q").code == 0
     assert symbiont(*words).code == 4  # the calibration is what it was
@@ -264,8 +256,8 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
     ("words", "expected"),
     [
         (["dmo"], "did you mean 'demo'?"),
-        (["demo", "run.generations=4"], "set them with --generations and --full"),
-        (["demo", "run.train_flops=1e9"], "set them with --generations and --full"),
+        (["demo", "run.generations=4"], "set --generations and --full"),
+        (["demo", "run.train_flops=1e9"], "set --generations and --full"),
         (
             ["demo", "--generations", "8", "--full", "4"],
             "expected at most --full, which is 4, got 8",
@@ -318,65 +310,3 @@ def test_make_types_the_command() -> None:
         *("seed=3", "run.checkpoint_every=2", "host.device=cuda"),
         *("strategy.questions=8", "run.final_holdout=q.jsonl"),
     ]
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_sweep_takes_the_best_learning_rate_and_goes_on_with_it(
-    symbiont: Symbiont, tmp_path: Path
-) -> None:
-    words = ["calibrate", "steady", *SMALL, "--sweep", "--full", 11, "--out", tmp_path / "run"]
-    said = symbiont(*words)
-    assert said.code == 0, said.err
-    folders = sorted((tmp_path / "run" / "learning-rates").iterdir())
-    assert [folder.name for folder in folders] == ["0.0001", "0.0003", "0.001", "0.003", "3e-05"]
-    scores = [json.loads((folder / "score.json").read_text()) for folder in folders]
-    best = min(scores, key=lambda score: (-score["right"], score["learning_rate"]))["learning_rate"]
-    assert f"taken: strategy.learning_rate={best:g}" in said.out
-    config = (tmp_path / "run" / "config.yaml").read_text()
-    assert yaml.safe_load(config)["strategy"]["learning_rate"] == best
-    # Typed again, nothing is tried anew, and the run is the one that it was.
-    before = books(tmp_path / "run")
-    again = symbiont(*words, "-q")
-    assert (again.code, again.out) == (0, "")
-    assert books(tmp_path / "run") == before
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_sweep_that_was_stopped_keeps_what_is_finished(
-    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    words = ["calibrate", "steady", *SMALL, "--sweep", "--full", 11, "-q"]
-    assert symbiont(*words).code == 0
-    folder = Path("artifacts/steady-calibrated-1")
-    whole = books(folder)
-    finished = folder / "learning-rates" / "3e-05" / "score.json"
-    kept = finished.stat().st_mtime_ns
-    (folder / "learning-rates" / "0.001" / "score.json").unlink()
-    for path in folder.iterdir():  # as before it was founded
-        if path.is_file():
-            path.unlink()
-    assert symbiont(*words).code == 0
-    assert finished.stat().st_mtime_ns == kept
-    assert books(folder) == whole
-    assert symbiont(*words, "seed=1").code == 0  # another sweep needs another folder
-    assert Path("artifacts/steady-calibrated-2/learning-rates").is_dir()
-
-
-def test_a_sweep_of_those_who_do_not_learn_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
-    said = symbiont("calibrate", "steady_frozen", "--sweep", "--out", tmp_path / "run")
-    assert said.code == 2
-    assert "--sweep: expected a strategy whose organelles learn" in said.error
-
-
-def test_a_sweep_with_nothing_to_choose_by_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
-    said = symbiont("calibrate", "habitats/log", "--sweep", "--out", tmp_path / "run")
-    assert said.code == 2
-    assert "--sweep: expected tasks with questions of the selection split" in said.error
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_short_runs_of_a_sweep_are_copied_nowhere(tmp_path: Path) -> None:
-    config = load_config("steady", ["run.mirror=s3://bucket/run", "run.report_to=[tensorboard]"])
-    for _, short in swept_runs(config, tmp_path).values():
-        assert (short.run.mirror, short.run.report_to) == (None, ())

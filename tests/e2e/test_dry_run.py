@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +12,6 @@ from said import Symbiont
 from symbiont_ecology import Run, load_config
 from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.engine.forecast import forecast, run_load
-from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 
 CONFIG = EMBEDDED_FOLDER / "config.json"
@@ -123,36 +121,3 @@ def test_a_dry_run_tells_what_is_read_without_a_rollout(symbiont: Symbiont) -> N
     assert "at most 36 examples read per generation" in symbiont("run", "steady", *read, DRY).out
     said = symbiont("evolve", "loralab", DRY).out
     assert "at most 288 rollouts or 24 examples read per generation" in said
-
-
-def test_doctor_tells_a_host_that_is_here(symbiont: Symbiont) -> None:
-    words = ["doctor", "--host", "embedded", "--rows", "1", "--organelles", "4", "--json", "-"]
-    said = symbiont(*words, "--price-per-hour", "2", "--tflops", "3")
-    assert said.code == 0
-    told = json.loads(said.out)
-    assert told["parameters"] == HostKernel.from_pretrained("embedded").shape.parameters
-    assert told["memory"]["bytes"]["weights"] == 4 * told["parameters"]
-    assert told["memory"]["fits"]
-    pace, flops = told["pace"], told["flops"]
-    assert told["seconds"]["here"] == pytest.approx(1e5 * (pace["rollout"] + pace["lesson"]))
-    rate = 1e5 * (flops["rollout"] + flops["lesson"]) / 3e12
-    assert told["seconds"]["at 3 TFLOP/s"] == pytest.approx(rate)
-    assert told["money"]["here"] == pytest.approx(told["seconds"]["here"] / 1800)
-    assert "in all" in said.err
-
-
-def test_doctor_reads_a_config_alone(symbiont: Symbiont) -> None:
-    said = symbiont("doctor", "--host", CONFIG, "--organelles", "4")
-    assert said.code == 0
-    assert "is read alone, for its weights are not here" in said.out
-    assert "--tflops 300" in said.out
-    told = json.loads(symbiont("doctor", "--host", CONFIG, "--json", "-", "--tflops", "1").out)
-    assert told["pace"] is None
-    assert list(told["seconds"]) == ["at 1 TFLOP/s"]
-
-
-def test_doctor_refuses_what_it_cannot_use(symbiont: Symbiont, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
-    assert "layers" in symbiont("doctor", "--host", tmp_path).err
-    assert "dtype" in symbiont("doctor", "--dtype", "float8").error
-    assert "--tflops" in symbiont("doctor", "--tflops", "0").error

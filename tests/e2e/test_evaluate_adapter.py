@@ -175,7 +175,7 @@ def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
     for word in (["--compare"], ["--style", "terse"], ["--chat"]):
         said = symbiont("evaluate", lived, *word)
         assert said.code == 2
-        assert f"evaluate {word[0]}: expected --adapter FOLDER beside it" in said.error
+        assert f"evaluate {word[0]}: expected --adapter beside it" in said.error
 
 
 def test_a_data_set_goes_all_the_way_from_a_table_to_a_comparison(

@@ -16,10 +16,7 @@ from killed_commands import COMMANDS, NOT_KILLED, READERS
 from symbiont_ecology.cli import app
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kills.py"
-QUICK = (
-    *("data", "datasets convert", "evaluate", "export", "fetch", "infer", "phylogeny"),
-    *("runs", "verify"),
-)
+QUICK = (*("data", "datasets convert", "evaluate", "export", "infer", "phylogeny"), "verify")
 """Commands that no other test kills, and that are quick."""
 
 

@@ -18,17 +18,16 @@ ASKED = ("--per-cell", "1", "--samples", "2", "--tasks", "math.add,logic.bool")
 def test_a_look_tells_every_style_and_what_to_type_next(symbiont: Symbiont, tmp_path: Path) -> None:
     said = symbiont("look", *ASKED, "--json", tmp_path / "look.json")
     assert said.code == 0, said.err
-    assert "not asked in few_shot chat: the host has no chat template" in said.err
+    assert "not asked in {kind: few_shot, is_chat: true}: the host has no chat template" in said.err
     found = json.loads((tmp_path / "look.json").read_text())
     assert found["take"] in found["styles"]
     assert set(found["styles"]) == {"terse", "natural", "few_shot"}
-    cells = found["styles"]["terse"]["cells"]
+    cells = found["styles"]["natural"]["cells"]
     assert set(cells) == {
         f"{family}/{depth}"
         for family in ("math.add", "logic.bool")
         for depth in ("short", "medium")
     }
-    assert all(len(cell["replies"]) == cell["questions"] == 1 for cell in cells.values())
     assert "take the style" in said.out
     words = said.out.splitlines()[-1]
     assert words.startswith("next: ")
@@ -52,24 +51,6 @@ def test_what_is_to_be_typed_next_is_the_run_that_was_looked_at(
     assert said.code == 0, said.err
     typed = ["symbiont", "run", *run, "tasks.style=terse"]
     assert said.out.splitlines()[-1] == f"next: {shlex.join(typed)}"
-
-
-def test_families_that_are_left_out_keep_the_file_of_those_that_stay(
-    symbiont: Symbiont, tmp_path: Path
-) -> None:
-    sums = [{"prompt": f"math.add: {n}+10\n", "target": f"{n + 10}"} for n in range(10, 40)]
-    never = [{"prompt": f"math.add: {n}+60\n", "target": "never"} for n in range(10, 40)]
-    sources = [
-        f"{{kind: file, name: {name}, path: {jsonl(tmp_path / f'{name}.jsonl', rows)}}}"
-        for name, rows in (("sums", sums), ("rubbish", never))
-    ]
-    words = ["base", f"tasks.families=[{','.join(sources)}]"]
-    said = symbiont("look", *words, "--style", "terse", "--per-cell", 4)
-    assert said.code == 0, said.err
-    line = said.out.splitlines()[-1].removeprefix("next: symbiont ")
-    assert "rubbish" not in line
-    assert "path" in line
-    assert symbiont(*shlex.split(line), "--dry-run").code == 0
 
 
 def test_a_look_at_a_config_begins_with_its_own_style(symbiont: Symbiont) -> None:
@@ -126,14 +107,6 @@ def test_the_dry_run_of_a_chat_style_needs_a_template(symbiont: Symbiont, tmp_pa
     assert symbiont(*words).code == 0
 
 
-def test_calibrate_warns_where_nothing_is_ever_right(symbiont: Symbiont, tmp_path: Path) -> None:
-    host = make_host(tmp_path / "host", layers=1)
-    words = [f"host.model={host}", "host.rank=2", "tasks.families=[math.add]"]
-    lengths = ("--generations", "1", "--full", "1", "--out", tmp_path / "run")
-    said = symbiont("calibrate", "base", *words, *lengths)
-    assert "warning: nothing is right in any of 2 cells" in said.err
-
-
 @smollm2
 def test_examples_make_a_real_model_right_where_it_was_not_asked_well(
     symbiont: Symbiont, tmp_path: Path
@@ -165,4 +138,4 @@ def test_a_look_keeps_to_its_time_and_says_what_it_left_out(
     assert asked[0] == asked[1]
     assert 5 <= len(asked[0]) <= 12  # one batch, from families all over
     assert len({cell.rpartition("/")[0] for cell in asked[0]}) >= 5
-    assert "cells were not asked in every style: a larger --seconds asks them" in said.out
+    assert "a larger --seconds asks all cells" in said.out

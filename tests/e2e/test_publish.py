@@ -98,7 +98,6 @@ def test_what_is_private_in_the_config_of_a_run_stays_here(
     changes = [
         f"tasks={{families: [{{kind: file, name: mine, path: {data}}}], depths: null}}",
         f"run.final_holdout={holdout}",
-        f"run.mirror=file://{place}/copy",
         "run.generations=1",
     ]
     run = tmp_path / "run"
@@ -110,7 +109,6 @@ def test_what_is_private_in_the_config_of_a_run_stays_here(
     config = yaml.safe_load(published.read_text())
     assert config["tasks"]["sources"] == [{"kind": "file", "name": "mine", "path": "mine.jsonl"}]
     assert config["run"]["final_holdout"] == "holdout.jsonl"
-    assert config["run"]["mirror"] is None
     assert config["run"]["generations"] == 1
 
 

@@ -1,18 +1,23 @@
-"""A run on a terminal: the first sign of life, its generations, and the terminal afterwards."""
+"""A run on a terminal: the first sign of life, the screen, Ctrl-C before it begins."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import pty
 import signal
+import struct
 import subprocess
 import sys
+import termios
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from killing import COMMAND
-from symbiont_ecology.cli.controls import Brake, Controls, remember_interrupts
-from terminals import PseudoTerminal
+from symbiont_ecology.cli.interrupts import StopRequest, remember_interrupts
 
 LOADING = "symbiont 0.1.0: loading …"
 COMMANDS = (
@@ -24,40 +29,36 @@ COMMANDS = (
 )
 
 
-def test_a_run_on_a_terminal_shows_its_generations_and_what_it_does_before(
-    small: list[str], tmp_path: Path
-) -> None:
+def on_a_terminal(words: Sequence[object]) -> str:
+    """Return all that a command shows on a terminal of its own."""
+    ours, side = pty.openpty()
+    fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    environment = {**os.environ, "TERM": "xterm-256color"}
+    streams = {"stdin": side, "stdout": side, "stderr": side}
+    child = subprocess.Popen(list(map(str, words)), **streams, env=environment)
+    os.close(side)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal closes with the command
+        while part := os.read(ours, 65536):
+            shown += part
+    os.close(ours)
+    assert child.wait() == 0, shown
+    return shown.decode()
+
+
+def test_a_run_draws_a_screen(small: list[str], tmp_path: Path) -> None:
     words = [*COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
-    with PseudoTerminal(words, has_keys=False) as terminal:
-        assert terminal.ended() == 0
-        assert "generation" in terminal.shown
-        assert terminal.shown.lstrip().startswith(LOADING)
-        assert "founding the population …" in terminal.shown
+    shown = on_a_terminal(words)
+    assert "generation" in shown
+    assert shown.lstrip().startswith(LOADING)
+    assert "founding the population …" in shown
 
 
 def test_a_terminal_that_cannot_draw_gets_lines(small: list[str], tmp_path: Path) -> None:
     words = ["env", "TERM=dumb", *COMMAND, "run", "steady", *small, "--out", tmp_path / "run"]
-    with PseudoTerminal(words) as terminal:
-        assert terminal.ended() == 0
-        assert "generation    0" in terminal.shown
-        assert "\x1b" not in terminal.shown
-
-
-@pytest.mark.parametrize("error", ["ValueError", "KeyboardInterrupt"])
-def test_the_terminal_is_as_it_was_after_an_error(error: str) -> None:
-    code = (
-        "from symbiont_ecology.cli.controls import Brake, Controls\n"
-        "import termios, time\n"
-        "with Brake() as brake, Controls(brake, lambda text: None):\n"
-        "    time.sleep(0.5)\n"
-        "    print('echo', bool(termios.tcgetattr(0)[3] & termios.ECHO), flush=True)\n"
-        f"    raise {error}\n"
-    )
-    with PseudoTerminal([sys.executable, "-c", code]) as terminal:
-        assert terminal.ended() != 0
-        assert "echo False" in terminal.shown
-        assert error in terminal.shown
-        assert terminal.settings == terminal.settings_before
+    shown = on_a_terminal(words)
+    assert "generation    0" in shown
+    assert "\x1b" not in shown
 
 
 def test_ctrl_c_that_an_import_dropped_ends_a_run_before_it_begins() -> None:
@@ -69,20 +70,13 @@ def test_ctrl_c_that_an_import_dropped_ends_a_run_before_it_begins() -> None:
             KeyboardInterrupt
         ):  # as Python does in a weak reference's callback
             signal.raise_signal(signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt), Brake():
+        with pytest.raises(KeyboardInterrupt), StopRequest():
             pass
         remember_interrupts()  # of the next command
-        with Brake() as brake:
-            assert not brake.is_pulled
+        with StopRequest() as stop:
+            assert not stop.is_made
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-def test_where_stdin_is_no_terminal_nothing_is_read() -> None:
-    hints: list[str] = []
-    with Brake() as brake, Controls(brake, hints.append) as controls:
-        assert not controls.is_paused
-    assert not hints
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])

@@ -16,7 +16,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.checkpoints import check_blobs
 from symbiont_ecology.engine.living import tidy
 from symbiont_ecology.engine.run import generations, read_config, resume, start
-from symbiont_ecology.engine.verification import Verification, repair
+from symbiont_ecology.engine.verification import repair
 from symbiont_ecology.errors import HostError, RunError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.weights.blobs import BlobStore
@@ -151,7 +151,7 @@ def test_files_of_others_stay_in_the_folder_of_a_run_whatever_their_ending(
     others = [folder / "notes.new", folder / "plan.json.new", folder / "evaluated/notes.new"]
     for other in others:
         other.write_text("mine")
-    assert not repair(Verification.of(folder))
+    assert not repair(folder)
     assert finish(folder) == whole
     assert all(other.read_text() == "mine" for other in others)
 

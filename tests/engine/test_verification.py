@@ -13,7 +13,7 @@ import pytest
 from symbiont_ecology.ecology.state import read_checkpoint
 from symbiont_ecology.engine import verification
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.verification import Verification, repair
+from symbiont_ecology.engine.verification import parts_of, repair
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.files import write_whole
 from toy import Crash, ToyHost, toy_config
@@ -39,6 +39,11 @@ def files(folder: Path) -> dict[str, bytes]:
     names = "config.yaml", "state.json", "state.previous.json", "events.jsonl", "transcripts.jsonl"
     paths = [*(folder / name for name in names), *sorted((folder / "blobs").iterdir())]
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def faults(folder: Path) -> dict[str, str]:
+    """What is wrong, by the name of the part."""
+    return {part.name: part.fault for part in parts_of(folder) if part.fault}
 
 
 def blobs(run: Path, name: str) -> set[str]:
@@ -81,11 +86,9 @@ MENDABLE: list[Callable[[Path], object]] = [
 
 def test_of_a_run_in_order_every_part_is_whole(made: dict[str, Path]) -> None:
     for folder in made.values():
-        found = Verification.of(folder)
-        assert found.is_whole
-        parts = [one.part for one in found.findings]
-        for part in ("state.json", "blobs of state.json", "events.jsonl up to state.previous.json"):
-            assert part in parts
+        assert not faults(folder)
+        parts = [part.name for part in parts_of(folder)]
+        assert {"state.json", "state.previous.json", "config.yaml", "provenance.json"} < {*parts}
 
 
 @pytest.mark.parametrize("harm", MENDABLE)
@@ -95,11 +98,10 @@ def test_a_run_that_was_repaired_ends_as_if_nothing_had_happened(
     harm(run)
     with pytest.raises(RunError, match=r"symbiont verify .*run"):
         resume(run, host=ToyHost())
-    found = Verification.of(run)
-    assert not found.is_whole
-    (said,) = repair(found)
+    assert "state.json" in faults(run)
+    (said,) = repair(run)
     assert said.startswith("state.json: gone back to generation 4; 1 of 5 are lived again")
-    assert Verification.of(run).is_whole
+    assert not faults(run)
     assert resume(run, host=ToyHost()).is_complete
     assert files(run) == files(made["complete"])
 
@@ -110,7 +112,7 @@ def test_a_complete_run_that_was_repaired_ends_as_it_was(
 ) -> None:
     run = Path(shutil.copytree(made["complete"], tmp_path / "run"))
     harm(run)
-    repair(Verification.of(run))
+    repair(run)
     assert resume(run, host=ToyHost()).is_complete
     assert files(run) == files(made["complete"])
 
@@ -121,16 +123,16 @@ def test_what_both_checkpoints_need_cannot_be_repaired_and_it_is_said_how_to_liv
     both = blobs(run, "state.json") & blobs(run, "state.previous.json")
     flip_last_bit(run / "blobs" / f"{min(both)}.safetensors")
     with pytest.raises(RunError, match=r"symbiont run .*config\.yaml --out") as error:
-        repair(Verification.of(run))
+        repair(run)
     assert "\n" not in str(error.value)
 
 
 def test_a_config_that_was_edited_is_written_again(run: Path, made: dict[str, Path]) -> None:
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("seed: 3", "seed: 4"))
-    (wrong,) = (one for one in Verification.of(run).findings if not one.is_whole)
-    assert "seed was 3, is 4" in wrong.said
-    repair(Verification.of(run))
+    (wrong,) = faults(run).values()
+    assert "seed was 3, is 4" in wrong
+    repair(run)
     resume(run, host=ToyHost())
     assert files(run) == files(made["complete"])
 
@@ -141,10 +143,10 @@ def test_files_that_a_run_does_without_are_set_aside(run: Path) -> None:
     (run / "evaluated").mkdir()
     (run / "evaluated/3.json").write_bytes(b"{}")
     (run / "evaluations.jsonl").write_bytes(b'{"a": 1}\ngarbage\n{"b": 2}\n')
-    assert len(repair(Verification.of(run))) == 4
+    assert len(repair(run)) == 4
     assert (run / "transcripts.jsonl.damaged").read_bytes() == b"nonsense\n"
     assert (run / "evaluations.jsonl").read_bytes() == b'{"a": 1}\n{"b": 2}\n'
-    assert Verification.of(run).is_whole
+    assert not faults(run)
     assert resume(run, host=ToyHost()).is_complete
 
 
@@ -171,14 +173,14 @@ def test_a_repair_that_dies_in_any_write_is_done_again_with_the_same_result(
 
         return write
 
-    repair(Verification.of(whole := damaged("whole")))
+    repair(whole := damaged("whole"))
     for number in range(3):  # the state, the damaged lines, the others
         run = damaged(f"killed-{number}")
         with monkeypatch.context() as patch:
             patch.setattr(verification, "write_whole", die_in(number))
             with pytest.raises(Crash):
-                repair(Verification.of(run))
-        repair(Verification.of(run))
+                repair(run)
+        repair(run)
         assert every_file(run) == every_file(whole)
 
 
@@ -198,22 +200,22 @@ def test_a_damaged_provenance_is_written_again_from_its_copy_and_the_copy_from_i
     before = (run / "provenance.json").read_bytes()
     harm(run / name)
     is_copy_gone = name != "provenance.json" and not (run / name).exists()
-    assert Verification.of(run).is_whole == is_copy_gone  # nothing is lost by that
-    (said,) = repair(Verification.of(run))
-    assert said.startswith(f"{name}: written again from ")
+    assert (not faults(run)) == is_copy_gone  # nothing is lost by that
+    said = repair(run)
+    assert all(one.startswith(f"{name}: written again from ") for one in said)
+    assert len(said) == (not is_copy_gone)
+    resume(run, host=ToyHost())
     for one in ("provenance.json", "provenance.copy.json"):
         assert (run / one).read_bytes() == before
-    assert Verification.of(run).is_whole
-    assert resume(run, host=ToyHost()).is_complete
+    assert not faults(run)
     assert files(run) == files(made["complete"])
 
 
 def test_a_provenance_that_is_lost_with_its_copy_cannot_be_repaired(run: Path) -> None:
     for name in ("provenance.json", "provenance.copy.json"):
         (run / name).unlink()
-    assert repair(Verification.of(run)) == []
-    (wrong,) = (one for one in Verification.of(run).findings if not one.is_whole)
-    assert wrong.part == "provenance.json"
+    assert repair(run) == []
+    assert list(faults(run)) == ["provenance.json"]
 
 
 def test_a_run_without_the_copy_gets_one_when_it_goes_on(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""Questions, data of one's own and judgements by mutation."""
+"""Questions and data of one's own by mutation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from mutations import Count, mutated, torn
-from symbiont_ecology.engine.judgements import read_judgements
 from symbiont_ecology.evaluation.items import read_items
 from symbiont_ecology.inference.routings import mapped
 from symbiont_ecology.tasks import task_sources
@@ -71,17 +70,6 @@ def test_data_of_any_kind_are_read_or_refused_in_one_line(
             assert f"{line.depth}{line.question}{line.answers}".encode()
 
     Count(f"data in {ending}").run(cases, case)
-
-
-def test_judgements_of_any_kind_are_read_or_refused_in_one_line(cases: int, tmp_path: Path) -> None:
-    rows: list[Any] = [{"id": "a", "worth": 0.5}, {"id": "b", "worth": True}]
-    path = tmp_path / "said.jsonl"
-
-    def case(generator: np.random.Generator) -> None:
-        path.write_bytes(any_rows(rows, generator))
-        assert all(0 <= given.worth <= 1 for given in read_judgements(path))
-
-    Count("judgements").run(cases, case)
 
 
 def test_a_routing_map_of_any_kind_is_read_or_refused_in_one_line(

@@ -132,16 +132,6 @@ def test_a_difference_that_is_there_is_claimed_and_one_that_is_not_is_not(summar
     assert not flip["twin"].is_claimed
 
 
-def test_a_notebook_shows_every_arm_and_its_difference(summary: Summary) -> None:
-    shown = summary._repr_html_()
-    view = summary.protocol.shifts[0]
-    for arm, share in summary.accuracy[summary.largest][view].items():
-        assert f">{arm}</td>" in shown
-        assert f">{100 * share.estimate:.1f}</td>" in shown
-    for minus in summary.differences[summary.largest][view].values():
-        assert f">{100 * minus.estimate:+.1f} [" in shown
-
-
 def test_what_needs_more_seeds_is_not_claimed_from_fewer(summary: Summary) -> None:
     depth = summary.differences["4"]["depth"]["single"]
     assert depth.p_adjusted < 0.05

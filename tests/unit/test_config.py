@@ -13,6 +13,7 @@ from symbiont_ecology.config import RunConfig, dump_config, load_config
 from symbiont_ecology.config_layers import merge
 from symbiont_ecology.economics.prices import Prices
 from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.learning import reward_rules
 from symbiont_ecology.registry import validate
 from symbiont_ecology.shipped import find_preset, presets
 
@@ -303,6 +304,17 @@ def test_a_key_is_read_under_its_old_name_with_a_warning(folder: Path) -> None:
     assert old == load_config("demo", ["learning_rule={kind: hebbian, decay: 0.5}"])
     assert old.learning_rule == {"kind": "hebbian", "decay": 0.5}
     assert "plasticity" not in dump_config(old)
+
+
+def test_a_key_that_is_gone_is_read_if_it_is_null_and_refused_with_advice_if_not(
+    folder: Path,
+) -> None:
+    old = dump_config(load_config("demo")).replace("run:\n", "run:\n  mirror: null\n")
+    assert load_config(write(folder, "old", old)) == load_config("demo")
+    with pytest.raises(ConfigError, match="was removed"):
+        load_config("demo", ["run.mirror=s3://bucket/run"])
+    with pytest.raises(ConfigError, match="was removed"):
+        reward_rules.build("human")
 
 
 SOURCE = {"kind": "file", "name": "trivia", "path": "trivia.jsonl"}

@@ -20,7 +20,7 @@ from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import DataError, HostError, RunError
 from symbiont_ecology.evaluation.baselines import robustness
 from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_evaluations
-from symbiont_ecology.evaluation.first_look import CellLook
+from symbiont_ecology.evaluation.first_look import StyleLook
 from symbiont_ecology.evaluation.items import write_items
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
 from symbiont_ecology.evaluation.run_summary import run_summary
@@ -33,6 +33,7 @@ from symbiont_ecology.experiments.outcomes import SystemAnswers
 from symbiont_ecology.statistics import mcnemar, sign_flip
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.types import Item
 from toy import ToyHost, toy_config
 
@@ -166,16 +167,14 @@ def test_a_question_that_is_asked_in_several_ways_is_tested_by_its_mean() -> Non
 
 
 def test_a_look_counts_as_right_what_has_half_of_the_marks() -> None:
-    def look(mark: float) -> CellLook:
-        """A cell in which every answer has these marks."""
+    def look(mark: float) -> StyleLook:
         replies = [answer(foreign(number), verdict=mark) for number in range(4)]
-        return CellLook(replies, [False] * 4, [replies[:2], replies[2:]])
+        return StyleLook(prompt_styles.build("terse"), {"a/b": [replies[:2], replies[2:]]})
 
     few, half = look(0.1), look(0.5)
-    assert set(few.shares.values()) == {0.0}
-    assert few.is_silent
-    assert {few.is_full, half.is_silent} == {False}
-    assert (half.accuracy, half.drawn_share, half.any_share) == (1.0, 1.0, 1.0)
+    assert set(few.shares().values()) == {0.0}
+    assert set(half.shares("a/b").values()) == {1.0}
+    assert (few.silent, half.silent) == (["a/b"], [])
 
 
 def test_one_partial_verdict_less_is_another_evaluation() -> None:

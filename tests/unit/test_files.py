@@ -9,13 +9,7 @@ from pathlib import Path
 import pytest
 
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import (
-    folder_made_whole,
-    holds_other,
-    remove_folder,
-    remove_rests,
-    write_whole,
-)
+from symbiont_ecology.files import holds_other, remove_folder, remove_rests, write_whole
 from toy import Crash
 
 
@@ -45,27 +39,6 @@ def test_what_is_there_already_is_not_in_the_way(tmp_path: Path) -> None:
     assert not holds_other(path, b"text")
     assert holds_other(path, "other")
     assert holds_other(tmp_path, "text")
-
-
-def test_a_folder_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def make(*, dies: bool) -> None:
-        with folder_made_whole(tmp_path / "made") as half:
-            (half / "one").touch()
-            if dies:
-                raise Crash
-            (half / "two").touch()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a killed process cleans nothing
-        with pytest.raises(Crash):
-            make(dies=True)
-    assert names(tmp_path) == [".made.new"]
-    make(dies=False)
-    assert names(tmp_path) == ["made"]
-    assert names(tmp_path / "made") == ["one", "two"]
-    with pytest.raises(RunError, match=r"cannot write .*made: Directory not empty"):
-        make(dies=False)
-    assert names(tmp_path) == ["made"]
 
 
 def test_half_a_removal_is_seen_by_nobody_and_ended_later(

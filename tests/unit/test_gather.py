@@ -138,7 +138,6 @@ def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
     "looks_on",
     [
         {"run": {"report_to": ["tensorboard"]}},
-        {"run": {"mirror": "s3://bucket/run"}},
         {"run": {"transcripts": 0.5}},
         {"run": {"checkpoint_every": 3}},
         {"run": {"final_holdout": "asked.jsonl", "final_holdout_samples": 9}},

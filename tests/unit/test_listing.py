@@ -135,7 +135,6 @@ def test_the_lines_of_help_end_where_the_terminal_ends(
     app(["--help"], standalone_mode=False)
     shown = capsys.readouterr().out
     assert "with the model and with one adapter." in shown
-    assert "one by one; q ends it, nothing is lost." in shown
 
 
 def test_the_home_folder_is_found_behind_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:

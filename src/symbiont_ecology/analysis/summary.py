@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass
 from typing import TypeVar
 
 from symbiont_ecology.experiments.protocol import Protocol
-from symbiont_ecology.notebook import notebook_table
 from symbiont_ecology.statistics import Interval
 
 Number = TypeVar("Number")
@@ -190,38 +189,9 @@ class Summary:
         """The largest budget."""
         return list(self.accuracy)[-1]
 
-    def _repr_html_(self) -> str:
-        """The main view at the largest budget: every arm, and the main arm minus it."""
-        views = self.accuracy[self.largest]
-        view = next(iter(views))
-        differences = self.differences.get(self.largest, {}).get(view, {})
-        rows = [
-            (
-                arm,
-                str(self.seeds.get(arm, "")),
-                f"{100 * share.estimate:.1f}",
-                f"{100 * share.low:.0f} to {100 * share.high:.0f}",
-                *_difference_cells(differences.get(arm)),
-            )
-            for arm, share in views[view].items()
-        ]
-        columns = (
-            "arm", "seeds", "right, %", "interval", f"{self.protocol.main} − arm, points", "p",
-        )  # fmt: skip
-        title = f"{self.protocol.name}, {view}"
-        note = "p is adjusted for all comparisons of the view."
-        return notebook_table(title, columns, rows, note)
-
     def dump(self) -> dict[str, object]:
         """Plain values for JSON."""
         protocol = self.protocol.model_dump(mode="json", include=PROTOCOL_KEYS)
         peer = asdict(self.peer) if self.peer else {}
         values = asdict(self) | {"protocol": protocol, "peer": peer}
         return {key: value for key, value in values.items() if value or key != "unpaired"}
-
-
-def _difference_cells(difference: AdjustedDifference | None) -> tuple[str, str]:
-    if difference is None:
-        return "", ""
-    low, high = f"{100 * difference.low:+.1f}", f"{100 * difference.high:+.1f}"
-    return f"{100 * difference.estimate:+.1f} [{low}, {high}]", f"{difference.p_adjusted:.3g}"

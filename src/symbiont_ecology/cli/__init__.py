@@ -3,7 +3,7 @@
 What a command needs it imports when it is called, so that help answers before torch could be
 loaded. Data goes to stdout, everything else to stderr where the two could mix. Exit codes: 0 fine,
 1 a run failed, 2 usage or config, 3 a missing package, 4 a calibration that is sick, 130
-interrupted, or waiting for people, 141 nobody read on.
+interrupted, 141 nobody read on.
 """
 
 from __future__ import annotations
@@ -11,46 +11,48 @@ from __future__ import annotations
 import errno
 import sys
 import warnings
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 
 from symbiont_ecology import __version__
-from symbiont_ecology.cli.calibrate import calibrate
-from symbiont_ecology.cli.compare import compare, pack
-from symbiont_ecology.cli.controls import remember_interrupts
-from symbiont_ecology.cli.data import data
-from symbiont_ecology.cli.datasets import datasets
-from symbiont_ecology.cli.demo import demo
-from symbiont_ecology.cli.demo_real import demo_real
-from symbiont_ecology.cli.deploy import export, infer
-from symbiont_ecology.cli.doctor import doctor
-from symbiont_ecology.cli.evaluate import evaluate, transfer
-from symbiont_ecology.cli.explain import explain, list_names
-from symbiont_ecology.cli.fetch import fetch_command
-from symbiont_ecology.cli.judge import judge_command
-from symbiont_ecology.cli.learn_from import learn_from
-from symbiont_ecology.cli.look import look_command
-from symbiont_ecology.cli.machine import bench
-from symbiont_ecology.cli.options import at_home, unfolded
-from symbiont_ecology.cli.publish import publish
-from symbiont_ecology.cli.run import resume_command, run
-from symbiont_ecology.cli.runs import runs
-from symbiont_ecology.cli.sft import sft
-from symbiont_ecology.cli.suites import ablate, suite
-from symbiont_ecology.cli.verify import verify
-from symbiont_ecology.errors import (
-    INTERRUPTED,
-    ConfigError,
-    EcologyError,
-    EcologyWarning,
-    RunError,
-    WaitingError,
-)
-from symbiont_ecology.extension import commands
+from symbiont_ecology.cli.interrupts import remember_interrupts
+from symbiont_ecology.cli.options import at_home, expanded, unfolded
+from symbiont_ecology.errors import INTERRUPTED, ConfigError, EcologyError, EcologyWarning, RunError
+from symbiont_ecology.extension import Command, commands
 from symbiont_ecology.fence import blamed
 
+UNREAD = 141
+"""Exit code where whoever read the output went away, as in ``symbiont list | head``."""
+MAX_MESSAGE_CHARS = 500
+"""Characters of an error or a warning; a longer one is cut in its middle."""
+_OURS = "symbiont_ecology.cli."
+_COMMANDS = {
+    "run": Command(f"{_OURS}run:run", panel="Run"),
+    "resume": Command(f"{_OURS}run:resume_command", panel="Run"),
+    "calibrate": Command(f"{_OURS}calibrate:calibrate", panel="Run"),
+    "learn-from": Command(f"{_OURS}learn_from:learn_from", panel="Run"),
+    "evaluate": Command(f"{_OURS}evaluate:evaluate", panel="Use"),
+    "infer": Command(f"{_OURS}deploy:infer", panel="Use"),
+    "export": Command(f"{_OURS}deploy:export", panel="Use"),
+    "verify": Command(f"{_OURS}verify:verify", panel="Use"),
+    "look": Command(f"{_OURS}look:look_command", panel="Look"),
+    "list": Command(f"{_OURS}explain:list_names", panel="Look"),
+    "explain": Command(f"{_OURS}explain:explain", panel="Look"),
+    "doctor": Command(f"{_OURS}doctor:doctor", panel="Look"),
+    "demo": Command(f"{_OURS}demo:demo", panel="Study"),
+    "demo-real": Command(f"{_OURS}demo_real:demo_real", panel="Study"),
+    "sft": Command(f"{_OURS}sft:sft", panel="Study"),
+    "suite": Command(f"{_OURS}suites:suite", panel="Study"),
+    "ablate": Command(f"{_OURS}suites:ablate", panel="Study"),
+    "compare": Command(f"{_OURS}compare:compare", panel="Study"),
+    "pack": Command(f"{_OURS}compare:pack", panel="Study"),
+    "transfer": Command(f"{_OURS}transfer:transfer", panel="Study"),
+    "publish": Command(f"{_OURS}publish:publish", panel="Data and models"),
+    "bench": Command(f"{_OURS}machine:bench", panel="Data and models"),
+    "data": Command(f"{_OURS}data:data", panel="Data and models"),
+    "datasets": Command(f"{_OURS}datasets:datasets", panel="Data and models"),
+}
 app = typer.Typer(
     name="symbiont",
     help="Populations of LoRA adapters that live, learn, breed and die on a frozen language model.",
@@ -59,53 +61,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-UNREAD = 141
-"""Exit code where whoever read the output went away, as in ``symbiont list | head``."""
-LONGEST_MESSAGE = 500
-"""Characters of an error or a warning; a longer one is cut in its middle."""
-_COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "demo-real": demo_real,
-    "run": run,
-    "resume": resume_command,
-    "judge": judge_command,
-    "learn-from": learn_from,
-    "look": look_command,
-    "calibrate": calibrate,
-    "data": data,
-    "fetch": fetch_command,
-    "evaluate": evaluate,
-    "transfer": transfer,
-    "sft": sft,
-    "suite": suite,
-    "ablate": ablate,
-    "compare": compare,
-    "pack": pack,
-    "runs": runs,
-    "verify": verify,
-    "infer": infer,
-    "export": export,
-    "publish": publish,
-    "list": list_names,
-    "explain": explain,
-    "bench": bench,
-    "doctor": doctor,
-}
-for _name, _command in _COMMANDS.items():
-    app.command(_name)(_command)
-app.add_typer(datasets, name="datasets")
-_groups = [datasets]
-for _name, _entry in commands().items():
-    _added = _entry.load()
-    if isinstance(_added, typer.Typer):
-        app.add_typer(_added, name=_name, rich_help_panel=_entry.panel)
-        _groups.append(_added)
+
+
+def _add(group: typer.Typer, name: str, entry: Command) -> None:
+    added = entry.load()
+    if isinstance(added, typer.Typer):
+        group.add_typer(added, name=name, rich_help_panel=entry.panel)
+        listed = added.registered_commands
     else:
-        _settings = {"ignore_unknown_options": True} if _entry.passes_unknown_options else None
-        app.command(_name, rich_help_panel=_entry.panel, context_settings=_settings)(_added)
-for _known in (app, *_groups):
-    for _typed in _known.registered_commands:  # line ends of a docstring are none of the help
-        _typed.help = unfolded((_typed.callback and _typed.callback.__doc__) or "")
+        settings = {"ignore_unknown_options": True} if entry.passes_unknown_options else None
+        group.command(name, rich_help_panel=entry.panel, context_settings=settings)(expanded(added))
+        listed = group.registered_commands[-1:]
+    for command in listed:  # line ends of a docstring are none of the help
+        command.help = unfolded((command.callback and command.callback.__doc__) or "")
+
+
+for _name, _entry in {**_COMMANDS, **commands()}.items():
+    _add(app, _name, _entry)
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -121,16 +93,16 @@ def _before_commands(
         typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True),
     ] = False,
 ) -> None:
-    """What comes before the name of a command; its help is that of the whole."""
+    """Take options that come before the name of a command."""
 
 
 def main() -> None:
-    """Entry point: an error or warning of ours is one line, any other error keeps its traceback."""
+    """Run the command that was typed: an error or warning of ours is one line, any other error
+    keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
     default_format = warnings.formatwarning
 
     def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
-        """A warning of ours without the place in the code."""
         if issubclass(category, EcologyWarning):
             return f"warning: {_one_line(message)}\n"
         return default_format(message, category, *place)
@@ -143,9 +115,6 @@ def main() -> None:
             app()
     except KeyboardInterrupt:  # before typer has built its commands; from then on it says so itself
         sys.exit(INTERRUPTED)
-    except WaitingError as waiting:
-        print(_one_line(waiting), file=sys.stderr)
-        sys.exit(waiting.exit_code)
     except EcologyError as error:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -162,11 +131,11 @@ def main() -> None:
 
 
 def _one_line(message: object) -> str:
-    """A message in one line. It may quote data, whose control characters must not reach the
+    """Return a message in one line. It may quote data, whose control characters must not reach the
     terminal."""
     from symbiont_ecology.transcripts import escaped
 
     text = escaped(" ".join(str(message).split()))
-    if len(text) <= LONGEST_MESSAGE:
+    if len(text) <= MAX_MESSAGE_CHARS:
         return text
-    return f"{text[: LONGEST_MESSAGE * 2 // 3]} […] {text[-LONGEST_MESSAGE // 3 :]}"
+    return f"{text[: MAX_MESSAGE_CHARS * 2 // 3]} […] {text[-MAX_MESSAGE_CHARS // 3 :]}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.calibrate import is_free_for
+from symbiont_ecology.cli.run import is_free_for
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.process import interrupted_with
 

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.beside import RunBeside, can_go_on, running_beside
-from symbiont_ecology.cli.calibrate import folder_for
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
-from symbiont_ecology.cli.run import checked_config, live_unless_complete
+from symbiont_ecology.cli.run import checked_config, folder_for, live_unless_complete
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run

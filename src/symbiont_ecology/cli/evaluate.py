@@ -1,14 +1,11 @@
-"""``evaluate`` and ``transfer``: how good a run or an adapter is on questions that no learner
-met."""
+"""``evaluate``: how good a run or an adapter is on questions that no learner met."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.evaluate_adapter import (
@@ -37,22 +34,15 @@ GOES_WITH = {
 }
 """What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
 ONLY_WITH = {
-    "selection_max_samples": "--selection FILE",
-    "max_samples": "--holdout FILE",
-    **dict.fromkeys(("trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
-    "report": "--compare",
+    "selection_max_samples": "selection",
+    "max_samples": "holdout",
+    **dict.fromkeys(("trained_on", "compare", "style", "chat"), "adapter"),
+    "report": "compare",
 }
 """What an option needs beside it."""
 INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
 """What an option leaves without meaning."""
-MaxSamplesOption = Annotated[
-    int | None,
-    option(
-        "Ask so many questions of the file, drawn at random.",
-        *("--max-samples", "--num-samples"),
-        least=1,
-    ),
-]
+_MAX_SAMPLES = "--max-samples", "--num-samples"
 
 
 def evaluate(
@@ -60,27 +50,17 @@ def evaluate(
     folder: Annotated[Path | None, argument("Folder of a run.", "DIR")] = None,
     adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
     sft: Annotated[Path | None, option("A PEFT folder to compare the run with.")] = None,
-    holdout: Annotated[
-        Path | None, option("JSONL file of questions with prompt, target, family, depth.")
-    ] = None,
+    holdout: Annotated[Path | None, option("JSONL file of questions to ask.")] = None,
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 20,
-    selection: Annotated[
-        Path | None, option("JSONL file of other questions that judge the candidates again.")
-    ] = None,
-    max_samples: MaxSamplesOption = None,
-    selection_max_samples: Annotated[
-        int | None, option("Use so many questions of that file, drawn at random.", least=1)
-    ] = None,
+    selection: Annotated[Path | None, option("Other questions, by which to choose.")] = None,
+    max_samples: Annotated[int | None, option("At most so many.", *_MAX_SAMPLES, least=1)] = None,
+    selection_max_samples: Annotated[int | None, option("At most so many.", least=1)] = None,
     routing: options.RoutingOption = "learned",
-    routing_map: Annotated[
-        Path | None, option('JSON file {"family" or "family/depth": "candidate"}; others: host.')
-    ] = None,
+    routing_map: Annotated[Path | None, option('JSON: {"family": "candidate"}.')] = None,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
-    again: Annotated[
-        bool, option("Make every evaluation of the run again and compare.", "--again")
-    ] = False,
+    again: Annotated[bool, option("Make all evaluations again and compare.", "--again")] = False,
     compare: CompareOption = False,
     report: PageOption = None,
     trained_on: TrainedOnOption = None,
@@ -107,9 +87,8 @@ def evaluate(
     )
     with console.report(json_file, dry_run) as write_json:
         if adapter is not None:
-            exam = AdapterExam(adapter, holdout, host or "embedded", max_samples, routing, style)
-            exam = replace(exam, is_chat=chat, is_compared=compare, report=report)
-            exam = replace(exam, trained_on=trained_on)
+            asked = adapter, holdout, host or "embedded", max_samples, routing, style
+            exam = AdapterExam(*asked, chat, compare, report, trained_on)
             record = examine_adapter(exam, dry_run=dry_run)
         elif folder is not None and again:
             _make_again(folder, host)
@@ -122,68 +101,27 @@ def evaluate(
             write_json(record)
 
 
-def transfer(
-    folder: options.RunFolder,
-    holdout: Annotated[
-        Path | None, option("JSONL file of questions, instead of those that are drawn.")
-    ] = None,
-    per_cell: options.PerCellOption = 20,
-    shift: options.ShiftOption = options.IN_DISTRIBUTION,
-    json_file: options.JsonOption = None,
-    host: options.HostOption = None,
-) -> None:
-    """Ask every family's best organelle the questions of all families."""
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
-    from symbiont_ecology.evaluation.transfer import transfer_matrix
-
-    spec = EvaluationSpec(holdout=_text(holdout), per_cell=per_cell, shifts=tuple(shift))
-    with console.report(json_file) as write_json:
-        run = console.open_run(folder, host)
-        loaded = run.loaded
-        items = spec.items(loaded)
-        with console.asking() as progress:
-            matrix = transfer_matrix(loaded, items, run.host, progress)
-        names = list(matrix.host)
-        rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
-        for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
-            label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
-            rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
-        console.print_table(rows)
-        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
-        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
-        print(f"gain over the host: {listed}")
-        write_json(asdict(matrix))
-
-
 def _text(path: Path | None) -> str | None:
     return None if path is None else str(path)
 
 
 def _check_together(context: typer.Context) -> None:
-    """Refuses options that another one leaves without meaning."""
+    """Refuse options that another one leaves without meaning."""
     flags = {str(param.name): param.opts[0] for param in context.command.params}
-    names = [
-        name
-        for name in flags
-        if (source := context.get_parameter_source(name)) and source.name == "COMMANDLINE"
-    ]
-    for key, heeded in GOES_WITH.items():
-        ignored = [flags[name] for name in names if name not in (key, *heeded)]
-        if key in names and ignored:
-            allowed = ", ".join(flags[name] for name in heeded if name != "folder")
+    sources = {name: context.get_parameter_source(name) for name in flags}
+    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    for name in typed:
+        needed, heeded = ONLY_WITH.get(name), GOES_WITH.get(name)
+        if needed and needed not in typed:
+            raise ConfigError(f"evaluate {flags[name]}: expected {flags[needed]} beside it")
+        ignored = [other for other in typed if other in INSTEAD_OF.get(name, ())]
+        if heeded:
+            ignored = [other for other in typed if other not in (name, *heeded)]
+        if ignored:
+            words = ", ".join(flags[other] for other in ignored)
             raise ConfigError(
-                f"evaluate {flags[key]}: expected nothing but {allowed}, got "
-                f"{', '.join(ignored)}: leave it out"
+                f"evaluate {flags[name]}: expected no {words} beside it: leave it out"
             )
-    for key, pointless in INSTEAD_OF.items():
-        ignored = [flags[name] for name in names if name in pointless]
-        if key in names and ignored:
-            raise ConfigError(
-                f"evaluate {flags[key]}: expected no {' or '.join(ignored)} beside it: leave it out"
-            )
-    for key, needed in ONLY_WITH.items():
-        if key in names and needed.split()[0] not in map(flags.get, names):
-            raise ConfigError(f"evaluate {flags[key]}: expected {needed} beside it")
 
 
 def _evaluate_run(

@@ -138,7 +138,7 @@ def _told(comparison: AdapterComparison, exam: AdapterExam) -> Record:
 
 def _style(text: str | None) -> PromptStyle | None:
     """The style that is typed."""
-    from symbiont_ecology.cli.look import typed_spec
+    from symbiont_ecology.cli.options import typed_spec
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     return None if text is None else prompt_styles.build(typed_spec(text))

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable
-from itertools import takewhile
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 from symbiont_ecology.cli.options import PluginsOption, argument
 from symbiont_ecology.errors import ConfigError
@@ -47,12 +46,11 @@ def list_names(
 ) -> None:
     """List what a config can name, and the protocols of suites."""
     _load(plugin)
-    indent = "  " if kind is None else ""
     for listed in KINDS if kind is None else [_plural(kind)]:
         if kind is None:
             print(f"{listed}:")
-        for name, doc in _entries(listed):
-            print(f"{indent}{name:34s} {doc}".rstrip())
+        for name, doc in _entries(listed).items():
+            print(f"{'  ' * (kind is None)}{name:34s} {_first_sentence(doc)}".rstrip())
 
 
 def explain(
@@ -64,9 +62,15 @@ def explain(
     _load(plugin)
     plural = _plural(kind)
     if kind == "config":
-        _explain_config()
+        from symbiont_ecology.config import RunConfig
+
+        _explain_config(RunConfig)
+        print("A component is a name or {kind: name, knob: value}: symbiont explain KIND NAME")
+    elif plural not in KINDS:
+        homes = [f"{one} {kind}" for one in REGISTRIES if kind in registry(one).names()]
+        raise ConfigError(_unknown(kind, homes))
     elif name is None:
-        raise ConfigError(_which_is_meant(plural))
+        raise ConfigError(f"explain {plural}: expected a name too, see symbiont list {plural}")
     elif plural in FILES:
         print(_file(plural, name).read_text(encoding="utf-8"), end="")
     else:
@@ -78,7 +82,7 @@ def explain(
 
 
 def registry(kind: str) -> Registry[Any]:
-    """The registry of a kind as the command line calls it.
+    """Return the registry of a kind as the command line calls it.
 
     Raises:
         ConfigError: no such kind.
@@ -90,6 +94,13 @@ def registry(kind: str) -> Registry[Any]:
     return entries
 
 
+def _unknown(kind: str, known: Sequence[str] = ()) -> str:
+    from symbiont_ecology.registry import did_you_mean
+
+    hint = did_you_mean(kind, KINDS)
+    return f"no kind {kind!r};{hint} known: {', '.join(known or KINDS)}"
+
+
 def _load(plugins: list[Path] | None) -> None:
     from symbiont_ecology.registry import load_plugin
 
@@ -98,48 +109,29 @@ def _load(plugins: list[Path] | None) -> None:
 
 
 def _plural(kind: str) -> str:
-    """The kind, also where its singular was typed: ``protocol``, ``strategy``."""
+    """Return the kind, also where its singular was typed: ``protocol``, ``strategy``."""
     singulars = {name.removesuffix("s"): name for name in KINDS}
     singulars |= {name.removesuffix("ies") + "y": name for name in KINDS}
     return singulars.get(kind, kind)
 
 
-def _which_is_meant(kind: str) -> str:
-    """What to type instead of a kind without a name, or of a name without a kind."""
-    if kind in KINDS:
-        return f"explain {kind}: expected a name too, see symbiont list {kind}"
-    for plural in REGISTRIES:
-        if kind in registry(plural).names():
-            return f"{kind!r} is one of the {plural}: symbiont explain {plural} {kind}"
-    return _unknown(kind)
-
-
-def _unknown(kind: str) -> str:
-    from symbiont_ecology.registry import did_you_mean
-
-    return f"no kind {kind!r};{did_you_mean(kind, KINDS)} known: {KIND_NAMES}"
-
-
-def _entries(kind: str) -> list[tuple[str, str]]:
-    """Names with the first sentence of what is said about them."""
+def _entries(kind: str) -> dict[str, str]:
+    """Return the docstrings of a kind by name; a YAML file's is the comment in front."""
     if kind not in FILES:
-        entries = registry(kind)
-        return [(name, _first_sentence(entries.doc(name))) for name in entries.names()]
+        return {name: registry(kind).doc(name) for name in registry(kind).names()}
     from symbiont_ecology.experiments.protocol import protocols
     from symbiont_ecology.shipped import presets
 
     files = presets() if kind == "presets" else protocols()
-    return [(name, _first_sentence(_comment(path))) for name, path in files.items()]
-
-
-def _comment(file: Path) -> str:
-    """What a YAML file says of itself, in front."""
-    lines = takewhile(lambda line: line.startswith("#"), file.read_text("utf-8").splitlines())
-    return " ".join(line.lstrip("# ") for line in lines)
+    comments = re.compile(r"(?:#.*\n)*")
+    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    return {
+        name: " ".join(comments.match(text)[0].replace("#", " ").split())  # type: ignore[index]
+        for name, text in texts.items()
+    }
 
 
 def _file(kind: str, name: str) -> Path:
-    """The YAML file of that name."""
     from symbiont_ecology.experiments.protocol import find_protocol
     from symbiont_ecology.shipped import find_preset
 
@@ -151,24 +143,18 @@ def _first_sentence(doc: str) -> str:
     return re.split(r"(?<!et al\.)(?<=[.!?]) ", paragraph, maxsplit=1)[0]
 
 
-def _explain_config() -> None:
-    from symbiont_ecology import config
-    from symbiont_ecology.economics.prices import Prices
-    from symbiont_ecology.registry import knobs
+def _explain_config(schema: type, prefix: str = "") -> None:
+    """Print the keys of a config, section by section."""
+    from symbiont_ecology.registry import knobs, nested_schema
 
-    sections: dict[str, type] = {"": config.RunConfig, "host": config.HostConfig}
-    sections |= {"tasks": config.TasksConfig, "tasks.flip": config.Flip}
-    sections |= {"tasks.habitats": config.HabitatsConfig, "economy": Prices}
-    sections |= {"climate": config.Climate, "run": config.LoopConfig}
-    for prefix, schema in sections.items():
-        print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
-        entries = [knob for knob in knobs(schema) if prefix or knob.name not in sections]
-        _tell_knobs(entries, prefix and f"{prefix}.")
-        print()
-    print(
-        "A component, such as the strategy, is a name or {kind: name, knob: value}; "
-        "its knobs: symbiont explain KIND NAME"
-    )
+    inner = {name: nested_schema(hint) for name, hint in get_type_hints(schema).items()}
+    print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
+    above = prefix and f"{prefix}."
+    _tell_knobs((knob for knob in knobs(schema) if not inner[knob.name]), above)
+    print()
+    for name, part in inner.items():
+        if part is not None:
+            _explain_config(part, f"{above}{name}")
 
 
 def _tell_knobs(entries: Iterable[Knob], prefix: str = "") -> None:

@@ -10,17 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.calibrate import folder_for, is_free_for
-from symbiont_ecology.cli.deploy import HABITATS_FILE, export_run
-from symbiont_ecology.cli.options import (
-    DryRunOption,
-    Overrides,
-    Quiet,
-    argument,
-    option,
-    resumable_folder,
-)
-from symbiont_ecology.cli.run import live_unless_complete, tell_run_plan
+from symbiont_ecology.cli.options import DryRunOption, RunOptions, argument, option
+from symbiont_ecology.cli.run import folder_for, is_free_for, live_unless_complete, tell_run_plan
 from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -37,29 +28,23 @@ MOST_ASKED = 500
 
 
 def learn_from(
-    log: Annotated[
-        Path, argument("JSON, JSONL, CSV, TSV or Parquet file with a row per reply.", "LOG")
-    ],
-    overrides: Overrides = None,
+    log: Annotated[Path, argument("A table with a row for each reply.", "LOG")],
+    how: RunOptions,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
-    out: Annotated[Path | None, resumable_folder("artifacts/learned-<n>")] = None,
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
     habitat: Annotated[str, option("Column that says who asked.")] = "habitat",
     prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
     reply: Annotated[str, option("Column of the replies.")] = "reply",
     accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",
-    family: Annotated[str, option("Column that says what a row is about; may be missing.")] = (
-        "family"
-    ),
+    family: Annotated[str, option("Column of what a row is about; may be missing.")] = "family",
     dry_run: DryRunOption = False,
-    quiet: Quiet = False,
 ) -> None:
     """Learn adapters from a log of accepted and refused replies. The model is not asked again.
 
     Finds out who wants the same, writes an adapter for each such group, and says how well it does
     on a tenth of the log that it never saw. Ctrl-C is safe: typed again, it goes on.
     """
-    console.tell_loading(quiet or dry_run)
+    console.tell_loading(how.quiet or dry_run)
     from symbiont_ecology import Run
     from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
 
@@ -68,9 +53,9 @@ def learn_from(
     source = LogTasks("log", str(log), columns)
     rows = source.rows()
     families = _families(rows)
-    config = _config(source, families, host, passes, overrides or [])
-    folder = folder_for("learned", out, lambda place: is_free_for(place, config))
-    if not quiet or dry_run:
+    config = _config(source, families, host, passes, how.changes)
+    folder = folder_for("learned", how.out, lambda place: is_free_for(place, config))
+    if not how.quiet or dry_run:
         _tell_log(source, rows, families)
     if dry_run:
         tell_run_plan(config, folder)
@@ -78,7 +63,7 @@ def learn_from(
     run = Run(folder, config)
     if not run.is_started:
         _check_lengths(run, log)
-    live_unless_complete(run, quiet, console.typed_again(folder, out))
+    live_unless_complete(run, how.quiet, console.typed_again(folder, how.out))
     _report(run, rows)
 
 
@@ -118,36 +103,29 @@ def _config(
 
 
 def _families(rows: Sequence[LogRow]) -> list[str]:
-    """The families of which something can be learned; none if they are of no use."""
+    """Return the families of which something can be learned; none if they are of no use, or a
+    config cannot hold their names."""
     from symbiont_ecology.tasks.logs import MOST_FAMILIES, is_held_out
 
     candidates = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
     families = sorted({row.family for row in candidates})
-    is_useful = 1 < len(families) <= MOST_FAMILIES
-    return families if is_useful and all(map(_can_be_written, families)) else []
-
-
-def _can_be_written(family: str) -> bool:
-    """Whether a config can hold it."""
-    return family.isprintable() and "${" not in family
+    can_be_written = all(family.isprintable() and "${" not in family for family in families)
+    return families if can_be_written and 1 < len(families) <= MOST_FAMILIES else []
 
 
 def _slug(family: str, number: int) -> str:
-    """A name of a task: no other has it, since it begins with the family's number."""
+    """Return a name of a task that no other has, since it begins with the family's number."""
     word = re.sub(r"[^A-Za-z0-9._-]+", "-", family).strip("-.")[:48]
     return f"log{number}.{word}" if word else f"log{number}"
 
 
 def _tell_log(source: LogTasks, rows: Sequence[LogRow], families: Sequence[str]) -> None:
     accepted, users = sum(row.is_accepted for row in rows), {row.habitat for row in rows}
-    words, count = {row.family for row in rows}, source.count()
-    left_out = count - len(rows)
-    size = f"{len(rows)} of {count} rows ({left_out} have no verdict or no reply)"
-    about = f"; families: {len(families)}" if families else ""
-    print(
-        f"{source.path}: {size if left_out else f'{count} rows'}, {accepted / len(rows):.0%} "
-        f"accepted; users: {len(users)}{about}"
-    )
+    words, left_out = {row.family for row in rows}, source.count() - len(rows)
+    about = f" ({left_out} more have no verdict or no reply)" if left_out else ""
+    about += f", {accepted / len(rows):.0%} accepted; users: {len(users)}"
+    about += f"; families: {len(families)}" if families else ""
+    print(f"{source.path}: {len(rows)} rows{about}")
     if len(words) > 1 and not families:
         print(f"warning: {len(words)} words for families are of no use here: they are left out")
 
@@ -179,6 +157,7 @@ def _check_lengths(run: Run, log: Path) -> None:
 def _report(run: Run, rows: Sequence[LogRow]) -> None:
     """Writes the adapters and the report, and prints who uses which."""
     from symbiont_ecology.evaluation.logged import held_out
+    from symbiont_ecology.export import HABITATS_FILE, export_run
 
     target = run.folder / EXPORT
     export_run(run, target)
@@ -213,7 +192,6 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
 
 
 def _names(habitats: Sequence[str]) -> str:
-    """A few of them by name."""
     text = ", ".join(habitats[:MOST_SHOWN])
     rest = len(habitats) - MOST_SHOWN
     return f"{text} and {rest} more" if rest > 0 else text

@@ -1,10 +1,20 @@
-"""Options and arguments that several commands have, each with its help."""
+"""Options and arguments that several commands have, each declared once with its help.
 
+What a whole group of commands takes is a dataclass of options. A command has it as one parameter,
+and ``expanded`` puts the fields in its place, so a new field is a new option of all of them.
+"""
+
+import inspect
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+from symbiont_ecology.errors import ConfigError
 
 
 def option(
@@ -56,6 +66,62 @@ PluginsOption = Annotated[
     option("Python file with parts of your own. Repeat it for several.", "--plugin"),
 ]
 Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of all commands that live a run in a folder."""
+
+    overrides: Overrides = None
+    out: Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")] = (
+        None
+    )
+    quiet: Quiet = False
+
+    @property
+    def changes(self) -> list[str]:
+        """The overrides that were typed."""
+        return list(self.overrides or ())
+
+
+def expanded(command: Callable[..., object]) -> Callable[..., object]:
+    """Return a command with the fields of each group of options in the place of its parameter."""
+    signature = inspect.signature(command, eval_str=True)
+    groups: dict[str, Any] = {
+        name: parameter.annotation
+        for name, parameter in signature.parameters.items()
+        if is_dataclass(parameter.annotation)
+    }
+
+    @wraps(command)
+    def typed(**values: object) -> object:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return command(**values)
+
+    parameters = [
+        part.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        for name, parameter in signature.parameters.items()
+        for part in (
+            inspect.signature(groups[name]).parameters.values() if name in groups else [parameter]
+        )
+    ]
+    typed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return typed
+
+
+def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
+    """Return a component as it is typed behind an option: a name, or ``{kind: name, …}``.
+
+    Raises:
+        ConfigError: it is something else.
+    """
+    from symbiont_ecology.config_layers import parse_override
+
+    spec = parse_override(f"spec={text}")["spec"]
+    if not isinstance(spec, str | dict):
+        raise ConfigError(f"{name}: expected a name or {{kind: …}}, got {text!r:.60}")
+    return spec
 
 
 def unfolded(docstring: str) -> str:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli.console import asking, open_run, prepare, typed_with, write_json
-from symbiont_ecology.cli.deploy import asked_how
 from symbiont_ecology.cli.options import HostOption, PerCellOption, RunFolder, argument, option
 from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.registry import did_you_mean
@@ -113,6 +112,7 @@ def _write(
     from symbiont_ecology.analysis.model_card import AdapterOrigin, publication_card
     from symbiont_ecology.config import dump_config
     from symbiont_ecology.engine.provenance import check_host
+    from symbiont_ecology.export import asked_how
     from symbiont_ecology.files import write_whole
     from symbiont_ecology.weights.peft_files import PEFT_CONFIG_FILE, WEIGHTS_FILE
 

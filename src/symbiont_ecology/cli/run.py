@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
 
-from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import (
-    command_line,
-    tell_evaluation,
-    tell_facts,
-    tell_general,
-    tell_loading,
-)
-from symbiont_ecology.cli.controls import Brake
+from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
-from symbiont_ecology.cli.options import option
+from symbiont_ecology.cli.interrupts import StopRequest
 from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import INTERRUPTED, ConfigError
+from symbiont_ecology.errors import INTERRUPTED, ConfigError, RunError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -30,27 +24,15 @@ if TYPE_CHECKING:
     from symbiont_ecology.cli.progress import RunProgress
     from symbiont_ecology.config import RunConfig
 
-BUDGET_ENDS = {
-    "train_flops": "until {:.3g} useful FLOPs are spent",
-    "train_tokens": "until training took {:.3g} tokens",
-    "train_seconds": "until it lived {:.3g} seconds",
-    "train_rollouts": "until it spent {:.3g} mean rollouts of the host",
-}
-"""What ends a run beside its generations, by key of ``run``."""
-
 
 def run(
     config: options.ConfigName,
-    overrides: options.Overrides = None,
-    out: Annotated[
-        Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
-    ] = None,
+    how: options.RunOptions,
     dry_run: options.DryRunOption = False,
     price_per_hour: PriceOption = None,
-    quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
-    tell_loading(quiet or dry_run)
+    console.tell_loading(how.quiet or dry_run)
     from symbiont_ecology import Run
 
     check_price(price_per_hour)
@@ -58,19 +40,19 @@ def run(
         raise ConfigError(
             "--price-per-hour: expected --dry-run beside it, which tells money: add it"
         )
-    resolved = checked_config(config, overrides)
-    folder = out or free_folder(config_name(config))
+    resolved = checked_config(config, how.changes)
+    folder = how.out or free_folder(config_name(config))
     if dry_run:
         tell_run_plan(resolved, folder, price_per_hour)
     else:
-        _live_to_the_end(Run.start(resolved, folder=folder), quiet)
+        _live_to_the_end(Run.start(resolved, folder=folder), how.quiet)
 
 
 def resume_command(
     folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
 ) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
-    tell_loading(quiet)
+    console.tell_loading(quiet)
     from symbiont_ecology import Run
 
     opened = Run.open(folder, *(overrides or ()))
@@ -79,18 +61,20 @@ def resume_command(
 
 
 def _live_to_the_end(lived: Run, quiet: bool) -> None:
+    from symbiont_ecology.evaluation.general import general_at_end
+
     live(lived, quiet)
     if not quiet:
         tell_next(lived)
     evaluate_at_end(lived)
-    if not quiet:
-        tell_left_alone(lived)
+    if not quiet and (general := general_at_end(lived.config, lived.loaded.pool, lived.host)):
+        console.tell_general(general)
 
 
 def live_unless_complete(
     lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False
 ) -> None:
-    """``live``; of a run that is complete, what a kill left behind it is deleted."""
+    """Live a run; of one that is complete, delete what a kill left behind it."""
     if lived.is_complete:
         lived.tidy()
     else:
@@ -98,7 +82,7 @@ def live_unless_complete(
 
 
 def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
-    """Lives a run and shows its progress; ``again`` is what to type where that is not resume.
+    """Live a run and show its progress; ``again`` is what to type where that is not resume.
 
     Ctrl-C in the last generation counts only where more is to follow (``goes_on``).
 
@@ -108,7 +92,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     from symbiont_ecology.host.locating import find_folder
 
     view = _progress(lived, quiet)
-    with Brake() as brake, view:
+    with StopRequest() as stop, view:
         view.tell("importing torch …")
         import torch  # noqa: F401
 
@@ -120,20 +104,18 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
-                if brake.is_pulled:
+                if stop.is_made:
                     break
-    if not lived.is_complete or (goes_on and brake.is_pulled):
-        print(
-            f"interrupted after generation {lived.state.generation - 1}; "
-            f"go on with: {again or command_line('resume', lived.folder)}",
-            file=sys.stderr,
-        )
+    if not lived.is_complete or (goes_on and stop.is_made):
+        again = again or console.command_line("resume", lived.folder)
+        last = lived.state.generation - 1
+        print(f"interrupted after generation {last}; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
 def tell_next(lived: Run) -> None:
-    """Where a complete run is and what can be done with it."""
-    state, loop = lived.state, lived.config.run
+    """Print where a complete run is and what can be done with it."""
+    state, loop, command = lived.state, lived.config.run, console.command_line
     longer = [f"run.generations={2 * max(loop.generations, 1)}"]
     longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
     asked = ["--shift", "habitats"] * bool(state.habitats)
@@ -141,14 +123,14 @@ def tell_next(lived: Run) -> None:
     print(
         f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
         f"run in {lived.folder}\n"
-        f"next:     {command_line('evaluate', lived.folder, *asked)}\n"
-        f"          {command_line('evoscope', lived.folder, '--open')}\n"
-        f"          {command_line('resume', lived.folder, *longer)}"
+        f"next:     {command('evaluate', lived.folder, *asked)}\n"
+        f"          {command('evoscope', lived.folder, '--open')}\n"
+        f"          {command('resume', lived.folder, *longer)}"
     )
 
 
 def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
-    """The config of a preset or file with changes; every mistake in it is found here.
+    """Return the config of a preset or file with changes; every mistake in it is found here.
 
     Raises:
         ConfigError: it does not fit together.
@@ -167,7 +149,7 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
 
 
 def check_final_holdout(config: RunConfig) -> None:
-    """Reads ``run.final_holdout`` before the run, so that a bad file costs nothing."""
+    """Read ``run.final_holdout`` before the run, so that a bad file costs nothing."""
     from symbiont_ecology.evaluation.items import read_items
 
     if config.run.final_holdout is not None:
@@ -175,60 +157,71 @@ def check_final_holdout(config: RunConfig) -> None:
 
 
 def evaluate_at_end(lived: Run) -> None:
-    """Answers ``run.final_holdout``, if there is one."""
+    """Answer ``run.final_holdout``, if there is one."""
     if (evaluation := lived.evaluate_final_holdout()) is not None:
-        tell_evaluation(evaluation)
+        console.tell_evaluation(evaluation)
 
 
-def tell_left_alone(lived: Run) -> None:
-    """What the run did to plain English, on a host that knows some."""
-    from symbiont_ecology.evaluation.general import general_at_end
+def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -> Path:
+    """Return the folder that was asked for, or the first ``artifacts/<name>-<n>`` that can be used.
 
-    if general := general_at_end(lived.config, lived.loaded.pool, lived.host):
-        tell_general(general)
+    Raises:
+        ConfigError: the folder that was asked for holds something else.
+    """
+    folders = (Path("artifacts") / f"{name}-{number}" for number in count(1))
+    for folder in folders if out is None else [out]:
+        if can_go_on(folder):
+            return folder
+    raise ConfigError(f"{out} holds a run with another config or other data: choose another --out")
+
+
+def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
+    """Return True if a folder holds no run, or the one with this config and the data as they are;
+    the keys of ``run`` that are named may differ."""
+    from symbiont_ecology.engine.living import CONFIG_FILE
+    from symbiont_ecology.engine.provenance import check_data
+    from symbiont_ecology.engine.run import read_config
+
+    if not (folder / CONFIG_FILE).exists():
+        return True
+    existing, fields = read_config(folder), config.run.model_dump(include=set(may_differ))
+    if existing.model_copy(update={"run": existing.run.model_copy(update=fields)}) != config:
+        return False
+    try:
+        check_data(config, folder)
+    except RunError:
+        return False
+    return True
 
 
 def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -> None:
-    """What a run would do, and what it would take: of the embedded host only if a price says that
-    this matters."""
+    """Print what a run would do, and what it would take: of the embedded host only if a price says
+    that this matters."""
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.engine.warm import PASSES
-    from symbiont_ecology.registry import kind_of, knobs
+    from symbiont_ecology.registry import kind_of
     from symbiont_ecology.strategies import strategies
     from symbiont_ecology.tasks.logs import learns_from_log
 
     strategy, mix = strategies.build(config.strategy), mixture(config)
-    host, loop, cells = config.host, config.run, mix.cells
-    names = [knob.name for knob in knobs(type(strategy)) if knob.name != "mechanisms"]
-    settings = ", ".join(f"{name}={getattr(strategy, name)}" for name in names)
-    mechanisms = ", ".join(strategy.mechanism_names)
-    ends = (BUDGET_ENDS[key].format(getattr(loop, key)) for key in config.train_budgets)
-    examples = strategy.warm * len(cells)
-    warm = f"at most {examples} gold examples, {examples * PASSES} lessons"
+    host, loop = config.host, config.run
+    ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
     unit = "rows of the log" if learns_from_log(config) else "rollouts"
     most = {unit: strategy.most_rollouts(mix), "examples read": strategy.most_reads(mix)}
     work = " or ".join(f"{count} {what}" for what, count in most.items() if count)
     is_taken = (folder / STATE_FILE).exists()
-    depths = " ".join(dict.fromkeys(depth for _, depth in cells))
+    depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
     facts = {
-        "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots of rank "
-        f"{host.rank}",
-        "tasks": f"{len(cells)} cells: {' '.join(mix.names)}, each {depths}",
-        "strategy": f"{kind_of(config.strategy)}: {settings}",
-        **({"mechanisms": mechanisms} if mechanisms else {}),
-        **({"warm start": warm} if examples else {}),
+        "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots",
+        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}",
+        "strategy": ", ".join([kind_of(config.strategy), *strategy.mechanism_names]),
         "work": f"at most {work} per generation",
-        "length": ", or ".join([f"{loop.generations} generations", *ends]),
-        "checkpoint": f"every {loop.checkpoint_every} generations",
-        **({"reports to": ", ".join(loop.report_to)} if loop.report_to else {}),
-        **({"copied to": loop.mirror} if loop.mirror else {}),
-        "seed": str(config.seed),
+        "length": " or ".join([f"{loop.generations} generations", *ends]),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
     if host.model != "embedded" or price is not None:  # which needs little, and its plan no torch
         facts |= run_facts(config, price)
-    tell_facts(facts)
+    console.tell_facts(facts)
     print("the config is fine; nothing was done")
 
 

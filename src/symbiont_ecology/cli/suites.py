@@ -76,7 +76,7 @@ def suite(
     from symbiont_ecology import Suite
     from symbiont_ecology.analysis.streams import check_measures
     from symbiont_ecology.analysis.terminal import tell_comparison
-    from symbiont_ecology.cli.look import typed_spec
+    from symbiont_ecology.cli.options import typed_spec
     from symbiont_ecology.engine.executors import executors
     from symbiont_ecology.experiments import suite as suites
     from symbiont_ecology.experiments.job_pool import jobs_at_a_time

@@ -27,9 +27,8 @@ class Rollout:
     the verifier's, in [0, 1]; ``fault`` says what was wrong with the verifier, if anything.
     ``reward`` is what the answer is worth to learning. ``host_log_probabilities`` (tokens,) are the
     bare host's of the same tokens, if the learning rule or the assignment needs them. ``ended_ids``
-    are the tokens of an answer that a stop text cut, written as one that ends. ``judgement`` is
-    what people say of it, in [0, 1], where the reward asks them. ``extra`` is what the learning
-    rule's own estimator noted of it (``learning.Estimator``).
+    are the tokens of an answer that a stop text cut, written as one that ends. ``extra`` is what
+    the learning rule's own estimator noted of it (``learning.Estimator``).
     """
 
     item: Item
@@ -43,7 +42,6 @@ class Rollout:
     fault: str = ""
     host_log_probabilities: np.ndarray | None = None
     ended_ids: tuple[int, ...] | None = None
-    judgement: float | None = None
     extra: object = None
 
     def __repr__(self) -> str:

@@ -84,8 +84,6 @@ def act(assignments: Sequence[Assignment], context: GenerationContext) -> list[O
         Outcome(assignment, tuple(islice(rollouts, len(assignment.items) * assignment.samples)))
         for assignment in assignments
     ]
-    if context.reward.asks_people:
-        outcomes = context.judgements.of(outcomes)
     rewarded, compared = partial(_rewarded, context=context), partial(_compared, context=context)
     outcomes = map_rollouts(outcomes, rewarded, where=attrgetter("is_practice"))
     return map_rollouts(outcomes, compared, where=attrgetter("is_compared"))

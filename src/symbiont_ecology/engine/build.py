@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, get_args
 
 from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
 from symbiont_ecology.engine.executors import executors
-from symbiont_ecology.engine.judgements import Judgements
-from symbiont_ecology.engine.mirror import RemoteFolder
 from symbiont_ecology.engine.runtime import Host, Runtime
 from symbiont_ecology.engine.trackers import check_trackers
 from symbiont_ecology.engine.warm import warm_examples
@@ -89,8 +87,6 @@ def _check(config: RunConfig) -> None:
             f"{kind_of(config.executor)!r}: a server spreads its work by itself"
         )
     check_trackers(config.run.report_to)
-    if config.run.mirror is not None:
-        RemoteFolder(config.run.mirror)
     mix, strategy = mixture(config), strategies.build(config.strategy)
     strategy.check(config.host.rank, rule)
     engine.check(config.host.slots)
@@ -394,7 +390,6 @@ def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
         learning_rule=learning_rules.build(config.learning_rule),
         reward=reward_rules.build(config.reward),
         transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
-        judgements=Judgements(folder),
         climate=config.climate,
         stops=prompt_styles.build(config.tasks.style).stops,
     )

@@ -20,7 +20,6 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.checkpoint_header import GrowingLog, mark_of
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
-from symbiont_ecology.engine.judgements import JUDGEMENTS_FILE, QUEUE_FILE
 from symbiont_ecology.engine.provenance import PROVENANCE_COPY_FILE, PROVENANCE_FILE
 from symbiont_ecology.errors import EcologyWarning, RunError
 from symbiont_ecology.event_log import EventLog, read_events
@@ -36,12 +35,10 @@ WRITTEN_WHOLE = (
     STATE_FILE,
     PREVIOUS_FILE,
     TRANSCRIPTS_FILE,
-    QUEUE_FILE,
     "trackers.json",
-    JUDGEMENTS_FILE,
     "evaluations.jsonl",
 )
-"""Files of a run that take the place of older ones; the last two in a repair."""
+"""Files of a run that take the place of older ones; the last one in a repair."""
 
 
 class Checkpoints:

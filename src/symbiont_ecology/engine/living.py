@@ -18,7 +18,6 @@ from symbiont_ecology.engine.budget import is_complete, milestones
 from symbiont_ecology.engine.build import build_runtime
 from symbiont_ecology.engine.checkpoints import Checkpoints
 from symbiont_ecology.engine.generation import found_population, run_generation
-from symbiont_ecology.engine.mirror import Mirror
 from symbiont_ecology.engine.provenance import (
     check_host,
     check_versions,
@@ -77,7 +76,6 @@ class LivingRun:
     timer: PhaseTimer
     elapsed: float
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
-    mirror: Mirror | None = None
     is_endless: bool = False
     is_saved: bool = True
     saving: float = 0.0
@@ -109,7 +107,7 @@ class LivingRun:
         self.elapsed += seconds
         append_line(self.folder / TIMINGS_FILE, timing)
         self.saving = 0.0
-        if self.is_complete or _is_due(self.config, runtime, state.generation):
+        if self.is_complete or _is_due(self.config, state.generation):
             self.save()
         generation = Generation(state, summary, seconds)
         self.followers.tell(generation)
@@ -122,8 +120,6 @@ class LivingRun:
         start = time.perf_counter()
         _save(self.state, self.log, self.checkpoints)
         self.is_saved, self.saving = True, time.perf_counter() - start
-        if self.mirror is not None:
-            self.mirror.push()
 
     def check_end(self) -> None:
         """Whether all that a complete run consists of is whole on the disk.
@@ -168,7 +164,7 @@ def opened(
         runtime = build_runtime(config, host, folder)
         timer, path = PhaseTimer(), folder / EVENTS_FILE
         runtime = replace(runtime, tell=tell, passed=timer.end)
-        is_due = partial(_is_due, config, runtime)
+        is_due = partial(_is_due, config)
         checkpoints = Checkpoints(folder, runtime.store, path, is_due)
         if is_founded:
             state = _restored(config, runtime, checkpoints)
@@ -178,12 +174,9 @@ def opened(
             without_lessons = may_learn_nothing or is_endless
             state = _founded(config, runtime, EventLog(path), checkpoints, without_lessons)
         runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
-        mirror = None if config.run.mirror is None else Mirror(folder, config.run.mirror)
-        if mirror is not None:
-            mirror.push()
         elapsed = lived_seconds(folder, state.generation)
         parts = (config, folder, runtime, state, EventLog(path), checkpoints, followers, timer)
-        yield LivingRun(*parts, elapsed, mirror, is_endless)
+        yield LivingRun(*parts, elapsed, is_endless)
 
 
 def tidy(folder: Path) -> None:
@@ -250,9 +243,9 @@ def _founded(
     return state
 
 
-def _is_due(config: RunConfig, runtime: Runtime, generation: int) -> bool:
-    """Whether a checkpoint is made after so many generations, whether or not the run ends there."""
-    return runtime.reward.asks_people or generation % config.run.checkpoint_every == 0
+def _is_due(config: RunConfig, generation: int) -> bool:
+    """Return True if a checkpoint is made after so many generations in any case."""
+    return generation % config.run.checkpoint_every == 0
 
 
 def _save(state: EcologyState, log: EventLog, checkpoints: Checkpoints) -> None:

@@ -9,8 +9,6 @@ same.
     transcripts.jsonl     what was asked and replied, or a sample (not state)
     state.json            the last checkpoint
     state.previous.json   the one before it
-    queue.jsonl           replies that wait for people (``engine.judgements``)
-    judgements.jsonl      what they said
     service.jsonl         what a run in service answered, and what was said of it
     blobs/                weights and optimizer states
     trackers.json         what trackers were told (not state)

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 from symbiont_ecology.config import Climate
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.economics import HostShape, Prices
-from symbiont_ecology.engine.judgements import Judgements
 from symbiont_ecology.fence import Faults
 from symbiont_ecology.learning import LearningRule, RewardRule
 from symbiont_ecology.rng import Draw
@@ -105,8 +104,6 @@ class Runtime:
     reward: RewardRule
     transcripts: TranscriptLog
     """Where replies are written down."""
-    judgements: Judgements
-    """What people say of replies, for a reward that asks them."""
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
     climate: Climate = field(default_factory=Climate)

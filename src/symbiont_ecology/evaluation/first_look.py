@@ -1,4 +1,4 @@
-"""A first look at a host before a run: what it answers to each cell, asked in several styles.
+"""A first look at a host before a run: how much it has right in each cell, asked in several styles.
 
 A run that learns from verdicts learns nothing where nothing is ever right, and nothing where
 everything is. What counts is the share of right answers when they are drawn at temperature 1, and
@@ -7,12 +7,9 @@ whether one of several draws is right (pass@k, Chen et al. 2021, arXiv:2107.0337
 
 from __future__ import annotations
 
-import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.engine.act import Question, roll_out
@@ -24,23 +21,18 @@ from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle
-from symbiont_ecology.types import Decoding, Item, cell_name
+from symbiont_ecology.types import Decoding, cell_name
 from symbiont_ecology.weights import AdapterWeights
 
-FULL = 0.97
-"""Share of right draws from which on there is nothing left to learn."""
 ANSWERS_TOGETHER = 48
 """Answers that are written at the same time."""
-
-HostFor = Callable[[bool], Host]
-"""The host, for prompts with its chat template (True) or without."""
 
 
 @dataclass(frozen=True)
 class LookPlan:
     """How much is asked: ``per_cell`` questions of every cell in every style, each answered
-    greedily and ``samples`` times by draw; no new batch begins that would not end within
-    ``seconds``."""
+    greedily and ``samples`` times by draw; no batch begins after ``seconds`` but the first of each
+    style."""
 
     per_cell: int = 8
     samples: int = 4
@@ -49,205 +41,92 @@ class LookPlan:
 
 
 @dataclass
-class CellLook:
-    """What came of the questions of one cell: greedy rollouts, whether a tolerant style accepts
-    each of them, and the drawn ones of each question."""
+class StyleLook:
+    """Answers of the bare host in one style: for each question of a cell the greedy one, and behind
+    it those that were drawn."""
 
-    greedy: list[Rollout] = field(default_factory=list)
-    tolerated: list[bool] = field(default_factory=list)
-    drawn: list[list[Rollout]] = field(default_factory=list)
+    style: PromptStyle
+    cells: dict[str, list[list[Rollout]]] = field(default_factory=dict)
 
-    @property
-    def accuracy(self) -> float:
-        """Share of greedy answers that are right."""
-        return _share_right(self.greedy)
-
-    @property
-    def answers(self) -> int:
-        """How many answers there are."""
-        return len(self.greedy) + sum(map(len, self.drawn))
-
-    @property
-    def tolerant_accuracy(self) -> float:
-        """Share of greedy answers that a tolerant style accepts."""
-        return sum(self.tolerated) / len(self.tolerated)
-
-    @property
-    def drawn_share(self) -> float:
-        """Share of drawn answers that are right: what learning from verdicts has to go on."""
-        return _share_right([rollout for draws in self.drawn for rollout in draws])
-
-    @property
-    def any_share(self) -> float:
-        """Share of questions with a right answer among those drawn (pass@k)."""
-        return sum(any(draw.is_right for draw in draws) for draws in self.drawn) / len(self.drawn)
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """All of these under stable names."""
+    def shares(self, *cells: str) -> dict[str, float]:
+        """Return the shares of some cells, or of all: greedy answers that are right, drawn ones,
+        and questions with a right one among those drawn."""
+        answered = [answers for cell in cells or self.cells for answers in self.cells[cell]]
+        right = [[one.is_right for one in answers] for answers in answered]
+        drawn = [one for _, *draws in right for one in draws]
         return {
-            "right": self.accuracy,
-            "right_drawn": self.drawn_share,
-            "right_among_draws": self.any_share,
-            "right_if_tolerant": self.tolerant_accuracy,
+            "right": sum(greedy for greedy, *_ in right) / len(right),
+            "right_drawn": sum(drawn) / max(len(drawn), 1),
+            "right_among_draws": sum(any(draws) for _, *draws in right) / len(right),
         }
 
     @property
-    def is_silent(self) -> bool:
-        """Whether nothing was right, so there is nothing to learn from."""
-        return not self.accuracy and not self.any_share
-
-    @property
-    def is_full(self) -> bool:
-        """Whether about everything was right, so there is nothing to learn."""
-        return self.drawn_share >= FULL
-
-
-@dataclass(frozen=True)
-class StyleLook:
-    """What came of all questions in one style. ``seconds`` are those that it took."""
-
-    name: str
-    style: PromptStyle
-    cells: Mapping[str, CellLook]
-    seconds: float
-
-    @property
-    def shares(self) -> dict[str, float]:
-        """Those of the cells, averaged."""
-        by_cell = [cell.shares for cell in self.cells.values()]
-        return {name: sum(shares[name] for shares in by_cell) / len(by_cell) for name in by_cell[0]}
-
-    @property
     def silent(self) -> list[str]:
-        """Cells in which nothing was right."""
-        return [name for name, cell in self.cells.items() if cell.is_silent]
+        """Cells in which nothing was right, so there is nothing to learn from."""
+        return [cell for cell in self.cells if not any(self.shares(cell).values())]
 
     @property
-    def full(self) -> list[str]:
-        """Cells in which about everything was right."""
-        return [name for name, cell in self.cells.items() if cell.is_full]
-
-
-@dataclass
-class _Gathered:
-    """What was found of a style so far, by cell."""
-
-    cells: dict[str, CellLook] = field(default_factory=lambda: defaultdict(CellLook))
-    seconds: float = 0.0
-    slowest: float = 0.0  # seconds of the batch that took longest
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether nothing was right."""
-        return all(cell.is_silent for cell in self.cells.values())
+    def promise(self) -> tuple[int, float]:
+        """Cells with something to learn from, and the share of draws that are right."""
+        return len(self.cells) - len(self.silent), self.shares()["right_drawn"]
 
 
 def look_at(
     tasks: TaskMixture,
     styles: Mapping[str, PromptStyle],
-    host_for: HostFor,
+    host_for: Callable[[bool], Host],
     plan: LookPlan,
     progress: Progress = no_progress,
-) -> list[StyleLook]:
-    """Asks train questions in every style, the same ones in each, some cells at a time.
+) -> dict[str, StyleLook]:
+    """Ask train questions in every style, the same ones in each, some cells at a time.
 
-    The first batch of every style is always asked, whatever it takes. A style in which nothing was
-    right in a whole round of all cells is asked no further, if something is right in another.
+    ``host_for`` returns the host, for prompts with its chat template (True) or without.
     """
-    start, by_style = time.monotonic(), {name: _Gathered() for name in styles}
-    for number, batch in _batches(tasks, plan):
-        silent = {name for name, gathered in by_style.items() if gathered.is_silent}
-        hopeless = silent if number and len(silent) < len(by_style) else ()
-        for name, style in styles.items():
-            gathered = by_style[name]
-            is_late = time.monotonic() - start + gathered.slowest > plan.seconds
-            if (gathered.cells and is_late) or name in hopeless:
-                continue
-            batch_start = time.monotonic()
-            pairs = [
-                (styled := _in_style(task, style), styled.item(question, depth))
-                for task, depth, question in batch
-            ]
-            _ask(pairs, style, host_for(style.is_chat), plan, gathered)
-            seconds = time.monotonic() - batch_start
-            gathered.seconds += seconds
-            gathered.slowest = max(gathered.slowest, seconds)
-            progress(len(pairs))
-    order = [cell_name(cell) for cell in tasks.cells]
-    return [
-        StyleLook(
-            name,
-            styles[name],
-            {cell: look.cells[cell] for cell in order if cell in look.cells},
-            look.seconds,
-        )
-        for name, look in by_style.items()
-    ]
+    looks = {name: StyleLook(style) for name, style in styles.items()}
+    end = time.monotonic() + plan.seconds
+    for batch in _batches(tasks, plan):
+        for look in looks.values():
+            if look.cells and time.monotonic() > end:
+                return looks
+            _ask(batch, look, host_for(look.style.is_chat), plan)
+            progress(len(batch))
+    return looks
 
 
-def best_look(looks: Sequence[StyleLook]) -> StyleLook:
-    """The style in which most cells have something to learn from; of equals the one in which most
-    draws are right."""
-    return max(
-        looks, key=lambda look: (len(look.cells) - len(look.silent), look.shares["right_drawn"])
-    )
-
-
-def _share_right(rollouts: Sequence[Rollout]) -> float:
-    """The share of those with half of the marks or more."""
-    return sum(rollout.is_right for rollout in rollouts) / max(len(rollouts), 1)
-
-
-def _batches(
-    tasks: TaskMixture, plan: LookPlan
-) -> Iterator[tuple[int, list[tuple[Task, str, str]]]]:
-    """Train questions, a round of all cells after the other, and a few cells at a time: so many
-    that a batch is filled. What comes early is from cells all over."""
-    draw, cells = Draw(plan.seed), []
+def _batches(tasks: TaskMixture, plan: LookPlan) -> Iterator[list[tuple[Task, str, str]]]:
+    """Yield train questions, a round of all cells after the other, and a few cells at a time: so
+    many that a batch is filled. What comes early is from families all over."""
+    draw, asked = Draw(plan.seed), []
     for family, depth in tasks.cells:
         task = tasks.families[family]
         items = task.distinct(depth, plan.per_cell, draw("look", family, depth))
-        cells.append((task, depth, [item.question for item in items]))
-    parts = math.ceil(len(cells) * (plan.samples + 1) / ANSWERS_TOGETHER)
-    for number, part in product(range(plan.per_cell), range(parts)):
-        batch = [
-            (task, depth, questions[number])
-            for task, depth, questions in cells[part::parts]
-            if number < len(questions)
-        ]
-        if batch:
-            yield number, batch
-
-
-def _in_style(task: Task, style: PromptStyle) -> Task:
-    return task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task
+        asked += [(number, depth, task, item.question) for number, item in enumerate(items)]
+    asked.sort(key=lambda question: question[:2])
+    size = max(ANSWERS_TOGETHER // (plan.samples + 1), 1)
+    for start in range(0, len(asked), size):
+        yield [(task, depth, text) for _, depth, task, text in asked[start : start + size]]
 
 
 def _ask(
-    pairs: Sequence[tuple[Task, Item]],
-    style: PromptStyle,
-    host: Host,
-    plan: LookPlan,
-    gathered: _Gathered,
+    batch: Sequence[tuple[Task, str, str]], look: StyleLook, host: Host, plan: LookPlan
 ) -> None:
-    """One batch: every item greedily, and by draw."""
     draw, per_item = Draw(plan.seed), plan.samples + 1
+    items = [
+        (task.in_style(look.style) if isinstance(task, SyntheticTask | DataTask) else task).item(
+            question, depth
+        )
+        for task, depth, question in batch
+    ]
     questions = [
         Question(item, HOST, draw("look", item.id, sample) if sample else None)
-        for _, item in pairs
+        for item in items
         for sample in range(per_item)
     ]
-    decoding = Decoding(temperature=1.0, stop=style.stops)
+    decoding = Decoding(temperature=1.0, stop=look.style.stops)
     rollouts, _ = roll_out(questions, host, _nobody, decoding)
-    for place, (task, item) in enumerate(pairs):
-        greedy, *draws = rollouts[place * per_item : (place + 1) * per_item]
-        cell, is_tolerated = gathered.cells[cell_name(item.cell)], greedy.is_right
-        if isinstance(task, SyntheticTask):
-            is_tolerated = task.is_tolerated(item.question, greedy.text)
-        cell.greedy.append(greedy)
-        cell.tolerated.append(is_tolerated)
-        cell.drawn.append(draws)
+    for place, item in enumerate(items):
+        answers = rollouts[place * per_item : (place + 1) * per_item]
+        look.cells.setdefault(cell_name(item.cell), []).append(answers)
 
 
 def _nobody(organelle_id: str) -> AdapterWeights:

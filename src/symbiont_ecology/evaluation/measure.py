@@ -26,7 +26,6 @@ from symbiont_ecology.evaluation.items import families_of
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
-from symbiont_ecology.notebook import notebook_facts, notebook_table
 from symbiont_ecology.statistics import Interval, mcnemar, share_difference, sign_flip, wilson
 from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -71,16 +70,6 @@ class Evaluation:
             f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
             f"{len(self.rollouts)} items>"
         )
-
-    def _repr_html_(self) -> str:
-        counts = Counter(item.family for item in self.items)
-        rows = [
-            (family, str(counts[family]), *_in_percent(share))
-            for family, share in self.by_family().items()
-        ]
-        rows.append(("all", str(len(self.rollouts)), *_in_percent(self.accuracy())))
-        columns = ("family", "questions", "right, %", "95 % interval")
-        return notebook_table(f"{self.source} by {self.routing}", columns, rows)
 
     @property
     def items(self) -> list[Item]:
@@ -385,13 +374,9 @@ class EvaluationDifference:
     p: float
     test: PairedTest
 
-    def _repr_html_(self) -> str:
-        facts = {
-            "difference, points": f"{100 * self.estimate:+.1f}",
-            "95 % interval": f"{100 * self.low:+.1f} to {100 * self.high:+.1f}",
-            f"p ({self.test})": f"{self.p:.3g}",
-        }
-        return notebook_facts("First minus second", facts)
+    def __repr__(self) -> str:
+        low, high = 100 * self.low, 100 * self.high
+        return f"<{100 * self.estimate:+.1f} points [{low:+.1f}, {high:+.1f}], p = {self.p:.2g}>"
 
 
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:

@@ -131,8 +131,7 @@ def _sees(config: RunConfig) -> str:
     if reward.sees_gold or learning_rules.build(config.learning_rule).sees_gold:
         return "gold answers"
     warm = strategies.build(config.strategy).warm
-    feedback = "judgements of people" if reward.asks_people else "verdicts"
-    return f"{feedback}, {warm} gold examples per cell" if warm else feedback
+    return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"
 
 
 def _protocol(

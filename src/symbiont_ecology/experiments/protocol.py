@@ -38,7 +38,7 @@ from symbiont_ecology.shipped import config_folder
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 DECIDES_NOTHING: dict[str, bool | set[str]] = {
-    "run": {"report_to", "transcripts", "mirror"},
+    "run": {"report_to", "transcripts"},
     "executor": True,
 }
 """Keys of a config that no result depends on: who looks on, and who computes it."""

@@ -54,14 +54,11 @@ class RewardRule(ABC):
             else.
         reads: it is about reference answers. In practice nobody replies: rollouts are reference
             answers with the log-probabilities that they have. They have no verdict.
-        asks_people: rollouts of practice come with a judgement. The run stops where people have yet
-            to give one.
     """
 
     sees_gold: ClassVar[bool] = False
     follows_verdict: ClassVar[bool] = False
     reads: ClassVar[bool] = False
-    asks_people: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, rollout: Rollout) -> float:

@@ -1,4 +1,5 @@
-"""Reward rules: what a rollout is worth to learning."""
+"""Reward rules: what a rollout is worth to learning. Rewards by other metrics are in
+``extensions.data.rewards``."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.fence import FaultError, Faults, Fence
 from symbiont_ecology.learning import RewardRule, reward_rules
 
-LARGEST_REWARD = 1e6
+MAX_REWARD = 1e6
 """Of one answer; beyond that, sums lose what tells answers apart."""
 
 
@@ -25,7 +26,6 @@ class VerdictReward(RewardRule):
     follows_verdict: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> float:
-        """The verdict."""
         return rollout.verdict
 
 
@@ -44,7 +44,6 @@ class ShapedReward(RewardRule):
     follows_verdict: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> float:
-        """The shaped reward."""
         answer = rollout.item.answer
         if rollout.verdict >= 1:
             return rollout.verdict
@@ -54,8 +53,33 @@ class ShapedReward(RewardRule):
         return max(rollout.verdict, nearness)
 
 
+@reward_rules.register("conciseness")
+@dataclass(frozen=True)
+class ConcisenessReward(RewardRule):
+    """−|length of the reply − length of the reference answer|, in characters: 0 at best (Qiu et al.
+    2025, arXiv:2509.24372). What the reply says does not count."""
+
+    sees_gold: ClassVar[bool] = True
+
+    def __call__(self, rollout: Rollout) -> float:
+        return -float(abs(len(rollout.text) - len(rollout.item.answer)))
+
+
+@reward_rules.register("log_probability")
+@dataclass(frozen=True)
+class LogProbabilityReward(RewardRule):
+    """Mean log-probability of a token of the reference answer, its end included, in nats: 0 at
+    best. Nobody replies: the answer is read, so even those who would all be wrong differ."""
+
+    sees_gold: ClassVar[bool] = True
+    reads: ClassVar[bool] = True
+
+    def __call__(self, rollout: Rollout) -> float:
+        return rollout.confidence
+
+
 def edit_distance(left: str, right: str) -> int:
-    """Levenshtein distance in characters."""
+    """Return the Levenshtein distance in characters."""
     row = list(range(len(right) + 1))
     for i, a in enumerate(left, start=1):
         diagonal, row[0] = row[0], i
@@ -65,7 +89,7 @@ def edit_distance(left: str, right: str) -> int:
 
 
 def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> list[float]:
-    """What each rollout is worth to learning.
+    """Return what each rollout is worth to learning.
 
     One for which the reward fails is worth as much as the worst of the others: whoever breaks a
     reward must gain nothing by it.
@@ -82,11 +106,11 @@ def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> l
 
 
 def _worth(reward: RewardRule, rollout: Rollout) -> float:
-    """What a rollout is worth, if the reward says a number."""
+    """Return what a rollout is worth, if the reward says a number."""
     worth: object = reward(rollout)  # as declared, or as somebody wrote it
     if isinstance(worth, np.bool_ | np.number):
         worth = worth.item()
-    if not isinstance(worth, int | float) or not -LARGEST_REWARD <= worth <= LARGEST_REWARD:
-        most = f"a number from {-LARGEST_REWARD:g} to {LARGEST_REWARD:g}"
+    if not isinstance(worth, int | float) or not -MAX_REWARD <= worth <= MAX_REWARD:
+        most = f"a number from {-MAX_REWARD:g} to {MAX_REWARD:g}"
         raise FaultError(f"returned {worth!r:.60}, expected {most}")
     return float(worth)

@@ -64,12 +64,10 @@ class TrlQuestions:
     stops: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        rule = self.rule
-        if rule.reads or rule.asks_people:
-            reason = "reads reference answers" if rule.reads else "asks people"
+        if self.rule.reads:
             raise ConfigError(
-                f"reward: trl has answers to reward, and {kind_of(self.reward)} {reason}: set "
-                "reward=verdict"
+                f"reward: trl has answers to reward, and {kind_of(self.reward)} reads reference "
+                "answers: set reward=verdict"
             )
 
     @classmethod

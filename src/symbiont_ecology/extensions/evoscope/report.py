@@ -16,8 +16,8 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from symbiont_ecology.analysis.health import Design, HealthFinding, design_of, examine
 from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.health import Health, HealthFinding
 from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import LoggedEvaluation, logged
@@ -223,8 +223,7 @@ def _findings(history: History) -> Sequence[HealthFinding]:
     """Return what looks wrong in whole generations. No plug-in is run for it."""
     log = read_events(history.folder / EVENTS_FILE)
     whole = [event for event in log if event.generation < history.generation]
-    config = history.config
-    return examine(whole, Design(config.economy) if config.plugins else design_of(config)).findings
+    return list(Health.of(whole).findings())
 
 
 def spread(interval: Interval) -> str:

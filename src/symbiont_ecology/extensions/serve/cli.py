@@ -154,7 +154,7 @@ def _load_and_serve(
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
     """Return the run that is served: one that is there, or one that is founded."""
-    from symbiont_ecology.cli.calibrate import is_free_for
+    from symbiont_ecology.cli.run import is_free_for
     from symbiont_ecology.config import load_config
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import check

@@ -5,6 +5,7 @@ from symbiont_ecology.extension import Extension
 _HERE = "symbiont_ecology.extensions.worlds"
 EXTENSION = Extension(
     parts={
-        "task": tuple(f"{_HERE}.{name}" for name in ("families", "patterns", "countdown", "talk"))
+        "task": tuple(f"{_HERE}.{name}" for name in ("families", "patterns", "countdown", "talk")),
+        "reward rule": (f"{_HERE}.countdown",),
     }
 )

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
+from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks.synthetic.draws import integer, integers
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
+FORM_REWARD = 0.1
+"""Reward of any arithmetic expression."""
 _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 
 
@@ -76,6 +81,16 @@ class Countdown(SyntheticTask):
         numbers, value = question.split(" = ")
         uses_each_once = sorted(re.findall(r"\d+", reply)) == sorted(numbers.split())
         return uses_each_once and is_expression(reply) and expression_value(reply) == int(value)
+
+
+@reward_rules.register("countdown")
+@dataclass(frozen=True)
+class CountdownReward(RewardRule):
+    """A tenth for an arithmetic expression, and one for the right one (Pan et al. 2025,
+    TinyZero)."""
+
+    def __call__(self, rollout: Rollout) -> float:
+        return FORM_REWARD * is_expression(rollout.text.strip()) + rollout.verdict
 
 
 def is_expression(text: str) -> bool:

@@ -12,7 +12,8 @@ from encoders import EMBEDDED, bring_encoder
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import ConfigError, MissingExtraError
-from symbiont_ecology.learning import reward_rules, text_rewards
+from symbiont_ecology.extensions.data import rewards
+from symbiont_ecology.learning import reward_rules
 from symbiont_ecology.tasks import tasks, verification
 from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.types import Item
@@ -96,13 +97,13 @@ def test_a_grader_that_hangs_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_package_that_is_not_there_is_named_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    text_rewards._metric.cache_clear()
+    rewards._overlap.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, "sacrebleu", None)
     with pytest.raises(
         MissingExtraError, match=r"sacrebleu: pip install 'symbiont-ecology\[rewards"
     ):
         reward_rules.build({"kind": "overlap", "metric": "bleu"})
-    text_rewards._metric.cache_clear()
+    rewards._overlap.cache_clear()
 
 
 def test_a_grader_that_does_not_exist_is_named_before_a_run() -> None:
@@ -167,24 +168,6 @@ def test_a_model_that_cannot_be_loaded_is_one_line(monkeypatch: pytest.MonkeyPat
     rule = reward_rules.build({"kind": "similarity", "model": "missing-model"})
     with pytest.raises(ConfigError, match=r"'missing-model' cannot be loaded \(.*model\): name a"):
         rule(replied("a", "b"))
-
-
-def test_a_model_that_fails_without_a_word_is_named_by_its_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def silent(model: str, **options: object) -> None:
-        """Fails as a disk may."""
-        raise OSError
-
-    bring_encoder(monkeypatch, silent)
-    rule = reward_rules.build({"kind": "similarity", "model": "mute-model"})
-    with pytest.raises(ConfigError, match=r"'mute-model' cannot be loaded \(OSError\): name a"):
-        rule(replied("a", "b"))
-
-
-def test_a_human_reward_is_the_judgement_and_not_the_verdict() -> None:
-    one = replace(replied("yes", "yes", verdict=1.0), judgement=0.3)
-    assert reward_rules.build("human")(one) == 0.3
 
 
 def test_what_a_reward_is_worth_is_not_the_verdict() -> None:
