@@ -20,7 +20,6 @@ from symbiont_ecology.host.engines.witness import WrongAdapterError
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from tally import tally
 
 PROMPTS = ("math.add: 47+8\n", "string.sort: kqa\n")
 LASTING = 1 << 30
@@ -118,7 +117,6 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
         assert "\n" not in told
         assert texts in ((), kernel.rollout(rows, None, Decoding()).texts)
         counts["told" if told else "right"] += 1
-        tally("faults of engines", 1)
         assert server.hit
     lasting = fault == "stale"
     assert counts == Counter({"right" if said is None else "told": faults - lasting})
