@@ -1,5 +1,5 @@
-"""Ground of all tests: this folder is importable (``toy``, ``hosts``), and so are the benchmarks
-(``life_history``, ``fork``); properties repeat their examples."""
+"""Ground of all tests: this folder is importable (``toy``, ``hosts``), and so are benchmarks and
+scripts (``life``, ``door``); properties repeat their examples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.trackers import trackers
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("benchmarks", "scripts")]
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
