@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sides import machine
+from timing import machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -29,7 +29,7 @@ import schemathesis
 from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
-from sides import machine
+from timing import machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -32,7 +32,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 
-from sides import machine
+from timing import machine
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
