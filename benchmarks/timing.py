@@ -215,3 +215,11 @@ def fill(mark: str, cases: Mapping[str, Any], names: Iterable[str]) -> None:
     block = "\n".join(rendered({name: cases[name] for name in names if name in cases}))
     pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
     PAGE.write_text(pattern.sub(lambda found: f"{found[1]}{block}\n{found[2]}", text), "utf-8")
+
+
+def report(figures: Mapping[str, Any], file: Path | None) -> None:
+    """Print figures with the machine that they are of, and write them into a file."""
+    text = json.dumps({"machine": machine(), **figures}, indent=1)
+    print(text)
+    if file is not None:
+        file.write_text(text + "\n", encoding="utf-8")
