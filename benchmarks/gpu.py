@@ -1,101 +1,70 @@
 """A real model's shape on a GPU: against the bare host, against PEFT, against what the hardware can
 do.
 
-    python benchmarks/gpu.py [--shape Qwen3-0.6B] [--folder docs/results] [--minutes 9]
+    python benchmarks/gpu.py [--quick] [--only PART…] [--json FILE]
 
 Qwen3-0.6B's sizes with random weights in bf16, 64 organelles of rank 8 with 4 rows each: 256 rows
 of 40 to 56 prompt tokens and 16 new ones, greedy. Times are wall time, the device waited for before
-and after. Runs anywhere: without CUDA it measures a tiny shape on one CPU thread in float32 and
-says what it could not measure; a part that fails or no longer fits in the time is named, and the
-others are measured all the same. Writes ``kernel_gpu_<device>_<date>.json`` after every part.
-PEFT's parts need the extra ``peers``.
+and after. Without CUDA it measures a tiny shape on one CPU thread in float32 and says so. Writes
+its file after every part. PEFT's parts need the extra ``peers``.
 """
 
 from __future__ import annotations
 
-import argparse
 import datetime
+import json
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from torch.profiler import ProfilerActivity, profile
 
 from populations import RANK, PeftPopulation, Population, host_folder
-from sides import Ratio, Result, Side, all_hold, matmul_rate, save, settle, show, timed
 from symbiont_ecology.host.machine import describe
+from timing import Ratio, Result, Side, arguments, fill, matmul_rate, measured, timed
 
-PRESETS = ("Qwen3-0.6B", "Qwen2.5-0.5B", "Gemma3-1B")
-"""Hosts of the presets for a GPU; floors are meant for the first."""
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 STEPS = 48
 """Decoding steps between a short answer and a long one: what one step takes is their difference."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured where. ``has_bounds``: whether floors are meant for this shape and
-    device."""
+    """What is measured where; floors are meant for the GPU."""
 
-    device: str
-    dtype: str
-    host: str
-    organelles: int
-    rows_each: int
-    peft_seconds: float  # for loading adapters; PEFT's sequential sides are timed on two of them
-    batch_mb: float
-    matmul_size: int
-    turns: int
-    has_bounds: bool
+    device: str = "cpu"
+    dtype: str = "float32"
+    host: str = "tiny"
+    organelles: int = 8
+    rows_each: int = 2
+    peft_seconds: float = 30  # for loading; PEFT's sequential sides are timed on two adapters
+    batch_mb: float = 2048
+    matmul_size: int = 1024
+    turns: int = 2
 
     @classmethod
-    def here(cls, shape: str = "Qwen3-0.6B") -> Plan:
-        """The real thing on CUDA, a small subset elsewhere; only the first shape has floors."""
+    def here(cls) -> Plan:
+        """Return the plan for this machine's GPU, or the one for a CPU."""
         if not torch.cuda.is_available():
-            return cls(
-                device="cpu",
-                dtype="float32",
-                host="tiny",
-                organelles=8,
-                rows_each=2,
-                peft_seconds=30,
-                batch_mb=2048,
-                matmul_size=1024,
-                turns=2,
-                has_bounds=False,
-            )
-        free, _ = torch.cuda.mem_get_info()
-        return cls(
-            device="cuda",
-            dtype="bfloat16",
-            host=f"{shape} shape",
-            organelles=64,
-            rows_each=4,
-            peft_seconds=120,
-            batch_mb=free / 1e6 / 3,
-            matmul_size=8192,
-            turns=4,
-            has_bounds=shape == PRESETS[0],
-        )
+            return cls()
+        megabytes = torch.cuda.mem_get_info()[0] / 1e6 / 3
+        shape = "Qwen3-0.6B shape"
+        return cls("cuda", "bfloat16", shape, 64, 4, 120, megabytes, 8192, 4)
 
     def clock(self) -> float:
-        """Seconds, everything that was asked of the device done."""
+        """Return seconds, once everything that was asked of the device is done."""
         if self.device == "cuda":
             torch.cuda.synchronize()
         return time.perf_counter()
 
-    def bounds(self, floor: float, goal: float | None = None) -> tuple[float | None, float | None]:
-        """The same, or nothing where no floor is meant."""
-        return (floor, goal) if self.has_bounds else (None, None)
-
-
-class NotMeasuredError(Exception):
-    """This machine cannot tell."""
+    def floor(self, bound: float) -> float | None:
+        """Return the bound, or none where no floor is meant."""
+        return bound if self.device == "cuda" else None
 
 
 class Bench:
@@ -107,8 +76,9 @@ class Bench:
     @cached_property
     def population(self) -> Population:
         plan = self.plan
+        folder = host_folder(plan.host, self.workplace)
         return Population(
-            host_folder(plan.host, self.workplace),
+            folder,
             plan.organelles,
             plan.rows_each,
             device=plan.device,
@@ -132,16 +102,14 @@ class Bench:
     def matmul_rate(self) -> float:
         """FLOP/s in the host's precision."""
         plan = self.plan
-        return matmul_rate(
-            plan.matmul_size, getattr(torch, plan.dtype), plan.device, plan.clock, products=10
-        )
+        dtype = getattr(torch, plan.dtype)
+        return matmul_rate(plan.matmul_size, dtype, plan.device, plan.clock, products=10)
 
     @cached_property
     def bandwidth(self) -> float:
         """Bytes per second that a large copy reads and writes."""
-        source = torch.ones(
-            1 << (28 if self.plan.device == "cuda" else 24), device=self.plan.device
-        )
+        count = 1 << (28 if self.plan.device == "cuda" else 24)
+        source = torch.ones(count, device=self.plan.device)
         target, best = torch.empty_like(source), float("inf")
         for _ in range(9):
             start = self.plan.clock()
@@ -150,39 +118,36 @@ class Bench:
             best = min(best, self.plan.clock() - start)
         return 10 * 2 * source.nbytes / best
 
+    @property
+    def adapter_size(self) -> int:
+        """Parameters of an adapter."""
+        return self.population.kernel.layout.size(RANK)
+
     def timed(self, sides: dict[str, Callable[[], object]], turns: int = 0) -> dict[str, float]:
-        """Seconds of each side."""
-        return timed(
-            {name: Side(run) for name, run in sides.items()},
-            turns or self.plan.turns,
-            self.plan.clock,
-        ).seconds
+        """Return the seconds of each side."""
+        named = {name: Side(run) for name, run in sides.items()}
+        return timed(named, turns or self.plan.turns, self.plan.clock).seconds
 
 
 def hardware(bench: Bench) -> Result:
-    """What the machine can do at most."""
-    numbers = {
-        "matrix products, TFLOP/s": bench.matmul_rate / 1e12,
-        "copy, GB/s": bench.bandwidth / 1e9,
-    }
-    return Result("the machine", [], numbers=numbers)
+    """Measure the limits of the machine."""
+    rates = {"TFLOP/s": bench.matmul_rate / 1e12, "copy, GB/s": bench.bandwidth / 1e9}
+    return Result("the machine", numbers=rates)
 
 
 def answers(bench: Bench) -> Result:
-    """A whole batch from text to text, against the bare host."""
-    seconds = bench.timed({"ours": bench.population.ours, "bare": bench.population.bare})
-    ratio = seconds["ours"] / seconds["bare"]
-    rows = len(bench.population.slots)
-    return Result(
-        f"answers, {rows} rows",
-        [Ratio("ours ÷ bare host, own loop", ratio, *bench.plan.bounds(1.2), at_most=True)],
-        seconds,
-        numbers={"rows per second": rows / seconds["ours"]},
-    )
+    """Time a whole batch from text to text, against the bare host."""
+    some = bench.population
+    seconds = bench.timed({"ours": some.ours, "bare": some.bare})
+    ratio, floor = seconds["ours"] / seconds["bare"], bench.plan.floor(1.2)
+    rows = len(some.slots)
+    numbers = {"rows per second": rows / seconds["ours"]}
+    ratios = [Ratio("ours ÷ bare host, own loop", ratio, floor, at_most=True)]
+    return Result(f"answers, {rows} rows", ratios, seconds, numbers)
 
 
 def writing(bench: Bench) -> Result:
-    """One decoding step against the time that reading the frozen weights once takes."""
+    """Time one decoding step against reading the frozen weights once."""
     some, rows = bench.population, len(bench.population.slots)
     short, long = [1] * rows, [1 + STEPS] * rows
     times = bench.timed(
@@ -193,79 +158,55 @@ def writing(bench: Bench) -> Result:
             "bare short": lambda: some.bare(short),
         }
     )
-    step = {
-        side: (times[f"{side} long"] - times[f"{side} short"]) / STEPS for side in ("ours", "bare")
-    }
-    weights = some.kernel.shape.parameters * getattr(torch, bench.plan.dtype).itemsize
+    ours, bare = (
+        (times[f"{side} long"] - times[f"{side} short"]) / STEPS for side in ("ours", "bare")
+    )
+    itemsize = getattr(torch, bench.plan.dtype).itemsize
+    weights = some.kernel.shape.parameters * itemsize
+    adapters = bench.plan.organelles * bench.adapter_size * itemsize
     limit = weights / bench.bandwidth
-    adapters = (
-        bench.plan.organelles
-        * some.kernel.layout.size(RANK)
-        * getattr(torch, bench.plan.dtype).itemsize
-    )
-    return Result(
-        f"writing, {rows} rows",
-        [
-            Ratio(
-                "frozen weights read once ÷ our decoding step",
-                limit / step["ours"],
-                *bench.plan.bounds(0.4),
-            ),
-            Ratio("frozen weights read once ÷ bare decoding step", limit / step["bare"]),
-            Ratio("our decoding step ÷ bare", step["ours"] / step["bare"], at_most=True),
-        ],
-        times | {f"{side} step": value for side, value in step.items()},
-        numbers={"frozen weights, MB": weights / 1e6, "adapters, MB": adapters / 1e6},
-    )
+    ratios = [
+        Ratio("frozen weights read once ÷ our decoding step", limit / ours, bench.plan.floor(0.4)),
+        Ratio("frozen weights read once ÷ bare decoding step", limit / bare),
+        Ratio("our decoding step ÷ bare", ours / bare, at_most=True),
+    ]
+    numbers = {"frozen weights, MB": weights / 1e6, "adapters, MB": adapters / 1e6}
+    seconds = times | {"ours step": ours, "bare step": bare}
+    return Result(f"writing, {rows} rows", ratios, seconds, numbers)
 
 
 def reading(bench: Bench) -> Result:
-    """Prompts, one new token each, against the matmul rate."""
+    """Time prompts with one new token each, against the matmul rate."""
     some = bench.population
-    ones = [1] * len(some.slots)
+    ones, tokens = [1] * len(some.slots), [len(prompt) + 1 for prompt in some.prompts]
     seconds = bench.timed({"ours": lambda: some.ours(ones), "bare": lambda: some.bare(ones)})
-    tokens = [len(prompt) + 1 for prompt in some.prompts]
-    flops = sum(
-        some.kernel.shape.rollout_flops(some.kernel.layout.size(RANK), count, 1) for count in tokens
-    )
-    return Result(
-        f"reading, {sum(tokens)} prompt tokens",
-        [
-            Ratio("ours ÷ bare host", seconds["ours"] / seconds["bare"], at_most=True),
-            Ratio("share of the matmul rate, ours", flops / seconds["ours"] / bench.matmul_rate),
-        ],
-        seconds,
-        numbers={"prompt tokens per second": sum(tokens) / seconds["ours"]},
-    )
+    shape, size = some.kernel.shape, bench.adapter_size
+    flops = sum(shape.rollout_flops(size, count, 1) for count in tokens)
+    return shared_rate(bench, f"reading, {sum(tokens)} prompt tokens", seconds, flops)
 
 
 def learning(bench: Bench) -> Result:
-    """One step for everyone, against forward and backward through the bare host."""
+    """Time a step for everyone, against forward and backward through the bare host."""
     some = bench.population
     seconds = bench.timed({"ours": some.learn, "bare": some.bare_learn}, turns=3)
-    lora = some.kernel.layout.size(RANK)
-    flops = sum(
-        some.kernel.shape.learning_flops(lora, 9, len(prompt) - 8) for prompt in some.prompts
-    )
-    return Result(
-        f"learning, {len(some.slots)} rows",
-        [
-            Ratio(
-                "our step ÷ bare forward and backward",
-                seconds["ours"] / seconds["bare"],
-                at_most=True,
-            ),
-            Ratio("share of the matmul rate, ours", flops / seconds["ours"] / bench.matmul_rate),
-        ],
-        seconds,
-    )
+    shape, size = some.kernel.shape, bench.adapter_size
+    flops = sum(shape.learning_flops(size, 9, len(prompt) - 8) for prompt in some.prompts)
+    return shared_rate(bench, f"learning, {len(some.slots)} rows", seconds, flops)
+
+
+def shared_rate(bench: Bench, title: str, seconds: dict[str, float], flops: float) -> Result:
+    """Compare ours with the bare host, and with the matmul rate."""
+    ratios = [
+        Ratio("ours ÷ bare host", seconds["ours"] / seconds["bare"], at_most=True),
+        Ratio("share of the matmul rate, ours", flops / seconds["ours"] / bench.matmul_rate),
+    ]
+    return Result(title, ratios, seconds)
 
 
 def gpu_share(bench: Bench) -> Result:
-    """How long the GPU computes within a batch, and on what: the rest of the time it waits for
-    Python."""
+    """Measure what the GPU computes within a batch; the rest of the time it waits for Python."""
     if bench.plan.device != "cuda":
-        raise NotMeasuredError("there is no CUDA device")
+        return Result("what the GPU does", notes=["there is no CUDA device"])
     some = bench.population
     start = bench.plan.clock()
     some.ours()
@@ -276,64 +217,50 @@ def gpu_share(bench: Bench) -> Result:
     kernels: dict[str, float] = {}
     for event in profiler.key_averages():
         if event.device_type.name == "CUDA":
-            name = event.key[:60]
+            name = f"kernel {event.key[:60]}"
             kernels[name] = kernels.get(name, 0.0) + event.self_device_time_total / 1e6
-    longest = sorted(kernels.items(), key=lambda entry: -entry[1])[:15]
-    peak = torch.cuda.max_memory_allocated() / 1e6
+    longest = dict(sorted(kernels.items(), key=lambda entry: -entry[1])[:15])
     return Result(
         "what the GPU does during a batch of answers",
         [Ratio("time in GPU kernels ÷ wall time", sum(kernels.values()) / wall)],
-        {"wall": wall} | {f"kernel {name}": value for name, value in longest},
-        numbers={"peak memory, MB": peak},
+        {"wall": wall, **longest},
+        {"peak memory, MB": torch.cuda.max_memory_allocated() / 1e6},
     )
 
 
 def peft_answers(bench: Bench) -> Result:
-    """PEFT one by one, with each adapter's prompts batched, and mixed."""
+    """Time PEFT one by one, with each adapter's prompts batched, and mixed."""
     peft, some = bench.peft, bench.population
     sides = {
         "ours": Side(some.ours),
         "PEFT, one by one": Side(peft.one_by_one, peft.scale),
         "PEFT, own prompts batched": Side(peft.batched, peft.scale),
     }
-    if peft.loaded == some.organelles:
+    if peft.loaded == some.organelles:  # all of them were loaded in time
         sides["PEFT, mixed batch"] = Side(peft.mixed)
     timing = timed(sides, 2, bench.plan.clock)
     seconds = timing.seconds
-    floors = {"PEFT, one by one": bench.plan.bounds(30)}
     agreement = peft.agreement(timing.outputs["ours"], timing.outputs["PEFT, one by one"])
-    notes = [
-        f"sequential sides: {len(peft.asked)} of {some.organelles} adapters, {peft.loaded} "
-        "loaded; scaled"
+    floors = {"PEFT, one by one": bench.plan.floor(30)}
+    ratios = [
+        Ratio(f"{name} ÷ ours", value / seconds["ours"], floors.get(name))
+        for name, value in seconds.items()
+        if name != "ours"
     ]
-    if "PEFT, mixed batch" not in sides:
-        notes.append("mixed batch left out: not all adapters were loaded in time")
-    return Result(
-        "answers against PEFT",
-        [
-            *(
-                Ratio(f"{name} ÷ ours", value / seconds["ours"], *floors.get(name, ()))
-                for name, value in seconds.items()
-                if name != "ours"
-            ),
-            Ratio("share of answers equal to PEFT's, one by one", agreement),
-        ],
-        seconds,
-        notes,
-    )
+    ratios.append(Ratio("share of answers equal to PEFT's, one by one", agreement))
+    notes = [f"{len(peft.asked)} of {some.organelles} adapters, {peft.loaded} loaded; scaled"]
+    return Result("answers against PEFT", ratios, seconds, notes=notes)
 
 
 def peft_exactness(bench: Bench) -> Result:
-    """Token log-probabilities against PEFT's in the same precision."""
+    """Compare token log-probabilities with PEFT's in the same precision."""
     slot = bench.peft.asked[-1]
-    differences = abs(bench.population.log_probabilities(slot) - bench.peft.log_probabilities(slot))
-    return Result(
-        "log-probabilities against PEFT's, nats",
-        [
-            Ratio("mean difference", float(differences.mean()), at_most=True),
-            Ratio("largest difference", float(differences.max()), at_most=True),
-        ],
-    )
+    apart = abs(bench.population.log_probabilities(slot) - bench.peft.log_probabilities(slot))
+    ratios = [
+        Ratio("mean difference", float(apart.mean())),
+        Ratio("largest difference", float(apart.max())),
+    ]
+    return Result("log-probabilities against PEFT's, nats", ratios)
 
 
 PARTS: dict[str, Callable[[Bench], Result]] = {
@@ -348,49 +275,28 @@ PARTS: dict[str, Callable[[Bench], Result]] = {
 }
 
 
+def attempt(part: Callable[[Bench], Result], bench: Bench) -> Result:
+    """Measure a part; time on a GPU is borrowed, so what fails must not take the others with it."""
+    try:
+        return part(bench)
+    except Exception as error:
+        reason = (str(error).splitlines() or [""])[0]
+        return Result(part.__name__, notes=[f"failed: {type(error).__name__}: {reason}"])
+
+
 def main() -> int:
-    """Command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--folder", type=Path, default=Path(__file__).parents[1] / "docs/results")
-    parser.add_argument(
-        "--minutes", type=float, default=9.0, help="parts that begin later are left out"
-    )
-    parser.add_argument("--shape", choices=PRESETS, default=PRESETS[0], help="of the presets")
-    options = parser.parse_args()
-    settle()
-    plan, console, begun = Plan.here(options.shape), Console(), time.monotonic()
-    shape = "" if options.shape == PRESETS[0] else f"_{options.shape.lower()}"
-    day = datetime.date.today().isoformat()
-    file = options.folder / f"kernel_gpu_{plan.device}{shape}_{day}.json"
-    results: dict[str, Result] = {}
-    missing = (
-        {} if plan.device == "cuda" else {f"{options.shape} in bf16, 256 rows": "no CUDA device"}
-    )
+    """Measure the parts, and fill the page where there is a GPU."""
+    plan, day = Plan.here(), datetime.date.today().isoformat()
+    file = RESULTS / f"kernel_gpu_{plan.device}_{day}.json"
+    options = arguments(__doc__ or "", list(PARTS), file).parse_args()
     with tempfile.TemporaryDirectory() as workplace:
         bench = Bench(plan, Path(workplace))
-        for name, part in PARTS.items():
-            if time.monotonic() - begun > 60 * options.minutes:
-                missing[name] = f"{options.minutes:g} minutes were over"
-                continue
-            try:
-                results[name] = part(bench)
-                show(results[name], console)
-            except NotMeasuredError as why:
-                missing[name] = str(why)
-            # Time on a GPU is borrowed: whatever fails in one part must not take the others with
-            # it.
-            except Exception as error:
-                missing[name] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-                console.print_exception()
-            save(
-                file, results, device=describe(), host=plan.host, dtype=plan.dtype, missing=missing
-            )
-    for name, reason in missing.items():
-        console.print(f"not measured: {name} ({reason})")
-    console.print(f"{time.monotonic() - begun:.0f} s, written to {file}")
-    return 0 if all_hold(results.values()) else 1
+        parts = {name: partial(attempt, PARTS[name], bench) for name in options.only}
+        facts = {"device": describe(), "host": plan.host, "dtype": plan.dtype}
+        held = measured(parts, options.json, **facts)
+    if plan.device == "cuda" and options.json == file:
+        fill("gpu", json.loads(file.read_text(encoding="utf-8"))["cases"], PARTS)
+    return 0 if held else 1
 
 
 if __name__ == "__main__":

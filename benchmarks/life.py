@@ -1,11 +1,9 @@
-"""The evidence of docs/life.md: lives of a thousand generations, invasions, catastrophes and
-winters.
+"""The runs of docs/life.md: lives of a thousand generations, invasions, catastrophes and winters.
 
     python benchmarks/life.py [--seeds 5] [--processes 1] [--folder artifacts/life]
 
 All on the embedded host, in the world of config/experiments/life.yaml. What is done is kept in the
-folder, so it goes on where it stopped. Writes docs/results/life.json, from which
-benchmarks/life_page.py makes the page.
+folder, so it goes on where it stopped. Writes docs/results/life.json.
 """
 
 from __future__ import annotations
@@ -24,29 +22,31 @@ from typing import Any
 
 import numpy as np
 
-from fork import fork
-from life_activity import activity, course_of
-from life_history import (
+from life_measures import (
     History,
+    activity,
     by_group,
+    course_of,
     effective_specialists,
     group_of,
     inheritance,
+    potentials,
     read_history,
     recovery,
     specialists,
 )
-from life_modes import potentials
 from symbiont_ecology.config import RunConfig, load_config
 from symbiont_ecology.ecology import Decision, Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.checkpoint_header import GrowingLog
 from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.build import build_host
+from symbiont_ecology.engine.build import build_host, build_runtime
+from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
-from symbiont_ecology.engine.provenance import source
+from symbiont_ecology.engine.provenance import PROVENANCE_FILE, source, write_config
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.event_log import read_events
+from symbiont_ecology.engine.runtime import Host, Turn
+from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
@@ -91,16 +91,18 @@ Record = dict[str, Any]
 
 
 def main() -> None:
-    """Does everything that is not done yet and writes the JSON."""
-    arguments = parse()
+    """Do everything that is not done yet and write the JSON."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/life")
+    arguments = parser.parse_args()
     folder, seeds = arguments.folder / source(), range(FIRST, FIRST + arguments.seeds)
     jobs: list[tuple[Any, ...]] = [(life, seed, "scarcity") for seed in seeds]
     jobs += [(invasions, seed) for seed in seeds]
     jobs += [(catastrophe, seed, arm, toll) for seed in seeds for arm, toll in STRIKES]
     jobs += [(seasons, seed) for seed in seeds]
-    flats = [
-        (life, seed, "flat") for seed in seeds
-    ]  # one price, that of the same seed's life by scarcity
+    flats = [(life, seed, "flat") for seed in seeds]  # at the price of a life by scarcity
     records: dict[str, list[Record]] = {}
     with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         for stage in (jobs, flats):
@@ -111,20 +113,8 @@ def main() -> None:
     )
 
 
-def parse() -> argparse.Namespace:
-    """The command line of this benchmark."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--folder", type=Path, default=ROOT / "artifacts/life")
-    return parser.parse_args()
-
-
 def kept(folder: Path, job: tuple[Any, ...]) -> Record:
-    """What a job, a function of this file and its arguments, came to: read back if it was done
-    before."""
+    """Return the record of a job, a function of this file and its arguments; do it if it is new."""
     work, *arguments = job
     name = "-".join([work.__name__, *map(str, arguments)])
     file = folder / f"{name}.json"
@@ -136,17 +126,17 @@ def kept(folder: Path, job: tuple[Any, ...]) -> Record:
 
 @cache
 def embedded() -> Host:
-    """The embedded host, loaded once per process."""
+    """Load the embedded host, once per process."""
     return build_host(configured(0))
 
 
 def configured(seed: int, *overrides: str) -> RunConfig:
-    """The world of life.yaml."""
+    """Return the world of life.yaml."""
     return load_config(CONFIG, (f"seed={seed}", *overrides))
 
 
 def lived(config: RunConfig, folder: Path) -> History:
-    """A run, begun or gone on with as its folder demands, and read back."""
+    """Begin a run, or go on with it; return its history."""
     host = embedded()
     if (folder / CONFIG_FILE).exists():
         resume(folder, host=host)
@@ -156,13 +146,13 @@ def lived(config: RunConfig, folder: Path) -> History:
 
 
 def demand(config: RunConfig) -> int:
-    """Rollouts that are asked for in a generation."""
+    """Return the number of rollouts that are asked for in a generation."""
     strategy: Any = config.strategy
     return int(strategy["questions"] * strategy["samples"] * len(config.tasks.families))
 
 
 def rounded(values: Any, digits: int = 4) -> list[float]:
-    """For the record."""
+    """Round for the record."""
     return [round(float(value), digits) for value in values]
 
 
@@ -170,11 +160,8 @@ def rounded(values: Any, digits: int = 4) -> list[float]:
 
 
 def life(folder: Path, seed: int, prices: str) -> Record:
-    """A thousand generations, with prices by scarcity or with one price for everything.
-
-    The one price is what a verified answer paid on average at the end of the same seed's life by
-    scarcity.
-    """
+    """Live a thousand generations by scarcity, or half of that at one price for everything: what a
+    verified answer paid on average at the end of the same seed's life by scarcity."""
     config = configured(seed, f"run.generations={GENERATIONS[prices]}")
     if prices == "flat":
         twin = kept(folder.parent, (life, seed, "scarcity"))
@@ -206,13 +193,13 @@ def life(folder: Path, seed: int, prices: str) -> Record:
 
 
 def flat(economy: Prices, price: float) -> Prices:
-    """The same economy with one price for everything."""
+    """Return the same economy with one price for everything."""
     amount = round(price)
     return replace(economy, base=amount, slope=0, lowest=amount, highest=amount)
 
 
 def mean_price(economy: Prices, success: Collection[float]) -> float:
-    """What a verified answer pays on average where the cells have such success rates, in mATP."""
+    """Return the mean pay of a verified answer at such success rates of the cells, in mATP."""
     return sum(economy.price(rate) * rate for rate in success) / sum(success)
 
 
@@ -220,8 +207,7 @@ def mean_price(economy: Prices, success: Collection[float]) -> float:
 
 
 def invasions(folder: Path, seed: int) -> Record:
-    """Of two types that know one family each, either comes as a tenth to a community of the
-    other."""
+    """Let each of two types that know one family come as a tenth to a community of the other."""
     config = configured(
         seed, *ARMS["independent"], "strategy.questions=8", f"run.generations={BRED}"
     )
@@ -238,8 +224,7 @@ def invasions(folder: Path, seed: int) -> Record:
 def invaded(
     folder: Path, seed: int, types: Sequence[Organelle], resident: int, newcomer: int
 ) -> list[Record]:
-    """A community of one type in a world of both families, and what becomes of a few of the other
-    type."""
+    """Let a few of one type come to a community of the other, in a world of both families."""
     families = [configured(seed).tasks.families[index] for index in (resident, newcomer)]
     world = (f"seed={seed}", f"tasks.families=[{','.join(families)}]")
     base = load_config(PAIRS, (*world, f"run.generations={ARRIVAL}"))
@@ -278,24 +263,53 @@ def forked(
     decisions: Sequence[Decision],
     weights: Sequence[AdapterWeights] = (),
 ) -> History:
-    """A fork of a run and what became of it."""
+    """Live a fork of a run; return its history."""
     shutil.rmtree(to, ignore_errors=True)
     fork(folder, to, config, embedded(), decisions, weights)
     return lived(config, to)
 
 
+def fork(
+    folder: Path,
+    to: Path,
+    config: RunConfig,
+    host: Host,
+    decisions: Sequence[Decision] = (),
+    weights: Sequence[AdapterWeights] = (),
+) -> None:
+    """Copy a run as of its last checkpoint, apply decisions, and leave it to be resumed.
+
+    ``weights`` are adapters from elsewhere, for decisions that found organelles with them. The
+    config may differ in all that a state does not depend on: prices, allocator, length, seed.
+    """
+    state = checkpoint.load_state(folder)
+    shutil.copytree(folder / "blobs", to / "blobs")
+    for name in (PROVENANCE_FILE, EVENTS_FILE):
+        shutil.copyfile(folder / name, to / name)
+    write_config(config, to / CONFIG_FILE)
+    runtime, log = build_runtime(config, host, to), EventLog(to / EVENTS_FILE)
+    for adapter in weights:
+        runtime.store.put_weights(adapter)
+    state.seed = config.seed
+    draw = Draw(state.seed, state.generation)
+    events = execute(decisions, Turn(**vars(runtime), state=state, draw=draw))
+    log.rewind(state.next_seq)
+    state.next_seq = log.emit(state.next_seq, *events)
+    log.sync()
+    runtime.store.flush(state.reachable())
+    checkpoint.save_state(state, to, log=GrowingLog(log.path).mark(state.next_seq))
+
+
 def founder(organelle: Organelle, operator: str) -> Found:
-    """The same weights, as someone whom nobody knows."""
+    """Return a decision that founds an organelle with the same weights."""
     traits = {"learning_rate": organelle.genome.traits["learning_rate"]}
     return Found(traits, organelle.genome.rank, organelle.genome.weights, operator=operator)
 
 
 def invasion(history: History, generator: np.random.Generator) -> Record:
-    """How many the newcomers' line and all of them were, and how often either type was right
-    overall.
+    """Return the sizes of the newcomers' line and of all, and the share that each type had right.
 
-    The neutral expectation is how often as many residents, marked at random, double their share of
-    them.
+    The neutral expectation is how often as many residents, marked at random, double their share.
     """
     ids = [taxon.id for taxon in history.taxa.values() if taxon.operator == "newcomer"]
     line = {organelle_id for newcomer in ids for organelle_id in history.line(newcomer)}
@@ -326,8 +340,7 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
 
 
 def catastrophe(folder: Path, seed: int, arm: str, toll: float) -> Record:
-    """A part of everyone living dies at once: how far success falls, and how long it takes to come
-    back."""
+    """Let a part of the living die at once; return how far success falls, and its recovery."""
     config = configured(
         seed,
         *ARMS[arm],
@@ -344,7 +357,7 @@ def catastrophe(folder: Path, seed: int, arm: str, toll: float) -> Record:
 
 
 def seasons(folder: Path, seed: int) -> Record:
-    """Some years with hard winters."""
+    """Live some years with hard winters."""
     climate = (f"climate.year={YEAR}", f"climate.winter={WINTER}")
     config = configured(seed, f"run.generations={YEARS * YEAR}", *climate)
     history = lived(config, folder)

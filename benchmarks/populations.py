@@ -1,5 +1,4 @@
-"""What the benchmarks time: one population on our kernel, and the same one on PEFT, from text to
-text."""
+"""One population on our kernel, and the same one on PEFT, from text to text."""
 
 from __future__ import annotations
 
@@ -26,6 +25,7 @@ from symbiont_ecology.weights.adam import BETA_FIRST
 from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
 from hosts import make_host
 
 RANK = 8
@@ -53,38 +53,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "max_position_embeddings": 4096,
         "initializer_range": 0.02,
     },
-    "Qwen2.5-0.5B shape": {
-        "kind": "qwen2",
-        "hidden_size": 896,
-        "layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "intermediate_size": 4864,
-        "vocab_size": 151936,
-        "max_position_embeddings": 4096,
-        "initializer_range": 0.02,
-    },
-    "Gemma3-1B shape": {
-        "kind": "gemma3",
-        "hidden_size": 1152,
-        "layers": 26,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 1,
-        "head_dim": 256,
-        "intermediate_size": 6912,
-        "vocab_size": 262144,
-        "max_position_embeddings": 4096,
-        "sliding_window": 512,
-        "query_pre_attn_scalar": 256,
-        "initializer_range": 0.02,
-    },
     "tiny": {},  # of about the embedded host's shape
 }
 """Random hosts by name, made when they are needed; ``embedded`` is the one that ships."""
 
 
 def host_folder(name: str, workplace: Path) -> Path:
-    """The folder of a host, made in ``workplace`` unless it ships with the package."""
+    """Return the folder of a host, made in ``workplace`` unless it ships with the package."""
     if name == "embedded":
         return (
             EMBEDDED_FOLDER if EMBEDDED_FOLDER.is_dir() else make_host(workplace / name, layers=5)
@@ -94,8 +69,7 @@ def host_folder(name: str, workplace: Path) -> Path:
 
 
 def sentences(lengths: Sequence[int], generator: np.random.Generator) -> list[str]:
-    """Random prompts of exactly so many tokens on a host that reads letters, beginning token
-    included."""
+    """Return random prompts of so many tokens, beginning token included, for a host of letters."""
     return ["".join(generator.choice(LETTERS, size=length - 1)) for length in lengths]
 
 
@@ -137,20 +111,19 @@ class Population:
         self.prompts = sentences(lengths, generator)
 
     def rows_of(self, slot: int) -> list[int]:
-        """The numbers of a slot's rows."""
+        """Return the numbers of a slot's rows."""
         return [row for row, owner in enumerate(self.slots) if owner == slot]
 
     def ours(self, limits: Sequence[int] = ()) -> Completions:
-        """All slots in one batch; no answer ends before its limit, ``limits`` or ``new_tokens``."""
+        """Answer all slots in one batch; each answer is as long as its limit, or ``new_tokens``."""
         return self._rollout(self.slots, limits)
 
     def bare(self, limits: Sequence[int] = ()) -> Completions:
-        """The same rows in the same loop, without any adapter: the limit."""
+        """Answer the same rows in the same loop, without any adapter: the limit."""
         return self._rollout([HOST_SLOT] * len(self.slots), limits)
 
     def learn(self) -> None:
-        """One Adam step for every organelle, on what follows the first eight letters of its
-        prompts."""
+        """Take an Adam step for every organelle, on its prompts after their first eight letters."""
         slots = range(self.organelles)
         batch = LearningBatch(self._lessons, dict.fromkeys(slots, 1e-3))
         self.kernel.learn(
@@ -158,8 +131,7 @@ class Population:
         )
 
     def gradient(self, slot: int) -> np.ndarray:
-        """Of a slot's loss in ``learn``, read off its first moment after one step without
-        clipping."""
+        """Return the gradient of a slot's loss: its first moment after an unclipped step."""
         lessons = tuple(lesson for lesson in self._lessons if lesson.slot == slot)
         batch = LearningBatch(lessons, {slot: 0.0}, clip=1e9)
         _, optimizer_state, _ = self.kernel.learn(
@@ -170,15 +142,14 @@ class Population:
         return first / (1 - BETA_FIRST)
 
     def log_probabilities(self, slot: int) -> np.ndarray:
-        """Of every token of a slot's prompts after the first letter."""
+        """Return those of every token of a slot's prompts after the first letter."""
         prompts = [self.prompts[row] for row in self.rows_of(slot)]
         starts = [prompt[:1] for prompt in prompts]
         rest = [prompt[1:] for prompt in prompts]
         return torch.cat(self.kernel.score(starts, rest, slot)).cpu().numpy()
 
     def bare_learn(self) -> None:
-        """Forward and backward to the embeddings through the same decoder without adapters: the
-        limit."""
+        """Go forward and back to the embeddings through the decoder without adapters: the limit."""
         decoder = self.kernel._decoder
         no_adapters = bare(len(decoder.sites))
         prompts = self.kernel.encode([lesson.prompt for lesson in self._lessons])
@@ -195,7 +166,7 @@ class Population:
                 F.cross_entropy(decoder.logits(packing, no_adapters).float(), targets).backward()  # type: ignore[no-untyped-call]
 
     def bare_learn_by_torch(self) -> None:
-        """The same where torch computes what lies between the large products."""
+        """Do the same where torch computes what lies between the large products."""
         with patch.object(self.kernel._decoder, "_learning", TorchBackend()):
             self.bare_learn()
 
@@ -262,11 +233,11 @@ class PeftPopulation:
 
     @property
     def scale(self) -> float:
-        """Adapters for each one that sequential sides are run on."""
+        """Number of adapters for each one that sequential sides are run on."""
         return self.population.organelles / len(self.asked)
 
     def one_by_one(self) -> list[Answer]:
-        """Every prompt alone, under its adapter."""
+        """Answer every prompt alone, under its adapter."""
         answers: list[Answer] = []
         for slot in self.asked:
             self.model.set_adapter(str(slot))
@@ -275,7 +246,7 @@ class PeftPopulation:
         return answers
 
     def batched(self) -> list[Answer]:
-        """Each adapter's prompts as one batch, adapter after adapter."""
+        """Answer each adapter's prompts as one batch, adapter after adapter."""
         answers: list[Answer] = []
         for slot in self.asked:
             self.model.set_adapter(str(slot))
@@ -283,13 +254,12 @@ class PeftPopulation:
         return answers
 
     def mixed(self) -> list[Answer]:
-        """One batch of all rows with PEFT's ``adapter_names``."""
+        """Answer all rows in one batch with PEFT's ``adapter_names``."""
         names = [str(slot) for slot in self.population.slots]
         return self._generate(self.population.prompts, adapter_names=names)
 
     def learn(self) -> None:
-        """The population's learning step, adapter after adapter; learning rate 0, so that it can be
-        repeated."""
+        """Take the population's step, adapter after adapter; rate 0, so that it can be repeated."""
         for slot in self.asked:
             self.model.set_adapter(str(slot))
             optimiser = self._optimiser(slot)
@@ -299,12 +269,12 @@ class PeftPopulation:
             optimiser.zero_grad()
 
     def load_and_delete(self) -> None:
-        """One more adapter comes from a file and goes again."""
+        """Load one more adapter from a file, and delete it."""
         self.model.load_adapter(self.folders[0], adapter_name="visitor", torch_device=self.device)
         self.model.delete_adapter("visitor")
 
     def gradient(self, slot: int) -> np.ndarray:
-        """Of a slot's loss in ``learn``, laid out as its adapter's vector."""
+        """Return the gradient of a slot's loss, laid out as its adapter's vector."""
         self.model.set_adapter(str(slot))
         self._loss(slot).backward()
         factors: dict[str, tuple[np.ndarray, np.ndarray]] = {}
@@ -319,7 +289,7 @@ class PeftPopulation:
         ).vector
 
     def log_probabilities(self, slot: int) -> np.ndarray:
-        """Of every token of a slot's prompts after the first letter, each prompt read alone."""
+        """Return those of a slot's prompts after the first letter, each prompt read alone."""
         self.model.set_adapter(str(slot))
         pieces = []
         for prompt in self._prompts_of(slot):
@@ -330,7 +300,7 @@ class PeftPopulation:
         return torch.cat(pieces).cpu().numpy()
 
     def agreement(self, ours: Completions, theirs: Sequence[Answer]) -> float:
-        """Share of the asked adapters' rows on which two sides wrote the same tokens."""
+        """Return the share of the asked adapters' rows on which two sides wrote the same tokens."""
         rows = [row for slot in self.asked for row in self.population.rows_of(slot)]
         matches = [
             ours[row].token_ids == answer.tokens for row, answer in zip(rows, theirs, strict=True)
@@ -366,15 +336,14 @@ class PeftPopulation:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was written to one prompt. Random hosts write tokens that their tokenizer has no letters
-    for."""
+    """Text and tokens that answer one prompt; random hosts write tokens without letters."""
 
     text: str
     tokens: tuple[int, ...]
 
 
 def generate(model: Any, tokenizer: Any, batch: Any, new_tokens: int, **extra: Any) -> list[Answer]:
-    """Greedy answers of exactly ``new_tokens`` by transformers' own ``generate``."""
+    """Return greedy answers of exactly ``new_tokens`` by transformers' own ``generate``."""
     with torch.inference_mode():
         ids = model.generate(
             **batch,
@@ -390,12 +359,12 @@ def generate(model: Any, tokenizer: Any, batch: Any, new_tokens: int, **extra: A
 
 
 def spread(count: int, wanted: int) -> list[int]:
-    """So many of the numbers below ``count``, evenly apart."""
+    """Return so many of the numbers below ``count``, evenly apart."""
     return sorted({int(place) for place in np.linspace(0, count - 1, min(count, wanted))})
 
 
 def ends(rows: int, generator: np.random.Generator, mean: int = 12, most: int = 48) -> list[int]:
-    """Lengths of answers: geometric, a few as long as allowed, moved until their mean is exact."""
+    """Draw lengths of answers: geometric, a few at the limit, moved until their mean is exact."""
     lengths = generator.geometric(1 / mean, rows).clip(1, most)
     lengths[: max(1, rows // 32)] = most
     while excess := int(lengths.sum()) - mean * rows:

@@ -1,4 +1,4 @@
-"""What a service loses when it is killed, when the disk is full, and when clients misbehave.
+"""Losses of a service that is killed, whose disk is full, and whose clients misbehave.
 
     python benchmarks/service_faults.py [--times 20] [--json docs/results/service_faults.json]
 
@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sides import machine
+from timing import report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -38,16 +38,16 @@ LEARNS = ("--learn-share", "0.5", "--patience", "0.1")
 
 @dataclass
 class Told:
-    """What a service acknowledged."""
+    """Answers and verdicts that a service acknowledged."""
 
     answers: dict[str, str] = field(default_factory=dict)
-    """Who asked, by answer."""
+    """Users by answer."""
     verdicts: dict[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Count:
-    """What came of a fault."""
+    """Acknowledged answers and verdicts, and those that were lost or wrong afterwards."""
 
     times: int
     acknowledged: int
@@ -56,7 +56,7 @@ class Count:
 
 
 def checked(folder: Path, told: Told, times: int) -> Count:
-    """Compares what was acknowledged, in so many faults, with what is there."""
+    """Compare what was acknowledged, in so many faults, with what is there."""
     journal = Journal(folder)
     answers = [(journal.answer(name), user) for name, user in told.answers.items()]
     verdicts = [(journal.verdict(name, 0), said) for name, said in told.verdicts.items()]
@@ -71,10 +71,9 @@ def checked(folder: Path, told: Told, times: int) -> Count:
 
 
 async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> None:
-    """Users ask and judge until the time is over or the service is gone."""
+    """Ask and judge as users until the time is over or the service is gone."""
 
     async def talk(number: int) -> None:
-        """A client."""
         try:
             async with Client(port) as client:
                 for turn in range(10**6):
@@ -94,11 +93,10 @@ async def bustle(port: int, told: Told, seconds: float, clients: int = 8) -> Non
 
 
 def killed(folder: Path, generator: np.random.Generator) -> Told:
-    """SIGKILL under load."""
+    """Send SIGKILL under load."""
     told, server = Told(), ServerProcess(folder, *LEARNS)
 
     async def work() -> None:
-        """Load, and the kill in the midst of it."""
         load = asyncio.create_task(bustle(server.port, told, 60))
         await asyncio.sleep(float(generator.uniform(0.2, 3.0)))
         server.process.send_signal(signal.SIGKILL)
@@ -110,12 +108,11 @@ def killed(folder: Path, generator: np.random.Generator) -> Told:
 
 
 def full(folder: Path, generator: np.random.Generator) -> Told:
-    """No file may grow beyond a little more than the journal has: as a full disk."""
+    """Let no file grow beyond a little more than the journal has: as a full disk."""
     journal = folder / JOURNAL_FILE
     room = (journal.stat().st_size if journal.exists() else 0) + int(generator.integers(300, 9000))
 
     def limit() -> None:
-        """In the child."""
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
 
     told, server = Told(), ServerProcess(folder, "--learn-share", "0", before=limit)
@@ -125,11 +122,10 @@ def full(folder: Path, generator: np.random.Generator) -> Told:
 
 
 def vanished(folder: Path, generator: np.random.Generator) -> Told:
-    """Clients that send half a request, go away in the midst of a stream, or never read."""
+    """Send half a request, go away in the midst of a stream, or never read."""
     told, server = Told(), ServerProcess(folder, *LEARNS)
 
     async def rude(number: int) -> None:
-        """One of them."""
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
         body = json.dumps(
             {"user": "rude", "stream": True, "messages": [{"role": "user", "content": QUESTION}]}
@@ -147,7 +143,6 @@ def vanished(folder: Path, generator: np.random.Generator) -> Told:
         writer.close()
 
     async def work() -> None:
-        """Rude clients beside usual ones."""
         load = asyncio.create_task(bustle(server.port, told, 4))
         await asyncio.gather(*(rude(number) for number in range(24)), return_exceptions=True)
         await load
@@ -158,11 +153,10 @@ def vanished(folder: Path, generator: np.random.Generator) -> Told:
 
 
 def disputed(folder: Path, generator: np.random.Generator) -> Told:
-    """Verdicts that come twice, otherwise, late, for nothing, and for another user's answer."""
+    """Send verdicts twice, otherwise, late, for nothing, and for another user's answer."""
     told, server = Told(), ServerProcess(folder, *LEARNS)
 
     async def work() -> None:
-        """One client, and what it may not do."""
         async with Client(server.port) as client:
             for turn in range(6):
                 answer = await client.ask("ada", seed=turn)
@@ -182,7 +176,7 @@ def disputed(folder: Path, generator: np.random.Generator) -> Told:
 
 
 async def expect(status: int, call: object) -> None:
-    """What has to be refused."""
+    """Make sure that a request is refused."""
     try:
         await call  # type: ignore[misc]
     except RefusedError as error:
@@ -201,7 +195,7 @@ FAULTS: dict[str, Callable[[Path, np.random.Generator], Told]] = {
 
 
 def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
-    """All faults, so many times each, on a run that lives through all of its kind."""
+    """Make all faults, so many times each, on a run that lives through all of its kind."""
     founded = place / "founded"
     config = load_config("habitats/town", ["run.generations=0", "run.checkpoint_every=2"])
     start(config, founded, may_learn_nothing=True)
@@ -219,16 +213,14 @@ def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    """Make all faults; fail where something was lost."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as place:
         counts = counted(options.times, Path(place))
-    figures = {"machine": machine(), **{name: asdict(count) for name, count in counts.items()}}
-    print(json.dumps(figures, indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    report({name: asdict(count) for name, count in counts.items()}, options.json)
     if any(count.lost or count.wrong for count in counts.values()):
         raise SystemExit("FAIL: something was lost, or answered by the wrong one")
 

@@ -12,188 +12,155 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
-import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
+import psutil
 import schemathesis
-from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, Phase, given, settings
 
-from sides import machine
+from timing import report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from in_service import client_of
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import host_source
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.extensions.serve.app import ServiceApp
-from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
+from served import ServerProcess
 
-SLOWEST, MOST_MB = 5.0, 200
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/feedback")
-GOOD = {
+MAX_SECONDS, MAX_MB = 5.0, 200
+GOOD: dict[str, dict[str, Any]] = {
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "math.add: 1+1"}]},
     "/v1/completions": {"prompt": "math.add: 1+1", "max_tokens": 4},
     "/v1/feedback": {"id": "chatcmpl-none", "accepted": True},
 }
+PATHS = tuple(GOOD)
+KEYS = ("n", "stop", "temperature", "user", "seed", "model", "metadata", "max_tokens", "id")
 VALUES: tuple[Any, ...] = (
     *(None, True, -1, 0, 1e308, 2**70, "", "\x00", "\x1d", "\ud800", "a" * 70_000, [], {}),
     *([[]], {"a": {}}, [None] * 1000, "𝔘", "\u202e", float("nan"), "../../etc/passwd"),
 )
 
 
-class Tally:
-    """Statuses of answers, and what went wrong."""
+class Fuzzer:
+    """Requests to a service, and a count of what became of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int) -> None:
+        self._client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
         self.statuses, self.failures, self.slowest = Counter[int](), list[str](), 0.0
 
-    def add(self, what: str, status: int, seconds: float) -> None:
-        """An answer."""
+    def get(self, path: str) -> Any:
+        """Return what a path says."""
+        return self._client.get(path).json()
+
+    def send(self, method: str, path: str, data: bytes, headers: dict[str, str]) -> None:
+        """Send one request, and count the answer."""
+        began = time.perf_counter()
+        headers = {"Content-Type": "application/json"} | headers
+        status = self._client.request(method, path, content=data, headers=headers).status_code
+        seconds = time.perf_counter() - began
         self.statuses[status] += 1
         self.slowest = max(self.slowest, seconds)
-        if status >= 500 or seconds > SLOWEST:
-            self.failures.append(f"{status} after {seconds:.1f} s: {what[:300]}")
+        if status >= 500 or seconds > MAX_SECONDS:
+            self.failures.append(f"{status} after {seconds:.1f} s: {method} {path} {data[:200]!r}")
 
-    @property
-    def cases(self) -> int:
-        """How many there were."""
-        return self.statuses.total()
+    def described(self, cases: int) -> None:
+        """Send requests that schemathesis makes of the description."""
+        description = self.get("/openapi.json")
+        for mode in ("positive", "negative"):
+            schema = schemathesis.openapi.from_dict(description)
+            schema.config.generation.update(modes=[schemathesis.GenerationMode(mode)])
+            for path in PATHS:
 
+                @settings(
+                    max_examples=cases // 6,
+                    deadline=None,
+                    database=None,
+                    phases=[Phase.generate],
+                    suppress_health_check=list(HealthCheck),
+                )
+                @given(case=schema[path]["POST"].as_strategy())
+                def ask(case: Any) -> None:
+                    body = case.body
+                    if not isinstance(body, bytes):
+                        body = json.dumps(body, default=str).encode()
+                    self.send("POST", case.formatted_path, body, {})
 
-def described(client: TestClient, cases: int, tally: Tally) -> None:
-    """Requests that schemathesis makes of the description."""
-    description = client.get("/openapi.json").json()
-    for modes in (["positive"], ["negative"]):
-        config = schemathesis.GenerationMode
-        generation_modes = [config(mode) for mode in modes]
-        schema = schemathesis.openapi.from_dict(description)
-        schema.config.generation.update(modes=generation_modes)
-        for path in PATHS:
-            operation = schema[path]["POST"]
+                ask()
 
-            @settings(
-                max_examples=cases // 6,
-                deadline=None,
-                database=None,
-                phases=[Phase.generate],
-                suppress_health_check=list(HealthCheck),
-            )
-            @given(case=operation.as_strategy())
-            def ask(case: Any) -> None:
-                """One request."""
-                body = case.body
-                data = body if isinstance(body, bytes) else json.dumps(body, default=str).encode()
-                send(client, "POST", case.formatted_path, data, {}, tally)
-
-            ask()
+    def hostile(self, cases: int) -> None:
+        """Send bytes that no description would make."""
+        draw = np.random.default_rng(0)
+        for number, (path, data, headers) in zip(range(cases), bodies(draw), strict=False):
+            method = "POST" if number % 20 else str(draw.choice(["GET", "PUT", "DELETE", "HEAD"]))
+            self.send(method, path, data, headers)
 
 
-def hostile(client: TestClient, cases: int, tally: Tally) -> None:
-    """Bytes that no description would make."""
-    generator = np.random.default_rng(0)
-    for number, (path, data, headers) in zip(range(cases), bodies(generator), strict=False):
-        method = "POST" if number % 20 else str(generator.choice(["GET", "PUT", "DELETE", "HEAD"]))
-        send(client, method, path, data, headers, tally)
-
-
-def bodies(generator: np.random.Generator) -> Iterator[tuple[str, bytes, dict[str, str]]]:
-    """For ever: a path, a body and headers."""
+def bodies(draw: np.random.Generator) -> Iterator[tuple[str, bytes, dict[str, str]]]:
+    """Yield, for ever, a path, a body and headers."""
     while True:
-        path = str(generator.choice(PATHS))
-        body: Any = json.loads(json.dumps(GOOD[path]))
-        kind, headers = generator.integers(7), dict[str, str]()
-        keys = ("n", "stop", "temperature", "user", "seed", "model", "metadata", "max_tokens", "id")
+        path, headers = str(draw.choice(PATHS)), dict[str, str]()
+        body = dict(GOOD[path])
+        kind = draw.integers(7)
         if kind <= 2:  # a field with a value that it should not have
-            key = str(generator.choice([*keys, *body]))
-            body[key] = VALUES[generator.integers(len(VALUES))]
-            data = json.dumps(body).encode("utf-8", "surrogatepass")
-        elif kind == 3:  # damaged bytes
-            damaged = bytearray(json.dumps(body).encode())
-            for place in generator.integers(len(damaged), size=3):
-                damaged[place] = int(generator.integers(256))
+            body[str(draw.choice([*KEYS, *body]))] = VALUES[draw.integers(len(VALUES))]
+        data = json.dumps(body).encode("utf-8", "surrogatepass")
+        if kind == 3:  # damaged bytes
+            damaged = bytearray(data)
+            for place in draw.integers(len(damaged), size=3):
+                damaged[place] = int(draw.integers(256))
             data = bytes(damaged)
-        elif kind == 4:  # deep
-            depth = int(generator.integers(10, 20_000))
+        elif kind == 4:
+            depth = int(draw.integers(10, 20_000))
             data = b'{"messages":' + b"[" * depth + b"]" * depth + b"}"
-        elif kind == 5:  # headers
-            data = json.dumps(body).encode()
-            headers = {
-                "Content-Type": str(
-                    generator.choice(["text/plain", "application/xml", "", "x" * 5000])
-                ),
-                "Authorization": "Bearer " + "k" * int(generator.integers(0, 9000)),
-            }
-        else:
-            data = generator.bytes(int(generator.integers(0, 4000)))
-        if generator.random() < 0.05:
-            path = "/" + "".join(map(chr, generator.integers(33, 127, size=20))).replace("#", "")
+        elif kind == 5:
+            kinds = ["text/plain", "application/xml", "", "x" * 5000]
+            headers["Content-Type"] = str(draw.choice(kinds))
+            headers["Authorization"] = "Bearer " + "k" * int(draw.integers(0, 9000))
+        elif kind == 6:
+            data = draw.bytes(int(draw.integers(0, 4000)))
+        if draw.random() < 0.05:
+            path = "/" + "".join(map(chr, draw.integers(33, 127, size=20))).replace("#", "")
         yield path, data, headers
 
 
-def send(
-    client: TestClient, method: str, path: str, data: bytes, headers: dict[str, str], tally: Tally
-) -> None:
-    """One request, counted."""
-    began = time.perf_counter()
-    defaults = {"Content-Type": "application/json"}
-    answer = client.request(method, path, content=data, headers=defaults | headers)
-    tally.add(f"{method} {path} {data[:200]!r}", answer.status_code, time.perf_counter() - began)
+def memory_of(process: psutil.Process) -> float:
+    """Return the megabytes of a process and its children."""
+    return sum(one.memory_info().rss for one in (process, *process.children())) / 2**20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
+    """Send all requests; fail where one was not answered well."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", type=int, default=5000)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    place, config = Path(tempfile.mkdtemp()), load_config("habitats/town", ["run.generations=0"])
-    kernel, tally = host_source(config).load(), Tally()
-    start(config, place / "run", host=kernel, may_learn_nothing=True)
-    limits = ServiceLimits(learn_share=0.25, patience=0.5)
-    opened = opened_service(config, place / "run", kernel, limits, is_new=False)
-    with opened as service, ExitStack() as lines:
-        http = HttpLimits(per_minute=1e9, most_tokens=32)
-        engine = lines.enter_context(client_of(service, kernel, http))
-        app = ServiceApp(engine, None, http)
-        client = TestClient(app.asgi, base_url="http://localhost", raise_server_exceptions=False)
-        thread = threading.Thread(target=service.live, daemon=True)
-        thread.start()
-        send(client, "POST", PATHS[0], json.dumps(GOOD[PATHS[0]]).encode(), {}, tally)
-        described(client, options.cases // 10, tally)  # schemathesis itself takes memory
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        described(client, options.cases // 2 - tally.cases, tally)
-        hostile(client, options.cases - tally.cases, tally)
-        grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
-        alive = client.get("/healthz").json()
-        service.stop()
-        thread.join(60)
-    shutil.rmtree(place)
+    with tempfile.TemporaryDirectory() as place:
+        server = ServerProcess(Path("habitats/town"), "--out", f"{place}/run")
+        fuzzer, process = Fuzzer(server.port), psutil.Process(server.process.pid)
+        try:
+            fuzzer.described(options.cases // 10)
+            before = memory_of(process)
+            fuzzer.described(options.cases // 2 - fuzzer.statuses.total())
+            fuzzer.hostile(options.cases - fuzzer.statuses.total())
+            grown, health = memory_of(process) - before, fuzzer.get("/healthz")["status"]
+        finally:
+            server.stop()
     figures = {
-        "machine": machine(),
-        "cases": tally.cases,
-        "statuses": {str(status): count for status, count in sorted(tally.statuses.items())},
-        "slowest_seconds": round(tally.slowest, 2),
+        "cases": fuzzer.statuses.total(),
+        "statuses": {str(status): count for status, count in sorted(fuzzer.statuses.items())},
+        "slowest_seconds": round(fuzzer.slowest, 2),
         "grown_mb": round(grown),
-        "health": alive["status"],
-        "failures": tally.failures[:20],
+        "health": health,
+        "failures": fuzzer.failures[:20],
     }
-    print(json.dumps(figures, indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    if tally.failures or grown > MOST_MB or alive["status"] != "ok":
-        raise SystemExit(f"FAIL: {len(tally.failures)} failures, {grown:.0f} MB grown")
+    report(figures, options.json)
+    if fuzzer.failures or grown > MAX_MB or health != "ok":
+        raise SystemExit(f"FAIL: {len(fuzzer.failures)} failures, {grown:.0f} MB grown")
 
 
 if __name__ == "__main__":

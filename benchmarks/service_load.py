@@ -18,11 +18,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
-import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,9 +29,8 @@ from urllib.request import urlopen
 
 import numpy as np
 import torch
-from safetensors.torch import load_file, save_file
 
-from sides import machine
+from timing import report
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -61,15 +59,15 @@ PATIENCE = 0.5
 
 
 @dataclass
-class Measured:
-    """What a stretch of requests showed."""
+class Stretch:
+    """Measurements of a stretch of requests."""
 
     latencies: list[float] = field(default_factory=list)
     verdicts: list[bool] = field(default_factory=list)
     seconds: float = 0.0
 
     def figures(self) -> dict[str, float]:
-        """Requests per second, milliseconds, share accepted."""
+        """Return requests per second, milliseconds, and the share that was accepted."""
         p50, p95, p99 = np.percentile(self.latencies, (50, 95, 99)) * 1e3
         return {
             "requests": len(self.latencies),
@@ -82,15 +80,15 @@ class Measured:
 
 
 def questions(world: Habitats, begin: int = 0) -> Iterator[Item]:
-    """What users ask, one after another, for ever."""
+    """Yield what users ask, one after another, for ever."""
     generation = begin
     while True:
         yield from world.questions(generation)
         generation += 1
 
 
-async def ask(client: Client, item: Item, measured: Measured, *, judges: bool) -> None:
-    """One user asks, and says yes or no."""
+async def ask(client: Client, item: Item, measured: Stretch, *, judges: bool) -> None:
+    """Ask as one user, and say yes or no."""
     began, family = time.perf_counter(), {"family": item.family}
     text, limit = item.prompt.strip(), item.reply_limit
     answer = await client.ask(item.habitat, text, metadata=family, max_tokens=limit)
@@ -109,15 +107,13 @@ async def load(
     *,
     judges: bool,
     per_second: float = 0,
-) -> Measured:
-    """So many requests by so many clients; with ``per_second`` they come at that rate, each user
-    waiting for nobody."""
-    measured, numbers, began = Measured(), iter(range(count)), time.perf_counter()
+) -> Stretch:
+    """Send so many requests by so many clients; with ``per_second`` they come at that rate."""
+    measured, numbers, began = Stretch(), iter(range(count)), time.perf_counter()
     generator = np.random.default_rng(0)
     arrivals = np.cumsum(generator.exponential(1 / per_second, count)) if per_second else None
 
     async def work() -> None:
-        """One client."""
         async with Client(port) as client:
             for number in numbers:
                 if arrivals is not None:
@@ -129,49 +125,58 @@ async def load(
     return measured
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0, help="part of the requests")
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
-    gc.freeze()  # a client that searches torch for garbage would look like a slow server
-    with tempfile.TemporaryDirectory() as place:
-        figures = measure(Path(place), options.scale, options.seed)
-    figures = {"machine": machine(), **figures}
-    print(json.dumps(figures, indent=1))
-    if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+class Service:
+    """A service on a new run of the city, and the questions of its users."""
+
+    def __init__(self, folder: Path, config: Any, *options: str) -> None:
+        start(config, folder, may_learn_nothing=True)
+        world = mixture(config).habitats
+        assert world is not None
+        self.world, self.asked = world, questions(world)
+        self._server = ServerProcess(folder, *options)
+
+    def __enter__(self) -> Service:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+    def load(self, count: int, clients: int = CLIENTS, rate: float = 0, *, judges: bool) -> Stretch:
+        """Send so many requests."""
+        port, asked = self._server.port, self.asked
+        return asyncio.run(load(port, asked, count, clients, judges=judges, per_second=rate))
+
+    def waiting_verdicts(self) -> float:
+        """Return the number of verdicts that were not learned from yet."""
+        with urlopen(f"http://127.0.0.1:{self._server.port}/metrics") as answer:
+            lines = answer.read().decode().splitlines()
+        found = [line for line in lines if line.startswith("symbiont_waiting_verdicts ")]
+        return float(found[0].split()[1])
 
 
 def measure(place: Path, scale: float, seed: int) -> dict[str, object]:
-    """All figures."""
+    """Return all figures."""
     config = load_config("habitats/city", [*WORLD, f"seed={seed}", "run.generations=0"])
-    start(config, place / "run", may_learn_nothing=True)
-    world = mixture(config).habitats
-    assert world is not None
-    count, asked = int(2000 * scale), questions(world)
-    figures: dict[str, object] = {}
-    server = ServerProcess(place / "run", "--learn-share", "0")
-    try:
-        alone = asyncio.run(load(server.port, asked, count // 4, 1, judges=False))
-        together = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False))
+    count = int(2000 * scale)
+    with Service(place / "run", config, "--learn-share", "0") as service:
+        alone = service.load(count // 4, 1, judges=False)
+        together = service.load(count, judges=False)
         rate = 3 * len(alone.latencies) / alone.seconds
-        busy = asyncio.run(load(server.port, asked, count, CLIENTS, judges=False, per_second=rate))
-    finally:
-        server.stop()
-    figures |= beside_peft(place, config, max(int(960 * scale), 96))
-    figures["one at a time"] = alone.figures()
-    figures[f"{CLIENTS} clients"] = together.figures()
-    figures[f"{CLIENTS} clients at three times the rate of one"] = busy.figures()
-    figures |= learning_cost(place, config, count)
-    figures |= learned(place / "learned", config, int(12_000 * scale))
-    return figures
+        busy = service.load(count, rate=rate, judges=False)
+    return {
+        **beside_peft(place, config, max(int(960 * scale), 96)),
+        "one at a time": alone.figures(),
+        f"{CLIENTS} clients": together.figures(),
+        f"{CLIENTS} clients at three times the rate of one": busy.figures(),
+        **learning_cost(place, config, count),
+        **learned(place, config, int(12_000 * scale)),
+    }
 
 
 def learning_cost(place: Path, config: Any, count: int) -> dict[str, object]:
-    """As many requests as come, each judged, with learning off and at a quarter of the time, by
-    turns: the speed of a machine changes from minute to minute. The round in the middle counts."""
+    """Measure as many requests as come, each judged, with learning off and at a quarter of the
+    time, by turns: the speed of a machine changes from minute to minute. The middle round counts.
+    """
     rounds = [
         [saturated(place / f"{share}-{number}", config, count, share) for share in ("0", "0.25")]
         for number in range(ROUNDS)
@@ -186,60 +191,40 @@ def learning_cost(place: Path, config: Any, count: int) -> dict[str, object]:
 
 
 def saturated(folder: Path, config: Any, count: int, share: str) -> dict[str, float]:
-    """As many requests as come, each judged, after some that do not count."""
-    start(config, folder, may_learn_nothing=True)
-    world = mixture(config).habitats
-    assert world is not None
-    server = ServerProcess(folder, "--learn-share", share, "--patience", "0")
-    try:
-        asked = questions(world)
-        asyncio.run(load(server.port, asked, count // 4, CLIENTS, judges=True))
-        stretch = asyncio.run(load(server.port, asked, count, CLIENTS, judges=True))
-    finally:
-        server.stop()
-    return stretch.figures()
+    """Measure as many requests as come, each judged, after some that do not count."""
+    with Service(folder, config, "--learn-share", share, "--patience", "0") as service:
+        service.load(count // 4, judges=True)
+        return service.load(count, judges=True).figures()
 
 
-def learned(folder: Path, config: Any, count: int) -> dict[str, object]:
-    """The ecology learns from all users; acceptance by tenths of the stream, beside that of the
-    same world in simulation."""
-    start(config, folder, may_learn_nothing=True)
-    world = mixture(config).habitats
-    assert world is not None
-    asked, tenths = questions(world), list[dict[str, float]]()
-    server = ServerProcess(folder, "--learn-share", "0.25", "--patience", str(PATIENCE))
-    try:
-        for _ in range(10):
-            part = load(server.port, asked, count // 10, CLIENTS, judges=True, per_second=RATE)
-            tenths.append(asyncio.run(part).figures())
-    finally:
-        server.stop()
-    per_generation = world.config.questions
-    simulated = config.model_copy(
-        update={"run": config.run.model_copy(update={"generations": count // per_generation})}
-    )
-    start(simulated, folder.parent / "simulated")
-    accepted = simulated_acceptance(folder.parent / "simulated" / "events.jsonl", 10)
+def learned(place: Path, config: Any, count: int) -> dict[str, object]:
+    """Measure tenths of a stream from which the ecology learns; and the same world, simulated."""
+    options = ("--learn-share", "0.25", "--patience", str(PATIENCE))
+    with Service(place / "learned", config, *options) as service:
+        tenths = [service.load(count // 10, rate=RATE, judges=True).figures() for _ in range(10)]
+    length = {"generations": count // service.world.config.questions}
+    simulated = config.model_copy(update={"run": config.run.model_copy(update=length)})
+    start(simulated, place / "simulated")
+    verdicts = [
+        verdict
+        for event in read_events(place / "simulated" / "events.jsonl")
+        if isinstance(event, Acted) and event.purpose == "practice"
+        for verdict in event.verdicts
+    ]
+    accepted = [round(float(np.mean(part)), 3) for part in np.array_split(verdicts, 10)]
     return {f"learning, {RATE:g} a second": tenths, "simulated acceptance": accepted}
 
 
 def beside_peft(place: Path, config: Any, count: int) -> dict[str, object]:
-    """Requests per second until everything is answered and learned: ours, and one PEFT adapter per
-    user, which is loaded, asked, taught and saved."""
-    folder = place / "beside"
-    start(config, folder, may_learn_nothing=True)
-    world = mixture(config).habitats
-    assert world is not None
-    server, began = ServerProcess(folder, "--learn-share", "0.5", "--patience", "0"), 0.0
-    try:
+    """Measure requests per second until everything is answered and learned: ours, and one PEFT
+    adapter per user, which is loaded, asked, taught and saved."""
+    with Service(place / "beside", config, "--learn-share", "0.5", "--patience", "0") as service:
         began = time.perf_counter()
-        asyncio.run(load(server.port, questions(world), count, CLIENTS, judges=True))
-        while waiting_verdicts(server.port):
+        service.load(count, judges=True)
+        while service.waiting_verdicts():
             time.sleep(0.05)
         ours = count / (time.perf_counter() - began)
-    finally:
-        server.stop()
-    items = [item for _, item in zip(range(PEFT_REQUESTS), questions(world), strict=False)]
+    items = [item for _, item in zip(range(PEFT_REQUESTS), questions(service.world), strict=False)]
     peer = PeftUsers(place / "peft", config.host.rank)
     peer.serve(items[0])  # warms up
     began = time.perf_counter()
@@ -248,14 +233,6 @@ def beside_peft(place: Path, config: Any, count: int) -> dict[str, object]:
     theirs = len(items) / (time.perf_counter() - began)
     rates = {"ours, per second": round(ours, 1), "PEFT, per second": round(theirs, 2)}
     return {"answered and learned": rates | {"ratio": round(ours / theirs, 1)}}
-
-
-def waiting_verdicts(port: int) -> float:
-    """How many verdicts were not learned from yet."""
-    with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-        lines = answer.read().decode().splitlines()
-    matches = [line for line in lines if line.startswith("symbiont_waiting_verdicts ")]
-    return float(matches[0].split()[1])
 
 
 class PeftUsers:
@@ -273,7 +250,7 @@ class PeftUsers:
         self._model: Any = get_peft_model(model, self._config, adapter_name="nobody")
 
     def serve(self, item: Item) -> None:
-        """Loads the user's adapter, asks it, teaches it what was right, and saves it."""
+        """Load the user's adapter, ask it, teach it what was right, and save it."""
         model, name, place = self._model, item.habitat, self._folder / item.habitat
         if (place / name).exists():
             model.load_adapter(place / name, adapter_name=name, is_trainable=True)
@@ -290,49 +267,30 @@ class PeftUsers:
         if item.verifier(reply):
             parameters = [part for part in model.parameters() if part.requires_grad]
             optimizer = torch.optim.Adam(parameters, 0.01)
-            state = place / "optimizer.safetensors"
+            state = place / "optimizer.pt"
             if state.exists():
-                for part, moments in zip(parameters, pairs_of(state), strict=True):
-                    optimizer.state[part] = moments
+                optimizer.load_state_dict(torch.load(state))
             labels = ids.clone()
             labels[:, :length] = -100
             model(input_ids=ids, labels=labels).loss.backward()
             optimizer.step()
-            save_pairs(state, [optimizer.state[part] for part in parameters])
+            place.mkdir(parents=True, exist_ok=True)
+            torch.save(optimizer.state_dict(), state)
         model.save_pretrained(place, selected_adapters=[name])
         model.set_adapter("nobody")
         model.delete_adapter(name)
 
 
-def pairs_of(path: Path) -> list[dict[str, torch.Tensor]]:
-    """Adam's moments, parameter by parameter."""
-    tensors = load_file(path)
-    return [
-        {name: tensors[f"{number} {name}"] for name in ("step", "exp_avg", "exp_avg_sq")}
-        for number in range(len(tensors) // 3)
-    ]
-
-
-def save_pairs(path: Path, states: Sequence[dict[str, torch.Tensor]]) -> None:
-    """Writes them."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parts = {
-        f"{number} {name}": value.clone()
-        for number, state in enumerate(states)
-        for name, value in state.items()
-    }
-    save_file(parts, path)
-
-
-def simulated_acceptance(path: Path, parts: int) -> Sequence[float]:
-    """Acceptance by parts of a run's stream."""
-    verdicts = [
-        verdict
-        for event in read_events(path)
-        if isinstance(event, Acted) and event.purpose == "practice"
-        for verdict in event.verdicts
-    ]
-    return [round(float(np.mean(part)), 3) for part in np.array_split(verdicts, parts)]
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the requests")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    gc.freeze()  # a client that searches torch for garbage would look like a slow server
+    with tempfile.TemporaryDirectory() as place:
+        report(measure(Path(place), options.scale, options.seed), options.json)
 
 
 if __name__ == "__main__":

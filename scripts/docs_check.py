@@ -1,16 +1,18 @@
-"""Compares what pages say of paper packs with the packs, and the packs and the ablations with their
-numbers.
+"""Compare the figures in pages with the paper packs and results that they are from, and packs and
+ablations with what their own outcomes make.
 
     python scripts/docs_check.py         # a line for every mismatch; exit code 1 if there is one
-    python scripts/docs_check.py --fill  # writes the packs' values into the pages
+    python scripts/docs_check.py --fill  # writes the right figures into the pages
 
-In README.md and docs/*.md, outside code blocks, a quotation is
+``docs/figures.json`` says where the figures of a page are from. An entry of a page is a phrase of
+that page, and what the numbers behind the phrase are, one after the other:
 
-    <!-- pack embedded-v2: accuracy.4.in-distribution.ecology.estimate 100 .1f -->87.2<!-- /pack -->
+    ["| one adapter |", "habitats-v1:worlds.city.measures.single.acceptance 100 .1f"]
 
-that is: a pack, the keys on the way to a value of its summary.json, and, where they are wanted, a
-factor and a format of Python's. Lines between the lines ``<!-- excerpt embedded-v2 -->`` and
-``<!-- /excerpt -->`` are the pack's excerpt.md.
+Entries stand in the order of the page: a phrase is looked for behind the last figure. A figure is a
+paper pack (or a JSON file below ``docs``), the keys of a value in its ``summary.json``, a factor
+and a format of Python. An interval is three numbers: estimate, low and high. ``["excerpt PACK"]``
+says that the page holds the pack's ``excerpt.md``.
 """
 
 from __future__ import annotations
@@ -31,22 +33,14 @@ from typing import Any
 from symbiont_ecology.analysis import ablation, pack
 from symbiont_ecology.errors import EcologyError
 
-CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
-EXCERPT_MARK = re.compile(r"^<!-- /?excerpt\b.*", re.MULTILINE)
-EXCERPT = re.compile(
-    r"^(<!-- excerpt (\S+) -->\n)((?:(?!<!-- /?excerpt).)*)^(<!-- /excerpt -->)$",
-    re.DOTALL | re.MULTILINE,
-)
-MARK = re.compile(r"<!-- pack (\S+): ([^>]+?) -->(.*?)<!-- /pack -->")
-NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
+UNSIGNED = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 SOURCES = {pack.PROTOCOL, pack.OUTCOMES, pack.TUNED}
-FORM = "<!-- pack NAME: KEYS [[FACTOR] FORMAT] -->VALUE<!-- /pack -->"
-ABLATIONS = "ablations*.md"
-EXCERPT_FORM = "<!-- excerpt NAME --> and <!-- /excerpt --> in lines of their own"
+INTERVAL = ("estimate", "low", "high")
 
 
 def check_packs(home: Path) -> Iterator[str]:
-    """Makes every pack again elsewhere, from its outcomes, and yields what differs."""
+    """Make every pack again elsewhere, from its outcomes, and yield what differs."""
     with tempfile.TemporaryDirectory() as elsewhere:
         for folder in sorted(path for path in home.iterdir() if path.is_dir()):
             again = Path(elsewhere) / folder.name
@@ -64,7 +58,7 @@ def check_packs(home: Path) -> Iterator[str]:
 
 
 def differences(path: Path, again: Path) -> Iterator[str]:
-    """The first line of a file that is not as it was made again, if there is one."""
+    """Yield the first line of a file that is not as it was made again, if there is one."""
     texts = [
         file.read_text(encoding="utf-8").splitlines() if file.exists() else []
         for file in (again, path)
@@ -76,19 +70,18 @@ def differences(path: Path, again: Path) -> Iterator[str]:
 
 
 def is_same(expected: str, line: str) -> bool:
-    """Whether two lines say the same: another processor adds up in another order, so numbers may
-    differ in their last digits."""
-    if NUMBER.sub("", expected) != NUMBER.sub("", line):
+    """Compare two lines. Another processor adds up in another order, so numbers may differ in their
+    last digits."""
+    if UNSIGNED.sub("", expected) != UNSIGNED.sub("", line):
         return False
-    pairs = zip(NUMBER.findall(expected), NUMBER.findall(line), strict=True)
+    pairs = zip(UNSIGNED.findall(expected), UNSIGNED.findall(line), strict=True)
     return all(math.isclose(float(a), float(b), rel_tol=1e-9) for a, b in pairs)
 
 
 def check_files(folder: Path, again: Path) -> Iterator[str]:
-    """The outcomes must be as the manifest says, and so must the figures, which have to be those of
-    the page.
+    """Yield outcomes and figures that are not those of the manifest.
 
-    They are not compared with those made again: another version of matplotlib draws other bytes.
+    Pictures are not compared with those made again: another matplotlib draws other bytes.
     """
     drawn, names = (sorted(path.name for path in place.glob("*.png")) for place in (again, folder))
     if drawn != names:
@@ -104,8 +97,7 @@ def check_files(folder: Path, again: Path) -> Iterator[str]:
 
 
 def check_ablations(page: Path) -> Iterator[str]:
-    """Makes the page of the ablations again elsewhere, from its numbers, and yields what
-    differs."""
+    """Make the page of the ablations again elsewhere, from its numbers, and yield what differs."""
     numbers = ablation.results_file(page)
     if not numbers.exists():
         yield f"{page}: expected its numbers in {numbers}, found none: symbiont ablate makes both"
@@ -117,69 +109,63 @@ def check_ablations(page: Path) -> Iterator[str]:
         yield from differences(page, again)
 
 
-def check_excerpts(page: Path, home: Path) -> Iterator[tuple[str, str]]:
-    """Yields what is wrong with the excerpts of a page, each with the page as far as it can be
-    mended."""
+def check_page(
+    root: Path, name: str, entries: list[list[str]], *, is_filled: bool
+) -> Iterator[str]:
+    """Yield the figures of a page that are not what their sources say; fill them in, if wanted."""
+    page, place = root / name, 0
     text = page.read_text(encoding="utf-8")
-    prose = CODE.sub(
-        lambda code: re.sub(r"[^\n]", " ", code[0]), text
-    )  # where everything keeps its place
-    blocks = list(EXCERPT.finditer(prose))
-    paired = {block.start(mark) for block in blocks for mark in (1, 4)}
-    for mark in EXCERPT_MARK.finditer(prose):
-        if mark.start() not in paired:
-            number = prose.count("\n", 0, mark.start()) + 1
-            yield f"{page}:{number}: expected {EXCERPT_FORM}, found {mark[0]:.70}", text
-    for block in reversed(blocks):  # from the end, so that places hold
-        source = home / block[2] / pack.EXCERPT
-        if not source.exists():
-            yield f"{page}: expected an excerpt of {block[2]}, found no {source}", text
-        elif (expected := source.read_text(encoding="utf-8")) != text[
-            block.start(3) : block.end(3)
-        ]:
-            text = text[: block.start(3)] + expected + text[block.end(3) :]
-            yield f"{page}: expected the excerpt that is in {source}, found another", text
+    for phrase, *figures in entries:
+        if phrase.startswith("excerpt "):
+            source = root / "docs/paper_packs" / phrase.split()[1] / pack.EXCERPT
+            if not source.exists() or source.read_text(encoding="utf-8") not in text:
+                yield f"{page}: expected the text of {source}, found another: copy it"
+            continue
+        found = text.find(phrase, place)
+        if found < 0:
+            yield f"{page}: expected {phrase!r} behind the figures before it, found none"
+            continue
+        place = found + len(phrase)
+        try:
+            values = [(value, figure) for figure in figures for value in quoted(root, figure)]
+        except (LookupError, ValueError, TypeError, OSError) as error:
+            yield f"{page}: {phrase}: expected values of {figures}, found none ({error})"
+            continue
+        for value, figure in values:
+            number = NUMBER.search(text, place)
+            if number is None:
+                yield f"{page}: {phrase}: expected {value} ({figure}), found no more numbers"
+                break
+            place = number.end()
+            if number[0] != value and is_filled:
+                text = text[: number.start()] + value + text[number.end() :]
+                place = number.start() + len(value)
+            elif number[0] != value:
+                line = text.count("\n", 0, place) + 1
+                yield f"{page}:{line}: expected {value}, found {number[0]} ({figure})"
+    if is_filled:
+        page.write_text(text, encoding="utf-8")
 
 
-def check_page(page: Path, home: Path, text: list[str]) -> Iterator[str]:
-    """Yields the quotations that are not what the packs say; ``text`` gets the page as it should
-    be."""
-    is_code = False
-    for number, line in enumerate(
-        page.read_text(encoding="utf-8").splitlines(keepends=True), start=1
-    ):
-        is_code ^= line.lstrip().startswith("```")
-        marks = [] if is_code else list(MARK.finditer(line))
-        if not is_code and line.count("<!-- pack ") + line.count("<!-- /pack ") != 2 * len(marks):
-            yield f"{page}:{number}: expected {FORM} in one line, found {line.strip():.70}"
-        for mark in reversed(marks):  # from the end, so that places hold
-            try:
-                expected = quoted(home / mark[1] / pack.SUMMARY, mark[2])
-            except (LookupError, ValueError, TypeError) as error:
-                place = f"{page}:{number}"
-                yield f"{place}: expected a value of {mark[1]}: {mark[2]}, found none ({error})"
-                continue
-            if expected != mark[3]:
-                was = mark[3] or "nothing"
-                yield f"{page}:{number}: expected {expected}, found {was} ({mark[1]}: {mark[2]})"
-            line = line[: mark.start(3)] + expected + line[mark.end(3) :]
-        text.append(line)
+def quoted(root: Path, figure: str) -> list[str]:
+    """Return the number that a figure is, or the three of an interval, as they are to be written.
 
-
-def quoted(summary: Path, words: str) -> str:
-    """The value that a mark asks for, as it is to be written."""
-    if not summary.exists():
-        raise LookupError(f"there is no {summary}")
-    keys, *rest = words.split()
-    value = find(json.loads(summary.read_text(encoding="utf-8")), keys.split("."))
-    if isinstance(value, dict | list):
-        raise ValueError(f"more keys are wanted: {', '.join(map(str, value))}")
-    value = value * float(rest[0]) if len(rest) == 2 else value
-    return format(value, rest[-1] if rest else "")
+    Raises:
+        LookupError: no such keys, or not a number.
+        OSError: no such pack or file.
+        ValueError: no factor, or no format of a number.
+    """
+    address, factor, form = figure.rsplit(" ", 2)
+    source, _, keys = address.partition(":")
+    docs = root / "docs"
+    file = docs / source if "/" in source else docs / "paper_packs" / source / pack.SUMMARY
+    value = find(json.loads(file.read_text(encoding="utf-8")), keys.split("."))
+    numbers = [value[name] for name in INTERVAL] if isinstance(value, dict) else [value]
+    return [format(number * float(factor), form) for number in numbers]
 
 
 def find(data: Any, keys: list[str]) -> Any:
-    """The value at the end of the keys; a key may itself have dots, as the budget 0.25 has."""
+    """Return the value at the end of the keys; a key may itself have dots, as the budget 0.25."""
     if not keys:
         return data
     if isinstance(data, list):
@@ -192,33 +178,22 @@ def find(data: Any, keys: list[str]) -> Any:
 
 
 def main() -> None:
-    """Checks packs and pages; exit code 1 where anything differs."""
+    """Check packs and pages; exit code 1 where anything differs."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument(
-        "--fill", action="store_true", help="write the packs' values into the pages"
-    )
+    parser.add_argument("--fill", action="store_true", help="write right figures into the pages")
     parser.add_argument(
         "--root", type=Path, default=Path(__file__).parents[1], help=argparse.SUPPRESS
     )
     arguments = parser.parse_args()
-    home, wrong = arguments.root / "docs" / "paper_packs", list[str]()
-    if home.is_dir():
-        wrong += check_packs(home)
-    else:
-        print(f"no packs in {home} yet: nothing to make again")
-    for page in sorted((arguments.root / "docs").glob(ABLATIONS)):
+    root: Path = arguments.root
+    wrong = list[str]()
+    if (root / "docs/paper_packs").is_dir():
+        wrong += check_packs(root / "docs/paper_packs")
+    for page in sorted((root / "docs").glob("ablations*.md")):
         wrong += check_ablations(page)
-    for page in sorted([arguments.root / "README.md", *(arguments.root / "docs").glob("*.md")]):
-        for line, mended in check_excerpts(page, home):
-            wrong += [] if arguments.fill and mended != page.read_text(encoding="utf-8") else [line]
-            if arguments.fill:
-                page.write_text(mended, encoding="utf-8")
-        text: list[str] = []
-        mismatches = list(check_page(page, home, text))
-        if mismatches and arguments.fill:
-            page.write_text("".join(text), encoding="utf-8")
-            mismatches = list(check_page(page, home, []))
-        wrong += mismatches
+    figures = json.loads((root / "docs/figures.json").read_text(encoding="utf-8"))
+    for name, entries in figures.items():
+        wrong += check_page(root, name, entries, is_filled=arguments.fill)
     print(*wrong, sep="\n", end="\n" * bool(wrong), file=sys.stderr)
     print(f"{len(wrong)} mismatches")
     sys.exit(bool(wrong))

@@ -7,7 +7,7 @@ import argparse
 import json
 from pathlib import Path
 
-from host_recipe.card import measure
+from host_recipe.card import measure, table
 from host_recipe.train import Recipe, train
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 
@@ -32,7 +32,7 @@ def main() -> None:
         )
     card |= measure(arguments.out)
     card_file.write_text(json.dumps(card, indent=1) + "\n")
-    print(f"wrote {arguments.out}")
+    print(f"{table(card)}\n\nwrote {arguments.out}; the table is that of docs/host.md")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,10 @@
-"""Ground of all tests: this folder is importable (``toy``, ``hosts``), and so are the benchmarks
-(``life_history``, ``fork``); properties repeat their examples."""
+"""Ground of all tests: this folder is importable (``toy``, ``hosts``), and so are benchmarks and
+scripts (``life``, ``door``); properties repeat their examples."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,16 +20,14 @@ from symbiont_ecology.strategies import strategies
 from symbiont_ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from tally import write_tally
 
-sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 pytest_plugins = ("command_fixtures",)
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.load_profile("fixed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How often runs are killed and faults happen, and where that is counted."""
+    """Add options: how often runs are killed and faults happen, and where hosts are loaded."""
     parser.addoption(
         "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
     )
@@ -40,9 +36,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         type=int,
         default=2,
         help="times each fault in tests/extensions/engines/test_engine_faults.py",
-    )
-    parser.addoption(
-        "--tally", type=Path, default=None, help="JSON file of the cases that were tried, by kind"
     )
     parser.addoption(
         "--device", default="cpu", help="where hosts are loaded that say nothing else: cuda"
@@ -58,12 +51,6 @@ def pytest_xdist_auto_num_workers() -> int:
     """With ``-n auto``: one worker more than cores, at most four. Many tests wait for processes
     that they began."""
     return min(4, 1 + (os.cpu_count() or 1))
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Writes what fuzzers and faults came to."""
-    if (path := session.config.getoption("--tally")) is not None:
-        write_tally(path)
 
 
 @pytest.fixture(scope="session", autouse=True)

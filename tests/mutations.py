@@ -18,7 +18,6 @@ import numpy as np
 
 from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.rng import Draw
-from tally import tally
 
 SECONDS, PATIENCE = 10.0, 200.0
 """Seconds of a core that a case may take, on a slow machine; and by the clock, where others use the
@@ -118,7 +117,6 @@ class Count:
         for number in range(cases):
             self.case(number, case, Draw(0)(self.name, number))
         print(f"\n{self.name}: {cases} cases: {dict(self.ends.most_common())}")
-        tally(self.name, cases, len(self.failures))
         assert not self.failures, "\n".join(self.failures[:20])
 
     def case(

@@ -1,8 +1,8 @@
 """Measures the embedded host: what it answers by habit, what it could answer, and what it would
 keep.
 
-All on reserved payloads (holdout split), greedy, each cell apart. The table goes into
-``host_card.json`` beside the weights, and from there into docs/host.md.
+All on reserved payloads (holdout split), greedy, each cell apart. The card is ``host_card.json``
+beside the weights; docs/host.md has it as a table.
 """
 
 from __future__ import annotations
@@ -70,3 +70,32 @@ def _share(
     texts = kernel.rollout(rows, None, Decoding()).texts
     right = sum(family.verify(item.question, text) for item, text in zip(items, texts, strict=True))
     return round(right / len(items), 4)
+
+
+def table(card: dict[str, Any]) -> str:
+    """Return the card as the table of docs/host.md: percent right, short / medium / long."""
+    columns = ("habit", "ceiling", "other_cues", "known_wording", "unseen_wording")
+    roles = ("trained", "shared", "unrelated", "composition")
+    lines = ["| family | role | bare host | cue ceiling | other cues | known wording |"]
+    lines[0] += " unseen wording | reserved payloads |"
+    lines.append("|---" * 8 + "|")
+    families = sorted(
+        {cell.partition("/")[0] for cell in card["cells"]},
+        key=lambda name: (roles.index(card["cells"][f"{name}/short"]["role"]), name),
+    )
+    for name in families:
+        cells = [card["cells"][f"{name}/{depth}"] for depth in DEPTHS]
+        shares = [" / ".join(_percent(cell.get(column)) for cell in cells) for column in columns]
+        counts = [
+            str(cell["questions"]) if cell["reserved"] == "all" else f"≥ {QUESTIONS}"
+            for cell in cells
+        ]
+        row = (name, cells[0]["role"], *shares, " / ".join(counts))
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines)
+
+
+def _percent(share: float | list[float] | None) -> str:
+    if share is None:
+        return "–"
+    return f"{100 * (sum(share) / len(share) if isinstance(share, list) else share):.0f}"

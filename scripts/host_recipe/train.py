@@ -7,27 +7,23 @@ differ, and with them details of the table in docs/host.md, which says how much.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import track
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from host_recipe.habits import draw_line, pretrained_families
-from host_recipe.muon import Muon
-from host_recipe.tokenizer import build_tokenizer
 from symbiont_ecology.rng import Draw
+
+PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
+_A, _B, _C = 3.4445, -4.7750, 2.0315  # quintic Newton-Schulz coefficients of the original
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,32 @@ class Batch:
 
     ids: torch.Tensor
     weights: torch.Tensor
+
+
+def build_tokenizer() -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer that puts its own ``<bos>`` before a prompt and pads on the left."""
+    specials = [PAD, BOS, EOS]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(
+        models.BPE(vocab={token: i for i, token in enumerate(specials + alphabet)}, merges=[])
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(specials)
+    names = sorted(family.name for family in pretrained_families())
+    tokenizer.add_tokens([AddedToken(name, normalized=False) for name in [*names, "True", "False"]])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, 1)]
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        bos_token=BOS,
+        eos_token=EOS,
+        padding_side="left",
+        model_max_length=512,
+        clean_up_tokenization_spaces=False,
+    )
 
 
 def build_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
@@ -141,31 +163,21 @@ def train(recipe: Recipe, folder: Path, threads: int = 2) -> dict[str, object]:
         torch.optim.AdamW(others, lr=recipe.learning_rate, betas=(0.9, 0.95), weight_decay=0.0),
     ]
     stream, tokens, smooth = batches(recipe, tokenizer), 0, 0.0
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, TimeRemainingColumn()) as progress:
-        task = progress.add_task("training the host", total=recipe.steps)
-        for step in range(recipe.steps):
-            rate = recipe.learning_rate * _schedule(step, recipe)
-            for optimiser in optimisers:
-                optimiser.param_groups[0]["lr"] = rate
-            loss, answer_loss, count = _loss(model, next(stream))
-            for optimiser in optimisers:
-                optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(others, 1.0)
-            for optimiser in optimisers:
-                optimiser.step()
-            tokens += count
-            smooth = answer_loss if step == 0 else 0.98 * smooth + 0.02 * answer_loss
-            description = f"training the host, {smooth:.3f} nats per answer token"
-            progress.update(task, advance=1, description=description)
-            if not progress.console.is_terminal and (step + 1) % 100 == 0:
-                print(f"step {step + 1}: {smooth:.4f} nats per answer token", flush=True)
+    for step in track(range(recipe.steps), "training the host"):
+        rate = recipe.learning_rate * _schedule(step, recipe)
+        for optimiser in optimisers:
+            optimiser.param_groups[0]["lr"] = rate
+        loss, answer_loss, count = _loss(model, next(stream))
+        for optimiser in optimisers:
+            optimiser.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(others, 1.0)
+        for optimiser in optimisers:
+            optimiser.step()
+        tokens += count
+        smooth = answer_loss if step == 0 else 0.98 * smooth + 0.02 * answer_loss
+        if (step + 1) % 100 == 0:
+            print(f"step {step + 1}: {smooth:.4f} nats per answer token", flush=True)
     save(model, tokenizer, folder)
     parameters = sum(p.numel() for p in model.parameters())
     return {
@@ -209,3 +221,56 @@ def save(model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Pa
     half.config.dtype = torch.float32
     half.config.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+class Muon(torch.optim.Optimizer):
+    """Momentum whose matrix is made orthogonal before each step (Jordan et al. 2024).
+
+    For 2-D hidden matrices; step size in the scale of AdamW's (0.2 · √max(d_in, d_out)). In float32
+    and batched over matrices of equal shape: torch's own iterates in bfloat16, which CPUs without
+    such units emulate at a third of the speed (docs/log.md).
+    """
+
+    def __init__(
+        self,
+        matrices: Iterable[torch.nn.Parameter],
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.02,
+    ) -> None:
+        super().__init__(
+            list(matrices), {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        )
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of every matrix that has a gradient."""
+        for group in self.param_groups:
+            by_shape: dict[tuple[int, int], list[tuple[torch.nn.Parameter, torch.Tensor]]] = (
+                defaultdict(list)
+            )
+            for matrix in group["params"]:
+                if matrix.grad is None:
+                    continue
+                velocity = self.state[matrix].setdefault("velocity", torch.zeros_like(matrix))
+                velocity.lerp_(matrix.grad, 1 - group["momentum"])
+                update = matrix.grad.lerp(velocity, group["momentum"])  # Nesterov
+                wide = update if update.shape[0] <= update.shape[1] else update.T
+                by_shape[(wide.shape[0], wide.shape[1])].append((matrix, wide))
+            for shape, pairs in by_shape.items():
+                steps = orthogonalise(torch.stack([wide for _, wide in pairs])) * (
+                    0.2 * max(shape) ** 0.5
+                )
+                for (matrix, _), step in zip(pairs, steps, strict=True):
+                    matrix.mul_(1 - group["lr"] * group["weight_decay"])
+                    matrix.sub_(step if step.shape == matrix.shape else step.T, alpha=group["lr"])
+
+
+def orthogonalise(matrices: torch.Tensor, iterations: int = 5) -> torch.Tensor:
+    """Nearest orthogonal matrices, roughly, of ``(batch, rows ≤ columns)`` by Newton-Schulz
+    iteration."""
+    x: torch.Tensor = matrices / (matrices.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(iterations):
+        gram = x @ x.transpose(1, 2)
+        x = _A * x + (_B * gram + _C * gram @ gram) @ x
+    return x

@@ -4,20 +4,16 @@ docstrings."""
 from __future__ import annotations
 
 import ast
-import importlib.util
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import symbiont_ecology
 
 ROOT = Path(symbiont_ecology.__file__).parent
-CHECKOUT = Path(__file__).parents[2]
 ORDER = (
     (
         "types",
@@ -288,37 +284,6 @@ def test_every_folder_of_source_is_a_package_with_a_docstring() -> None:
         assert ast.get_docstring(tree_of(folder / "__init__.py")), folder
 
 
-# Names and lines, as scripts/shape.py measures them.
-
-
-def shape() -> ModuleType:
-    """The script, as a module."""
-    spec = importlib.util.spec_from_file_location("shape", CHECKOUT / "scripts/shape.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SHAPE = shape()
-
-
-@cache
-def long_lines(package: Path) -> list[str]:
-    """``file:line`` of every line that is too long."""
-    places: list[str] = SHAPE.findings(package)[f"lines over {SHAPE.LONGEST_LINE} characters"]
-    return places
-
-
-@every_file
-def test_no_line_is_too_long(path: Path) -> None:
-    assert SHAPE.LONGEST_LINE == 100
-    where = path.relative_to(ROOT).as_posix()
-    wrong = [place for place in long_lines(ROOT) if place.rpartition(":")[0] == where]
-    assert not wrong, "\n".join(wrong)
-
-
 # The tests test themselves: each rule finds what it is there for.
 
 BAD: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
@@ -378,7 +343,6 @@ BAD: tuple[tuple[str, str, Callable[[Path], None]], ...] = (
     ("tasks", "def long():\n" + "    1\n" * 80, test_files_and_functions_stay_readable_in_one_go),
     ("tasks", "\n" * 700, test_files_and_functions_stay_readable_in_one_go),
     ("tasks", "'''Doc.'''\nclass Bare:\n    pass", test_everything_public_has_a_docstring),
-    ("tasks", f"WIDE = '{'x' * 100}'", test_no_line_is_too_long),
 )
 
 

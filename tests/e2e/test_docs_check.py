@@ -1,9 +1,8 @@
-"""Pages that quote paper packs, and the check that they quote them rightly."""
+"""Figures in pages are those of the packs that they are from."""
 
 from __future__ import annotations
 
 import json
-import re
 import runpy
 import shutil
 import sys
@@ -25,7 +24,6 @@ from symbiont_ecology.experiments.suite import reported_jobs
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docs_check.py"
 Check = Callable[..., Said]
-RIGHT = "accuracy.0.5.in-distribution.single.estimate 100 .1f"
 
 
 @pytest.fixture(scope="module")
@@ -57,19 +55,15 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def root(packs: Path, tmp_path: Path) -> Path:
     """A checkout with a pack, and a page that says nothing yet."""
     shutil.copytree(packs, tmp_path / "docs" / "paper_packs")
-    (tmp_path / "README.md").write_text("# It is\n")
+    (tmp_path / "docs" / "figures.json").write_text("{}")
     return tmp_path
-
-
-def mark(words: str, value: str = "", pack: str = "tiny") -> str:
-    return f"<!-- pack {pack}: {words} -->{value}<!-- /pack -->"
 
 
 @pytest.fixture
 def check(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> Check:
-    """Runs the script in this process, on the checkout in ``tmp_path``."""
+    """The script, run in this process on the checkout in ``tmp_path``."""
 
     def run(*words: str) -> Said:
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--root", str(tmp_path), *words])
@@ -82,97 +76,79 @@ def check(
     return run
 
 
-def test_without_packs_there_is_nothing_to_make_again(tmp_path: Path, check: Check) -> None:
-    (tmp_path / "README.md").write_text("Nothing is claimed.\n")
-    said = check()
-    assert said.code == 0
-    assert "no packs in" in said.out
+PAGE = """# Results
+
+| arm | seeds | right, % [interval] |
+|---|---|---|
+| single | 4 | **50.0** [40.0, +60.0] |
+| other | 7 |
+
+It has 30 % of 1,000.
+"""
+SUMMARY = {"arms": {"single": {"seeds": 1, "0.5": {"estimate": -0.5, "low": -1, "high": 0.25}}}}
 
 
-def test_a_wrong_figure_is_one_line_that_fill_mends(root: Path, check: Check) -> None:
-    page = root / "docs" / "results.md"
-    page.write_text(f"text\n\n| a | {mark('seeds.single', '4')} | {mark(RIGHT)} |\n")
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A page and a pack beside it, which holds other figures."""
+    pack, page = tmp_path / "docs" / "results", tmp_path / "docs" / "page.md"
+    pack.mkdir(parents=True)
+    (pack / "tiny.json").write_text(json.dumps(SUMMARY))
+    page.write_text(PAGE)
+    return page
+
+
+def quote(root: Path, *entries: list[str]) -> None:
+    (root / "docs" / "figures.json").write_text(json.dumps({"docs/page.md": entries}))
+
+
+def test_wrong_figures_are_a_line_each_and_fill_mends_them(
+    page: Path, tmp_path: Path, check: Check
+) -> None:
+    interval, of = "results/tiny.json:arms.single.0.5", "results/tiny.json:arms.single"
+    quote(
+        tmp_path,
+        ["| single |", f"{of}.seeds 1 .0f", f"{interval} 100 .1f"],
+        ["It has", f"{interval}.high 100 .0f", f"{of}.seeds 2000 ,.0f"],
+    )
     said = check()
     assert said.code == 1
     lines = said.err.splitlines()
-    assert len(lines) == 2
-    assert f"{page}:3: expected 1, found 4 (tiny: seeds.single)" in lines
-    assert all(line.startswith(f"{page}:3: expected ") for line in lines)
+    assert [line.partition(": ")[0] for line in lines] == [f"{page}:5"] * 4 + [f"{page}:8"] * 2
+    assert lines[0].endswith(f"expected 1, found 4 ({of}.seeds 1 .0f)")
     assert check("--fill").code == 0
     text = page.read_text()
-    assert f"| a | {mark('seeds.single', '1')} |" in text
-    assert re.search(r"\.1f -->\d+\.\d<!-- /pack -->", text)
-    assert check().code == 0
-    assert page.read_text() == text
-
-
-def test_an_excerpt_is_that_of_its_pack(root: Path, check: Check) -> None:
-    page = root / "docs" / "results.md"
-    blocks = [f"<!-- excerpt {name} -->\nold\n<!-- /excerpt -->\n" for name in ("tiny", "other")]
-    page.write_text(f"text\n\n{blocks[0]}more\n{blocks[1]}")
-    said = check()
-    assert said.code == 1
-    assert "results.md: expected the excerpt that is in " in said.err
-    assert "results.md: expected an excerpt of other, found no " in said.err
-    page.write_text(page.read_text().partition("more")[0])
-    assert check("--fill").code == 0
-    assert "| single |" in page.read_text()
-    assert page.read_text().startswith("text\n\n<!-- excerpt tiny -->\n| percent right |")
+    assert "| single | 1 | **-50.0** [-100.0, 25.0] |" in text
+    assert "It has 25 % of 2,000." in text
     assert check().code == 0
 
 
 @pytest.mark.parametrize(
-    ("text", "line"),
+    ("entry", "message"),
     [
-        ("<!-- excerpt tiny -->\nkeep\n", 3),
-        ("<!-- excerpt tiny -->\nkeep\n<!-- excerpt tiny -->\nold\n<!-- /excerpt -->\n", 3),
-        ("<!-- excerpt tiny -->\nold\n<!-- /excerpt -->\nkeep\n<!-- /excerpt -->\n", 7),
-        ("<!-- excerpt tiny --> keep <!-- /excerpt -->\n", 3),
+        (["| nobody |", "results/tiny.json:arms.single.seeds 1 .0f"], "'| nobody |'"),
+        (["| single |", "results/tiny.json:arms.singel 1 .0f"], "no singel there, but single"),
+        (["| single |", "results/tiny.json:arms 1 .0f"], "found none ('estimate')"),
+        (["| single |", "results/tiny.json:arms.single.seeds 1 .0q"], "found none ("),
+        (["| single |", "nowhere:arms 1 .0f"], "found none ("),
+        (["It has", *["results/tiny.json:arms.single.0.5.low -30 .0f"] * 3], "no more numbers"),
+        (["excerpt tiny"], "expected the text of "),
     ],
 )
-def test_an_excerpt_without_both_marks_is_named_and_fill_leaves_it_alone(
-    root: Path, check: Check, text: str, line: int
+def test_a_figure_that_leads_nowhere_is_one_line(
+    page: Path, tmp_path: Path, check: Check, entry: list[str], message: str
 ) -> None:
-    page = root / "docs" / "results.md"
-    page.write_text(f"text\n\n{text}")
-    said = check()
-    assert said.code == 1
-    assert f"{page}:{line}: expected <!-- excerpt NAME --> and <!-- /excerpt -->" in said.err
+    quote(tmp_path, entry)
     said = check("--fill")
     assert said.code == 1
-    assert len(said.err.splitlines()) == 1
-    assert "keep" in page.read_text()
-    assert "old" not in page.read_text()
+    assert message in said.err.splitlines()[-1]
+    assert "| other | 7 |" in page.read_text()
 
 
-WRONG = {
-    mark("seeds.singel", "1"): "no singel there, but single",
-    mark("seeds", "1"): "more keys are wanted: single",
-    mark("seeds.single .1q", "1"): "found none (",
-    mark("seeds.single", "1", pack="other"): "there is no ",
-    "<!-- pack tiny: seeds.single -->1": "expected <!-- pack NAME: KEYS",
-    "1<!-- /pack -->": "expected <!-- pack NAME: KEYS",
-}
-
-
-def test_a_quotation_that_leads_nowhere_is_one_line(root: Path, check: Check) -> None:
-    page, text = root / "docs" / "results.md", "".join(f"{line}\n" for line in WRONG)
-    page.write_text(text)
-    said = check("--fill")
-    assert said.code == 1
-    for number, (line, message) in enumerate(
-        zip(said.err.splitlines(), WRONG.values(), strict=True), 1
-    ):
-        assert line.startswith(f"{page}:{number}: expected ")
-        assert message in line
-    assert page.read_text() == text
-
-
-def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
-    excerpt = "<!-- excerpt other -->\nold\n<!-- /excerpt -->\n<!-- excerpt tiny -->"
-    (root / "docs" / "results.md").write_text(
-        f"```\n{mark('seeds.single', '72')}\n{excerpt}\n```\n"
-    )
+def test_an_excerpt_is_that_of_its_pack(root: Path, check: Check) -> None:
+    page, excerpt = root / "docs" / "page.md", root / "docs" / "paper_packs" / "tiny" / "excerpt.md"
+    quote(root, ["excerpt tiny"])
+    page.write_text(f"text\n\n{excerpt.read_text()}\nmore\n")
     assert check().code == 0
 
 
@@ -180,13 +156,7 @@ def test_marks_in_code_are_examples(root: Path, check: Check) -> None:
     ("name", "old", "new", "message"),
     [
         ("tiny/README.md", "# tiny", "# teeny", "README.md:1: expected # tiny, found # teeny"),
-        ("tiny/excerpt.md", "| single |", "| double |", "excerpt.md:4: expected | single |"),
-        (
-            "tiny/summary.json",
-            '"level": 0.05',
-            '"level": 0.5',
-            'expected "level": 0.05, found "level": 0.5',
-        ),
+        ("tiny/summary.json", '"level": 0.05', '"level": 0.5', 'expected "level": 0.05, found'),
         ("tiny/tuned.json", '"sweep"', '"sweep" ', "for tuned.json, found "),
         ("tiny/protocol.json", "{", "", "found damage: no paper pack can be read"),
         ("README.md", "does it hold?", "it holds", "README.md:5: expected | [tiny]"),
@@ -203,34 +173,25 @@ def test_a_pack_that_is_not_what_its_outcomes_give_is_named(
     assert message in said.err
 
 
-def test_last_digits_of_another_processor_are_no_mismatch(root: Path, check: Check) -> None:
-    path = root / "docs" / "paper_packs" / "tiny" / "summary.json"
-    text = path.read_text()
-    path.write_text(text.replace('"level": 0.05', '"level": 0.05000000000000001'))
+def test_last_digits_and_missing_pictures(root: Path, check: Check) -> None:
+    tiny = root / "docs" / "paper_packs" / "tiny"
+    text = (tiny / "summary.json").read_text()
+    other = text.replace('"level": 0.05', '"level": 0.05000000000000001')  # another processor
+    (tiny / "summary.json").write_text(other)
     assert check().code == 0
-    path.write_text(text.replace('"level": 0.05', '"level": 0.0500001'))
-    assert check().code == 1
-
-
-def test_a_figure_that_is_missing_is_named(root: Path, check: Check) -> None:
-    (root / "docs" / "paper_packs" / "tiny" / "accuracy.png").unlink()
-    said = check()
-    assert said.code == 1
-    (line,) = said.err.splitlines()
+    (tiny / "accuracy.png").unlink()
+    (line,) = check().err.splitlines()
     assert "expected the figures accuracy.png" in line
 
 
 def test_the_page_of_the_ablations_is_what_its_numbers_make(tmp_path: Path, check: Check) -> None:
-    (tmp_path / "README.md").write_text("# It is\n")
     page, results = tmp_path / "docs" / "ablations.md", made_up({"helps": {"accuracy": 0.05}})
     results_file(page).parent.mkdir(parents=True)
+    (tmp_path / "docs" / "figures.json").write_text("{}")
     page.write_text(render_ablation(AblationResults.model_validate(results)))
     assert "expected its numbers in " in check().err
     results_file(page).write_text(json.dumps(results))
     assert check().code == 0
     results["measured"]["ecology"]["accuracy"][0] += 0.1
     results_file(page).write_text(json.dumps(results))
-    said = check()
-    assert said.code == 1
-    assert f"{page}:" in said.err
-    assert "found | *all of them* |" in said.err
+    assert f"{page}:" in check().err

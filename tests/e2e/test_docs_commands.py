@@ -57,7 +57,7 @@ def check(typed: Typed) -> None:
         case ["python", "scripts/sanitize.py", place, *_]:  # and options of pytest
             assert (ROOT / place).exists()
         case ["python", script, *words]:
-            known = (ROOT / script).read_text() + (ROOT / "scripts/original_table.py").read_text()
+            known = (ROOT / script).read_text() + (ROOT / "scripts/original.toml").read_text()
             assert all(f'"{word}"' in known for word in words if word.startswith("--")), words
         case ["pip", "install", "uv"] | ["uv", "pip", "install", *_, "symbiont-ecology"]:
             return

@@ -1,71 +1,63 @@
-"""Every command that writes is killed: some here, all of them by ``benchmarks/kills.py``."""
+"""Every command that writes is killed at a write and typed again: it leaves the bytes of one that
+was left alone.
+
+``serve``, ``suite`` and ``sft`` are killed in ``test_serve.py``, ``test_suite.py`` and
+``test_sft.py``; ``test_resume_kill.py`` kills one run at many moments.
+"""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-from collections.abc import Iterator
+import shlex
+import shutil
 from pathlib import Path
 
 import pytest
-import typer
-from typer.core import TyperGroup
 
-from killed_commands import COMMANDS, NOT_KILLED, READERS
-from symbiont_ecology.cli import app
+from killing import contents, writes_of
+from symbiont_ecology.rng import Draw
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "kills.py"
-QUICK = (*("data", "datasets convert", "evaluate", "export", "infer", "phylogeny"), "verify")
-"""Commands that no other test kills, and that are quick."""
-
-
-def commands(group: TyperGroup, above: str = "") -> Iterator[str]:
-    """The commands of the command line, such as ``host get``."""
-    for name, command in group.commands.items():
-        if isinstance(command, TyperGroup):
-            yield from commands(command, f"{name} ")
-        else:
-            yield above + name
-
-
-def test_every_command_is_killed_or_writes_nothing_or_is_left_out_for_a_reason() -> None:
-    killed = {name.partition(",")[0] for name in COMMANDS}
-    tables = [killed, set(READERS), set(NOT_KILLED)]
-    group = typer.main.get_command(app)
-    assert isinstance(group, TyperGroup)
-    assert set.union(*tables) == set(commands(group))
-    assert sum(map(len, tables)) == len(set.union(*tables)), "a command is in two tables"
-    assert all(NOT_KILLED.values())
-
-
-def test_the_table_types_the_commands_that_it_names() -> None:
-    for name, command in {**COMMANDS, **READERS}.items():
-        for is_begun in (False, True):
-            words = command.typed(is_begun=is_begun)
-            going_on = "resume" if is_begun and command.again.startswith("resume") else name
-            assert " ".join(words).startswith(going_on.partition(",")[0])
+SMALL = "host.rank=2 'host.targets=[q_proj,v_proj]' run.checkpoint_every=2 "
+ECOLOGY = (
+    f"base {SMALL} 'tasks.families=[math.add,word.count]' 'tasks.depths=[short]' "
+    "strategy.questions=2 "
+)
+RUN = f"run {ECOLOGY} run.generations=6 -q --out "
+COMMANDS = {
+    "run": f"{RUN} work",
+    "resume": "resume half run.generations=6 -q",
+    "calibrate": f"calibrate {ECOLOGY} --generations 4 --full 6 --out work -q",
+    "evolve": f"evolve {SMALL} 'strategy.ranks=[1,2]' --quick-test --out work -q",
+    "learn-from": f"learn-from logs/thumbs.jsonl {SMALL} run.generations=4 --out work -q",
+    "compare": "compare run other --per-cell 2 --json out.json",
+    "pack": "pack run other --per-cell 1 --out packs/runs",
+    "export": "export run --elites",
+    "evaluate": "evaluate run --per-cell 2 --json out.json",
+}
+GO_ON = {"run": "resume work -q", "evolve": "evolve --resume work -q"}
+"""Words that are typed after a kill once there is a config; otherwise the command is repeated."""
 
 
 @pytest.fixture(scope="module")
-def figures(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, int]]:
-    """What came of a kill or two of each quick command, and of commands that only read."""
-    file = tmp_path_factory.mktemp("kills") / "kills.json"
-    command = [sys.executable, str(SCRIPT), "--kills", "1", "--only", *QUICK, "--readers"]
-    done = subprocess.run([*command, "--json", file], text=True, capture_output=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    counts: dict[str, dict[str, int]] = json.loads(file.read_text())["commands"]
-    return counts
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with two whole runs, and one that has lived half of its time."""
+    folder = tmp_path_factory.mktemp("world") / "runs"
+    folder.mkdir()
+    for words in (f"{RUN} run", f"{RUN} other seed=1", f"{RUN} half run.generations=3"):
+        writes_of(shlex.split(words), folder)
+    return folder
 
 
-def test_who_is_killed_and_types_the_command_again_has_the_same_bytes(
-    figures: dict[str, dict[str, int]],
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_is_killed_and_typed_again_leaves_the_same_bytes(
+    name: str, world: Path, tmp_path: Path
 ) -> None:
-    for name in QUICK:
-        assert figures[name]["kills"] >= 1, name
-        assert figures[name]["clean"] == figures[name]["kills"], name
-        assert figures[name]["writes"] > 0, name
-
-
-def test_commands_that_read_write_nothing(figures: dict[str, dict[str, int]]) -> None:
-    assert {name: figures[name]["writes"] for name in READERS} == dict.fromkeys(READERS, 0)
+    words = shlex.split(COMMANDS[name])
+    alone, place = (
+        Path(shutil.copytree(world, tmp_path / kind / "place")) for kind in ("alone", "killed")
+    )
+    count = writes_of(words, alone)
+    writes_of(words, place, kill_at=int(Draw(0)("kill", name).integers(1, count + 1)))
+    if name in GO_ON and (place / "work" / "config.yaml").exists():
+        words = shlex.split(GO_ON[name])
+    writes_of(words, place)
+    assert contents(place) == contents(alone)

@@ -1,4 +1,4 @@
-"""What is typed at the original ecology works as it is typed: every row of the table is tried."""
+"""What is typed at the original ecology works as it is typed: every flag of the table is tried."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer.main
 import yaml
 
+from door import TABLE, FlagError, script_for, translated
+from hosts import add_chat_template, make_host
 from said import Symbiont
+from symbiont_ecology.cli import app
+from tiny import TINY
 
 ROOT = Path(__file__).parents[2]
-sys.path.append(str(ROOT / "scripts"))
+PAPER = ROOT / "scripts" / "run_paper_ecology_suite.sh"
 
-from original import Flag, Script, translated  # noqa: E402
-from original_table import BEGIN, END, INSTEAD, SCRIPTS, VARIABLES, script_for, tables  # noqa: E402
-from symbiont_ecology.cli import app  # noqa: E402
-from symbiont_ecology.errors import ConfigError  # noqa: E402
-from tiny import TINY  # noqa: E402
-
-PAGE = ROOT / "docs" / "coming-from.md"
+SCRIPTS: list[dict[str, Any]] = TABLE["script"]
 VALUES = {
     "--config": "config/steady.yaml",
     "--mode": "ci",
@@ -31,60 +31,12 @@ VALUES = {
     "--seeds": "1,2",
 }
 """Values that a flag needs; any other has 3."""
-ROWS = [(script, flag) for script in SCRIPTS for flag in script.flags]
-
-
-def value_of(flag: Flag) -> list[str]:
-    """A flag as it is typed."""
-    return [flag.name] if flag.takes == "0" else [flag.name, VALUES.get(flag.name, "3")]
-
-
-def known_options(command: str) -> set[str]:
-    """The options of a command here."""
-    import typer.main
-
-    group = typer.main.get_group(app) if hasattr(typer.main, "get_group") else None
-    assert group is not None
-    found = group.commands[command.split()[0]]
-    return {name for param in found.params for name in param.opts}
-
-
-def typed_for(script: Script, flag: Flag) -> list[str]:
-    """A flag with what it needs beside it."""
-    beside = []
-    if script.when and script.when != flag.name:
-        beside = [script.when, VALUES.get(script.when, "3")]
-    if flag.name.endswith("-size") and script.command == "data":
-        beside = ["--config", "config/steady.yaml"]
-    return [*beside, *value_of(flag)]
-
-
-@pytest.mark.parametrize(
-    ("script", "flag"), ROWS, ids=[f"{script.name} {flag.name}" for script, flag in ROWS]
-)
-def test_every_flag_becomes_words_that_the_command_knows_or_says_why_not(
-    script: Script, flag: Flag, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(ROOT)
-    typed = typed_for(script, flag)
-    assert script_for(script.name, typed) is script
-    if flag.is_refused:
-        with pytest.raises(ConfigError, match=flag.name) as refused:
-            translated(script, typed)
-        assert flag.why in str(refused.value)
-        return
-    made = translated(script, typed)
-    assert flag.name not in made.words or flag.becomes.startswith(flag.name)
-    options = {word for word in made.words if word.startswith("--")}
-    assert options <= known_options(script.command), made.words
-    assert bool(flag.why) is any(note.startswith(f"{flag.name}: ") for note in made.notes)
-    assert bool(flag.becomes) or bool(flag.why)
-    for word in made.words:
-        if "=" in word and not word.startswith("--"):
-            key, _, _ = word.partition("=")
-            assert key in CHANGES, word
-
-
+ROWS = [
+    (script, kind, flag)
+    for script in SCRIPTS
+    for kind in ("flags", "computed", "ignored", "refused")
+    for flag in script.get(kind, ())
+]
 CHANGES = (
     *("seed", "seeds", "run.generations", "run.checkpoint_every", "run.final_holdout"),
     *("run.final_holdout_samples", "host.model", "host.device", "strategy.questions"),
@@ -92,26 +44,41 @@ CHANGES = (
 """Keys that flags become."""
 
 
-def test_the_page_holds_the_tables_and_every_flag(tmp_path: Path) -> None:
-    text = PAGE.read_text()
-    assert text.partition(BEGIN)[2].partition(END)[0] == tables()
-    for script, flag in ROWS:
-        assert f"`{flag.name}`" in text, (script.name, flag.name)
-    for name in (*INSTEAD, *VARIABLES):
-        assert all(f"`{part}`" in text for part in name.split(", "))
+@pytest.mark.parametrize(
+    ("script", "kind", "flag"), ROWS, ids=[f"{row['name']} {flag}" for row, _, flag in ROWS]
+)
+def test_every_flag_becomes_words_that_the_command_knows_or_is_named(
+    script: dict[str, Any], kind: str, flag: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    beside = script.get("when", "--config" if script["command"] == "data" else flag)
+    names = dict.fromkeys((beside, flag))
+    typed = [
+        word
+        for name in names
+        for word in (name, *([] if name in TABLE["switches"] else [VALUES.get(name, "3")]))
+    ]
+    assert script_for(script["name"], typed) is script
+    if kind == "refused":
+        with pytest.raises(FlagError, match=flag):
+            translated(script["name"], typed)
+        return
+    words, ignored = translated(script["name"], typed)
+    assert (flag in ignored) is (kind == "ignored")
+    command = typer.main.get_group(app).commands[words[0]]
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
+    keys = [word.partition("=")[0] for word in words if "=" in word and word[0] != "-"]
+    assert set(keys) <= set(CHANGES)
 
 
 def test_every_script_of_the_table_is_a_door_that_says_what_it_is(script: Symbiont) -> None:
+    page = (ROOT / "docs" / "coming-from.md").read_text()
     for row in SCRIPTS:
-        assert (ROOT / "scripts" / f"{row.name}.py").exists(), row.name
-        said = script(row.name, "--help")
+        assert f"`{row['name']}.py`" in page
+        said = script(row["name"], "--help")
         assert said.code == 0
-        assert said.err.startswith(f"this is: symbiont {script_for(row.name, []).command}")
-
-
-@pytest.mark.parametrize("name", INSTEAD)
-def test_a_script_that_is_not_here_has_no_door(name: str) -> None:
-    assert not (ROOT / "scripts" / name).exists()
+        assert said.err.startswith(f"this is: symbiont {script_for(row['name'], [])['command']}")
 
 
 @pytest.mark.parametrize(
@@ -121,12 +88,7 @@ def test_a_script_that_is_not_here_has_no_door(name: str) -> None:
         ("run_sft", ["--budget-scale", "nan"], "--budget-scale: expected a number above 0"),
         ("benchmark_suite", ["--mode", "all"], "expected ci or paper_qwen3, got 'all'"),
         ("generate_grid_datasets", ["--train-size", "9"], "expected --config FILE beside"),
-        (
-            "generate_grid_datasets",
-            ["--train-size", "x", "--config", "steady"],
-            "expected a whole number, got 'x'",
-        ),
-        ("run_sft", ["--flops-budget", "1e9"], "tokens × hidden size × 2"),
+        ("run_sft", ["--flops-budget", "1e9"], "--flops-budget: expected no such flag"),
     ],
 )
 def test_a_mistake_is_one_line_and_names_the_page(
@@ -135,60 +97,42 @@ def test_a_mistake_is_one_line_and_names_the_page(
     said = script(name, *typed)
     assert said.code == 2
     (line,) = said.err.splitlines()
-    assert line.startswith("error: ")
+    assert line.startswith(f"error: {message}" if message[0] == "-" else "error: ")
     assert message in line
-    assert "docs/coming-from.md" in line
+    assert line.endswith("see docs/coming-from.md")
 
 
 @pytest.mark.parametrize(
-    ("name", "typed", "expected"),
+    ("typed", "expected"),
     [
         (
-            "run_evolution",
-            ["--generations=9", "demo", "--seed", "1", "--disable-human", "run.transcripts=0"],
+            "run_evolution --generations=9 demo --seed 1 --disable-human run.transcripts=0",
             "run demo run.transcripts=0 run.generations=9 seed=1",
         ),
+        ("run_evolution --config config/steady.yaml --device auto", "run steady"),
+        ("run_evolution --seed 1 --config x --seed 2", "run x seed=2"),
         (
-            "run_evolution",
-            ["--config", "config/experiments/paper_qwen3_ecology.yaml", "--device", "auto"],
-            "run experiments/paper_qwen3_ecology",
-        ),
-        (
-            "run_sft",
-            [
-                *("--checkpoint", "a/checkpoint.pt", "--match-budget-field", "total_tokens"),
-                *("--backprop-multiplier", "2.0", "--budget-scale", "0.5"),
-            ],
+            "run_sft --checkpoint a/checkpoint.pt --match-budget-field total_tokens "
+            "--backprop-multiplier 2.0 --budget-scale 0.5",
             "sft --match a --budget total_tokens --scale 0.25",
         ),
-        ("run_sft", ["--checkpoint", "a", "--backprop-multiplier", "2.0"], "sft --match a"),
+        ("run_sft --checkpoint a --backprop-multiplier 2.0", "sft --match a"),
         (
-            "evaluate_holdout",
-            ["--holdout", "f", "--model", "m", "--sft-adapter", "s"],
+            "evaluate_holdout --holdout f --model m --sft-adapter s",
             "evaluate --adapter s --host m --holdout f",
         ),
-        (
-            "evaluate_transfer",
-            ["--source-family", "a", "--target-families", "b", "c", "--evo-checkpoint", "r/c.pt"],
-            "transfer r",
-        ),
-        ("benchmark_suite", ["--mode", "paper_qwen3"], "suite paper-qwen3"),
-        ("benchmark_suite", [], "suite --ci"),
-        (
-            "paper_pack",
-            ["--output", "o", "--ecology", "e", "--frozen", "f", "--single", "s"],
-            "pack f s e --out o",
-        ),
-        ("infer_saved_adapter", ["--prompt", "q", "--run", "r"], "infer r q"),
-        ("infer_saved_adapter", ["--prompt", "q", "--prompt", "p", "--run", "r"], "infer r q p"),
-        ("run_evolution", ["--seed", "1", "--config", "x", "--seed", "2"], "run x seed=2"),
+        ("evaluate_transfer --target-families b c --evo-checkpoint r/c.pt", "transfer r"),
+        ("benchmark_suite --mode paper_qwen3", "suite paper-qwen3"),
+        ("paper_pack --output o --ecology e --frozen f --single s", "pack f s e --out o"),
+        ("infer_saved_adapter --prompt q --prompt p --run r", "infer r q p"),
     ],
 )
 def test_words_become_the_command_that_does_the_same(
-    name: str, typed: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    typed: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert " ".join(translated(script_for(name, typed), typed).words) == expected
+    name, *words = typed.split()
+    assert " ".join(translated(name, words)[0]) == expected
 
 
 def test_the_chain_of_the_original_works_as_typed(
@@ -311,13 +255,19 @@ def test_the_chain_of_patterns_goes_through(tmp_path: Path) -> None:
     words += [f"REGEX_CONFIG={config}", f"REGEX_OUTPUT={tmp_path / 'out'}", "REGEX_RATES=0.003"]
     words += ["REGEX_CALIB_GENS=1", "REGEX_FULL_GENS=2", "REGEX_EVAL_MAX_SAMPLES=8"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    for _ in range(2):  # again: what is there is kept
-        done = subprocess.run(
-            words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    done = subprocess.run(
+        words, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
     evaluated = json.loads((tmp_path / "out" / "evaluation.json").read_text())
     assert {"host", "single", "sft", "family", "single*", "family*"} == set(evaluated["systems"])
+
+
+def test_a_door_is_found_from_anywhere(tmp_path: Path) -> None:
+    words = [sys.executable, ROOT / "scripts" / "benchmark_suite.py", "--dry-run"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert said.stdout.startswith("protocol  ci ")
+    assert said.stderr == "this is: symbiont suite --ci --dry-run\n"
 
 
 @pytest.mark.parametrize("name", ["run_paper_ecology_suite.sh", "run_calibration_then_resume.sh"])
@@ -334,3 +284,42 @@ def test_a_shell_script_heeds_the_variables_of_the_original(name: str, tmp_path:
     assert done.returncode == 2
     expected = f"cannot read questions from {file}" if "paper" in name else "did you mean 'demo'?"
     assert expected in done.stderr
+
+
+def paper(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The paper's runs, with everything they leave in a folder."""
+    environment = {**os.environ, "PYTHON": sys.executable, "OUT": str(folder)}
+    command = [str(PAPER), *map(str, words)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_the_papers_runs_can_be_tried_and_mistyped(tmp_path: Path) -> None:
+    said = paper("all", "--dry-run", folder=tmp_path / "out")
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.count("Qwen/Qwen3-0.6B on cuda") == 4
+    assert f"pack        {tmp_path / 'out' / 'packs' / 'paper_qwen3'}" in said.stdout
+    assert not list(tmp_path.iterdir())
+    assert "scripts/run_paper_ecology_suite.sh all" in paper("--help", folder=tmp_path).stdout
+    for words, message in ((["al"], "got 'al'"), (["ecology", "sed=1"], "did you mean 'seed'?")):
+        said = paper(*words, folder=tmp_path / "out")
+        assert said.returncode == 2
+        assert message in said.stderr
+
+
+def test_a_step_of_the_papers_runs_goes_on_when_it_is_typed_again(tmp_path: Path) -> None:
+    host = add_chat_template(make_host(tmp_path / "host", layers=1))
+    tiny = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.memory_mb=500"]
+    short = ["tasks.families=[math.add]", "tasks.depths=[short]", "run.train_flops=1e9"]
+    said = paper("single", *tiny, *short, folder=tmp_path / "out")
+    assert said.returncode == 0, said.stderr
+    done = (tmp_path / "out" / "single" / "state.json").read_bytes()
+    said = paper("single", *tiny, *short, folder=tmp_path / "out")
+    assert said.returncode == 0, said.stderr
+    assert "complete" in said.stdout
+    assert (tmp_path / "out" / "single" / "state.json").read_bytes() == done
+    assert "single is there" in paper("single", "--dry-run", folder=tmp_path / "out").stdout
+    said = paper("single", *tiny, *short, "seed=1", folder=tmp_path / "out")
+    assert said.returncode == 2
+    assert "can only change run.generations" in said.stderr
+    assert paper("single", "run.train_flops=2e9", folder=tmp_path / "out").returncode == 0
+    assert (tmp_path / "out" / "single" / "state.json").read_bytes() != done

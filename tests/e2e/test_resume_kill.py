@@ -3,7 +3,7 @@ left alone.
 
     pytest tests/e2e/test_resume_kill.py --kills 20      # as often as the claim says
 
-``benchmarks/kills.py`` kills every command that writes, on a language model.
+``test_kills.py`` kills every command that writes, on a language model.
 """
 
 from __future__ import annotations

@@ -6,12 +6,11 @@ from operator import is_
 from pathlib import Path
 
 import pytest
-from symbiont_ecology.extensions.evoscope.history import History
-from symbiont_ecology.plots import RunPlots
 
-from seen import eventful_plan, lived_to_its_end, users_plan
+from seen import eventful_plan
 from symbiont_ecology import Run
 from symbiont_ecology.errors import ConfigError, DataError, RunError
+from symbiont_ecology.extensions.evoscope.history import History
 from toy import ToyHost
 
 LONGEST_REPR = 400
@@ -110,20 +109,6 @@ def test_mistakes_are_named_before_anything_is_loaded(run: Run, tmp_path: Path) 
         Run.open(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="can only change"):
         Run.open(run.folder, "seed=4")
-
-
-def test_plots_of_a_run_are_those_of_its_history(tmp_path: Path) -> None:
-    folder = lived_to_its_end(tmp_path / "users", users_plan())
-    run = Run.open(folder, host=ToyHost())
-    plot = run.plot
-    assert isinstance(plot, RunPlots)
-    assert plot.changes == [25]
-    assert run.history.generation == 40
-    *views, save = repr(plot).removeprefix("<plots: ").removesuffix(">").split(", ")
-    assert save == "save"
-    for name in views:
-        assert getattr(plot, name)().figure
-    assert plot.save(tmp_path, ("png",))
 
 
 def test_the_history_of_a_run_follows_it(tmp_path: Path) -> None:

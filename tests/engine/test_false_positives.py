@@ -1,7 +1,5 @@
 """No difference is found where there is none, more often than was asked for: simulated arms without
 a host.
-
-``benchmarks/false_positives.py`` checks the same on runs.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fork import fork
-from life_history import read_history
+from life import fork
+from life_measures import read_history
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
@@ -57,6 +57,16 @@ def shares(folder: Path) -> tuple[float, float]:
     line = {organelle_id for one in came for organelle_id in history.line(one)}
     first, last = history.alive[SETTLED], history.alive[-1]
     return len(line & first) / len(first), len(line & last) / len(last)
+
+
+def test_a_fork_without_changes_lives_as_the_run_would_have(tmp_path: Path) -> None:
+    run, to = tmp_path / "run", tmp_path / "fork"
+    start(toy_config(2, 9), run, host=ToyHost())
+    fork(run, to, toy_config(2, 15), ToyHost())
+    resume(to, host=ToyHost())
+    resume(run, overrides=("run.generations=15",), host=ToyHost())
+    for name in ("events.jsonl", "state.json"):
+        assert (to / name).read_bytes() == (run / name).read_bytes()
 
 
 @pytest.fixture(scope="module")

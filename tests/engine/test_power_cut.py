@@ -15,7 +15,6 @@ import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.run import resume, start
-from tally import tally
 from toy import ToyHost, toy_config, toy_ecology
 
 CUTS = 20
@@ -138,4 +137,3 @@ def test_a_power_cut_at_any_moment_loses_no_checkpoint(
         assert resume(folder, host=ToyHost()).is_complete
         found = [(folder / name).read_bytes() for name in ("state.json", "events.jsonl")]
         assert found == expected, cut.name
-        tally("power cuts", 1)

@@ -158,7 +158,7 @@ def damaged() -> Iterator[tuple[str, Callable[[Path], None]]]:
     yield "provenance of another shape", lambda run: damage(run / "provenance.json", b"[]")
 
 
-@pytest.mark.parametrize(("name", "harm"), damaged(), ids=[name for name, _ in damaged()])
+@pytest.mark.parametrize(("name", "harm"), [*damaged()], ids=[name for name, _ in damaged()])
 def test_a_damaged_run_is_refused_in_one_line(
     name: str, harm: Callable[[Path], None], tmp_path: Path
 ) -> None:

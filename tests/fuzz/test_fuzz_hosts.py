@@ -17,7 +17,6 @@ from damage import Damage, damages
 from host_trials import Trials
 from hosts import KINDS, make_host
 from symbiont_ecology.rng import Draw
-from tally import tally
 
 SOON = 10.0
 """Seconds in which a host is refused, on a busy machine."""
@@ -67,7 +66,6 @@ def test_a_damaged_host_answers_or_is_refused_in_one_line(
                 f"{kind}: {what}: {ending.end} after {ending.seconds:.1f} s: {ending.said}"
             )
     trials.stop()
-    tally("damaged hosts", cases, len(wrong))
     for (group, end), count in sorted(counts.items()):
         print(f"{group:10} {end:10} {count:6}")
     assert not wrong, f"{len(wrong)} of {cases}\n" + "\n".join(wrong)

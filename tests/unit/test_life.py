@@ -4,29 +4,28 @@ known."""
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from life import kept
-from life_activity import Course, activity, course_of, shadow
-from life_history import (
+from life_measures import (
+    Course,
+    activity,
+    course_of,
     effective_specialists,
     group_of,
     inheritance,
-    longest,
+    potentials,
     read_history,
     recovery,
+    shadow,
     specialists,
 )
-from life_modes import potentials
 from symbiont_ecology.events import Acted, Born, Event, Retired, Settled
 
 GROUPS = {
@@ -179,11 +178,6 @@ def test_generalists_are_one_effective_specialist_though_samples_are_small() -> 
         found.append(effective_specialists(earned))
     assert np.mean(found) == pytest.approx(1, abs=0.02)
     assert math.isnan(effective_specialists({"o1": Counter()}))
-
-
-def test_the_longest_stretch_is_counted() -> None:
-    assert longest([True, True, False, True, True, True]) == 3
-    assert longest([False]) == longest([]) == 0
 
 
 def test_a_curve_that_falls_and_climbs_back_is_back_when_it_is_back() -> None:
@@ -348,22 +342,3 @@ def test_what_earned_nothing_is_no_line_that_persists() -> None:
     log.born("o2")
     log.lives(lambda name, _: {ADD: (3, 3 if name == "o1" else 0)}, 20)
     assert [(one.kinds, one.lines) for one in potentials(read_history(log.events), 10)] == [(1, 1)]
-
-
-def test_a_kill_while_a_record_is_written_leaves_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def job(folder: Path, seed: int) -> dict[str, str | int]:
-        """One of ``life.py``."""
-        return {"folder": folder.name, "seed": seed}
-
-    def killed(*_: object) -> None:
-        """Before the file has its name."""
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", killed)
-        with pytest.raises(KeyboardInterrupt):
-            kept(tmp_path, (job, 3))
-    assert list(tmp_path.iterdir()) == []
-    assert kept(tmp_path, (job, 3)) == kept(tmp_path, (job, 3)) == {"folder": "job-3", "seed": 3}

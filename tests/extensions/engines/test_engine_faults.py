@@ -18,7 +18,6 @@ from symbiont_ecology.host.engines import engines
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from tally import tally
 
 PROMPTS = ("math.add: 47+8\n", "string.sort: kqa\n")
 LASTING = 1 << 30
@@ -87,7 +86,6 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
                 host.rollout(rows, None, Decoding())
             assert re.search(said, str(caught.value))
             assert "\n" not in str(caught.value)
-        tally("faults of engines", 1)
         assert server.hit
 
 

@@ -20,7 +20,6 @@ from symbiont_ecology.extensions.serve.messages import UNABLE
 from symbiont_ecology.extensions.serve.service import ServiceLimits
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.types import HOST_SLOT
-from tally import tally
 
 LASTING = 1 << 30
 NEVER_LEARNS = ServiceLimits(learn_share=0)
@@ -151,7 +150,6 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_answers(
         server.fail(fault, left)
         answer = ask(served, "o0")
         assert server.hit
-        tally("faults of engines in service", 1)
         if answer.status_code == 200:
             assert said(answer) == text_of(kernel, served, "o0")
         else:
