@@ -45,7 +45,7 @@ from symbiont_ecology.engine.generation import execute
 from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
 from symbiont_ecology.engine.provenance import PROVENANCE_FILE, source, write_config
 from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import Host, Turn
+from symbiont_ecology.engine.runtime import GenerationContext, Host
 from symbiont_ecology.event_log import EventLog, read_events
 from symbiont_ecology.events import GenerationEnded
 from symbiont_ecology.files import write_whole
@@ -292,7 +292,7 @@ def fork(
         runtime.store.put_weights(adapter)
     state.seed = config.seed
     draw = Draw(state.seed, state.generation)
-    events = execute(decisions, Turn(**vars(runtime), state=state, draw=draw))
+    events = execute(decisions, GenerationContext(**vars(runtime), state=state, draw=draw))
     log.rewind(state.next_seq)
     state.next_seq = log.emit(state.next_seq, *events)
     log.sync()

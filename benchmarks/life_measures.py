@@ -23,8 +23,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from symbiont_ecology.config import load_config
 from symbiont_ecology.events import Acted, Event, GenerationEnded, Settled
-from symbiont_ecology.extensions.evoscope.phylogeny import Taxon, taxa_of
+from symbiont_ecology.extensions.evoscope import history as run_history
+from symbiont_ecology.extensions.evoscope.history import Taxon
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.types import OrganelleId, cell_family
@@ -96,7 +98,8 @@ def read_history(events: Iterable[Event]) -> History:
             alive[event.generation].add(event.id)
     ends = (event.generation for event in log if isinstance(event, Settled | GenerationEnded))
     span = range(max(ends, default=-1) + 1)
-    return History(taxa_of(log), [work[g] for g in span], [frozenset(alive[g]) for g in span])
+    taxa = run_history.History.of(load_config("base"), log).taxa
+    return History(taxa, [work[g] for g in span], [frozenset(alive[g]) for g in span])
 
 
 def group_of(cell: str) -> str:
