@@ -19,14 +19,12 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError, RunError
-from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.evaluator import Evaluator
+from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator
 from symbiont_ecology.evaluation.measure import LoadedRun, difference
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
 from symbiont_ecology.inference.pool import AdapterPool, elite_id
-from symbiont_ecology.inference.prompts import respondents
-from symbiont_ecology.inference.routings import mapped, routings
+from symbiont_ecology.inference.routings import Choice, mapped, prompt_routing, routings
 from symbiont_ecology.types import Item, cell_family, cell_name
 from toy import ToyHost, toy_config
 
@@ -212,20 +210,25 @@ def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
     }
 
 
-@pytest.mark.parametrize("routing", ["vote", "majority", "cascade", "surest"])
-def test_where_several_answer_nobody_is_the_author(
+@pytest.mark.parametrize("routing", ["host", "single", "learned", "committed", "cell"])
+def test_a_choice_says_who_would_answer(
     routing: str, candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    with pytest.raises(ConfigError, match="likelihoods have one author"):
-        respondents(routings.build(routing), candidates.pool, questions)
+    choice = routings.build(routing)
+    assert isinstance(choice, Choice)
+    assert choice.choose(candidates.pool, questions) == chosen(candidates, questions, routing)
 
 
-@pytest.mark.parametrize("routing", ["host", "single", "learned", "committed"])
-def test_the_author_is_who_would_answer(
-    routing: str, candidates: LoadedRun, questions: list[Item]
+def test_a_prompt_is_answered_by_a_routing_without_labels_or_by_one_organelle(
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    authors = respondents(routings.build(routing), candidates.pool, questions)
-    assert authors == chosen(candidates, questions, routing)
+    one = next(iter(candidates.pool.weights))
+    routing = prompt_routing(one, candidates.pool.weights)
+    answers = candidates.evaluate(questions, ToyHost(), (one, routing)).rollouts
+    assert {answer.organelle_id for answer in answers} == {one}
+    for who in ("family", "nobody"):
+        with pytest.raises(ConfigError, match="expected"):
+            prompt_routing(who, candidates.pool.weights)
 
 
 def test_a_routing_map_names_who_answers_and_is_checked(

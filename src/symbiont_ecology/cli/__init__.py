@@ -26,7 +26,7 @@ from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.doctor import doctor
-from symbiont_ecology.cli.evaluate import evaluate, transfer
+from symbiont_ecology.cli.evaluate import evaluate
 from symbiont_ecology.cli.evolve import evolve
 from symbiont_ecology.cli.evoscope import evoscope
 from symbiont_ecology.cli.explain import explain, list_names
@@ -36,9 +36,7 @@ from symbiont_ecology.cli.judge import judge_command
 from symbiont_ecology.cli.learn_from import learn_from
 from symbiont_ecology.cli.lm_eval import lm_eval
 from symbiont_ecology.cli.look import look_command
-from symbiont_ecology.cli.machine import bench
 from symbiont_ecology.cli.options import at_home, unfolded
-from symbiont_ecology.cli.publish import publish
 from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import resume_command, run
 from symbiont_ecology.cli.runs import runs
@@ -84,7 +82,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "data": data,
     "fetch": fetch_command,
     "evaluate": evaluate,
-    "transfer": transfer,
     "sft": sft,
     "evolve": evolve,
     "suite": suite,
@@ -95,7 +92,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "verify": verify,
     "infer": infer,
     "export": export,
-    "publish": publish,
     "show": show,
     "report": report_command,
     "evoscope": evoscope,
@@ -103,7 +99,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "phylogeny": phylogeny,
     "list": list_names,
     "explain": explain,
-    "bench": bench,
     "doctor": doctor,
 }
 for _name, _command in _COMMANDS.items():

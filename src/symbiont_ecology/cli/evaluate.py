@@ -1,25 +1,14 @@
-"""``evaluate`` and ``transfer``: how good a run or an adapter is on questions that no learner
-met."""
+"""``evaluate``: how good a run or an adapter is on questions that no learner met."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.evaluate_adapter import (
-    AdapterExam,
-    AdapterStyleOption,
-    ChatOption,
-    CompareOption,
-    PageOption,
-    TrainedOnOption,
-    examine_adapter,
-)
+from symbiont_ecology.cli.evaluate_adapter import AdapterExam, examine_adapter
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -30,7 +19,7 @@ if TYPE_CHECKING:
 
 GOES_WITH = {
     "adapter": (
-        *("holdout", "max_samples", "trained_on", "compare", "report", "json_file"),
+        *("holdout", "max_samples", "trained_on", "compare", "json_file"),
         *("routing", "style", "chat", "host", "dry_run"),
     ),
     "again": ("folder", "host"),
@@ -40,10 +29,13 @@ ONLY_WITH = {
     "selection_max_samples": "--selection FILE",
     "max_samples": "--holdout FILE",
     **dict.fromkeys(("trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
-    "report": "--compare",
 }
 """What an option needs beside it."""
-INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
+INSTEAD_OF = {
+    "holdout": ("shift", "per_cell"),
+    "routing_map": ("routing",),
+    "compare": ("routing",),
+}
 """What an option leaves without meaning."""
 MaxSamplesOption = Annotated[
     int | None,
@@ -53,6 +45,17 @@ MaxSamplesOption = Annotated[
         least=1,
     ),
 ]
+CompareOption = Annotated[
+    bool, option("With --adapter: ask the bare host, too, and compare.", "--compare")
+]
+TrainedOnOption = Annotated[
+    Path | None, option("With --adapter: refuse questions whose prompts are in that file.")
+]
+StyleOption = Annotated[
+    str | None,
+    option("With --adapter: ask in a style, by name or {kind: …}.", default="as in the file"),
+]
+ChatOption = Annotated[bool, option("With --adapter: use the host's chat template.", "--chat")]
 
 
 def evaluate(
@@ -82,9 +85,8 @@ def evaluate(
         bool, option("Make every evaluation of the run again and compare.", "--again")
     ] = False,
     compare: CompareOption = False,
-    report: PageOption = None,
     trained_on: TrainedOnOption = None,
-    style: AdapterStyleOption = None,
+    style: StyleOption = None,
     chat: ChatOption = False,
     dry_run: options.DryRunOption = False,
 ) -> None:
@@ -107,9 +109,8 @@ def evaluate(
     )
     with console.report(json_file, dry_run) as write_json:
         if adapter is not None:
-            exam = AdapterExam(adapter, holdout, host or "embedded", max_samples, routing, style)
-            exam = replace(exam, is_chat=chat, is_compared=compare, report=report)
-            exam = replace(exam, trained_on=trained_on)
+            asked = (adapter, holdout, host or "embedded", max_samples, routing)
+            exam = AdapterExam(*asked, style, chat, compare, trained_on)
             record = examine_adapter(exam, dry_run=dry_run)
         elif folder is not None and again:
             _make_again(folder, host)
@@ -120,39 +121,6 @@ def evaluate(
             print("everything but the host is fine; nothing was done")
         else:
             write_json(record)
-
-
-def transfer(
-    folder: options.RunFolder,
-    holdout: Annotated[
-        Path | None, option("JSONL file of questions, instead of those that are drawn.")
-    ] = None,
-    per_cell: options.PerCellOption = 20,
-    shift: options.ShiftOption = options.IN_DISTRIBUTION,
-    json_file: options.JsonOption = None,
-    host: options.HostOption = None,
-) -> None:
-    """Ask every family's best organelle the questions of all families."""
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
-    from symbiont_ecology.evaluation.transfer import transfer_matrix
-
-    spec = EvaluationSpec(holdout=_text(holdout), per_cell=per_cell, shifts=tuple(shift))
-    with console.report(json_file) as write_json:
-        run = console.open_run(folder, host)
-        loaded = run.loaded
-        items = spec.items(loaded)
-        with console.asking() as progress:
-            matrix = transfer_matrix(loaded, items, run.host, progress)
-        names = list(matrix.host)
-        rows = console.table("right, %: best in", *map(str, range(1, len(names) + 1)))
-        for owner, row in {"(host)": matrix.host, **matrix.accuracy}.items():
-            label = f"{names.index(owner) + 1:2d} {owner}" if owner in names else f"   {owner}"
-            rows.add_row(escape(label), *(f"{100 * row[name]:.0f}" for name in names))
-        console.print_table(rows)
-        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
-        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
-        print(f"gain over the host: {listed}")
-        write_json(asdict(matrix))
 
 
 def _text(path: Path | None) -> str | None:
@@ -269,9 +237,8 @@ def _tell_systems(comparison: BaselineComparison) -> None:
     for name, difference in comparison.differences.items():
         test = f"{difference.test} p = {difference.p:.2g}"
         print(f"{comparison.main} - {name}: {console.points(difference)}, {test}")
-    robust = comparison.robustness
-    if robust is not None and robust.brittle is not None:
-        share = console.percent(robust.brittle)
+    if brittle := comparison.robustness.get("brittle"):
+        share = console.percent(brittle)
         print(f"brittle: {share} of right answers do not survive another way of writing")
     if main.judged_by == "selection":
         cost = f"{main.selection.flops:.3g} useful FLOPs"
