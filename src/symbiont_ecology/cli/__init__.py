@@ -20,8 +20,6 @@ from symbiont_ecology import __version__
 from symbiont_ecology.cli.calibrate import calibrate
 from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.controls import remember_interrupts
-from symbiont_ecology.cli.data import data
-from symbiont_ecology.cli.datasets import datasets
 from symbiont_ecology.cli.demo import demo
 from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
@@ -79,7 +77,6 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "key": key_command,
     "look": look_command,
     "calibrate": calibrate,
-    "data": data,
     "fetch": fetch_command,
     "evaluate": evaluate,
     "sft": sft,
@@ -105,8 +102,7 @@ for _name, _command in _COMMANDS.items():
     app.command(_name)(_command)
 app.command("lm-eval", context_settings={"ignore_unknown_options": True})(lm_eval)
 app.add_typer(host, name="host")
-app.add_typer(datasets, name="datasets")
-_groups = [host, datasets]
+_groups = [host]
 for _name, _entry in commands().items():
     _added = _entry.load()
     if isinstance(_added, typer.Typer):

@@ -121,11 +121,11 @@ def _config(
 
 def _families(rows: Sequence[LogRow]) -> list[str]:
     """The families of which something can be learned; none if they are of no use."""
-    from symbiont_ecology.tasks.logs import MOST_FAMILIES, is_held_out
+    from symbiont_ecology.tasks.logs import MAX_FAMILIES, is_held_out
 
     candidates = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
     families = sorted({row.family for row in candidates})
-    is_useful = 1 < len(families) <= MOST_FAMILIES
+    is_useful = 1 < len(families) <= MAX_FAMILIES
     return families if is_useful and all(map(_can_be_written, families)) else []
 
 

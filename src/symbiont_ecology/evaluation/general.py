@@ -144,15 +144,15 @@ class GeneralReader:
 
     def _ability(self, rollouts: Sequence[Rollout]) -> GeneralAbility:
         bare = self.read(self.items, [HOST] * len(self.items))
-        kinds = [
-            TextLikelihood.of(
+        kinds = {
+            kind: TextLikelihood.of(
                 [_nats(rollout) for rollout in rollouts if rollout.item.family == kind],
                 [_nats(rollout) for rollout in bare if rollout.item.family == kind],
             )
             for kind in KINDS
-        ]
+        }
         to_host = sum(rollout.organelle_id == HOST for rollout in rollouts) / len(rollouts)
-        return GeneralAbility(*kinds, to_host)
+        return GeneralAbility(**kinds, left_to_host=to_host)
 
 
 def general_reader(
