@@ -35,14 +35,9 @@ from rich.console import Console
 
 from populations import PeftPopulation, Population, generate
 from sides import Ratio, Result, Side, all_hold, arguments, matmul_rate, save, settle, show, timed
-from symbiont_ecology.cli.forecast import program_bytes
-from symbiont_ecology.config import HostConfig
 from symbiont_ecology.errors import HostError
 from symbiont_ecology.host import packing
-from symbiont_ecology.host.loading import find_dtype, read_model_config
 from symbiont_ecology.host.locating import find_folder
-from symbiont_ecology.host.memory import MemoryLoad, forecast_memory
-from symbiont_ecology.host.outline import bytes_of, outline_of
 from symbiont_ecology.process import memory_mb
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.tasks import tasks
@@ -228,9 +223,8 @@ def differences(ours: Asked, eight: Asked) -> list[Ratio]:
 
 
 def memory(folder: Path) -> Result:
-    """Peak resident memory of a process that answers and learns from a batch of chat lessons, and
-    what was forecast of it."""
-    numbers, forecasts = {}, {}
+    """Peak resident memory of a process that answers and learns from a batch of chat lessons."""
+    numbers = {}
     for dtype in ("float32", "int8"):
         code = f"import real_host; real_host.learn_once({str(folder)!r}, {dtype!r})"
         process = subprocess.run(
@@ -239,33 +233,22 @@ def memory(folder: Path) -> Result:
             capture_output=True,
             check=True,
         )
-        numbers[dtype], forecasts[dtype] = map(float, process.stdout.split()[-2:])
+        numbers[dtype] = float(process.stdout.split()[-1])
     ratios = [
         Ratio(f"peak memory, {dtype}, GB", value, 2.3, 2.2, at_most=True)
         for dtype, value in numbers.items()
-    ]
-    ratios += [
-        Ratio(f"forecast ÷ peak memory, {dtype}", value / numbers[dtype], 1.15, at_most=True)
-        for dtype, value in forecasts.items()
     ]
     return Result(f"memory while learning from {LESSONS} chat lessons", ratios)
 
 
 def learn_once(folder: str, dtype: str) -> None:
-    """Learns, and prints the peak of this process's memory in GB, and its forecast."""
+    """Learns, and prints the peak of this process's memory in GB."""
     settle()
     ours = Asked(Path(folder), STYLES["chat"], ORGANELLES, dtype)
-    model, kernel = read_model_config(Path(folder)), ours.kernel
-    host = HostConfig(slots=ORGANELLES, rank=ours.adapters[0].rank, dtype=dtype)  # type: ignore[arg-type]
-    program = program_bytes(bytes_of(outline_of(model, find_dtype(dtype))))
-    program = max(program - sum(adapter.vector.nbytes for adapter in ours.adapters), 0)
     ours.fresh()
     for _ in range(2):
         ours.lesson_step()
-    longest = max(map(len, kernel.encode(ours.prompts)))
-    load = MemoryLoad(ORGANELLES, LESSONS, longest, NEW_TOKENS)
-    forecast = forecast_memory(model, host, load, program=program)
-    print(memory_mb() * 2**20 / 1e9, forecast.ram / 1e9)
+    print(memory_mb() * 2**20 / 1e9)
 
 
 CASES = {

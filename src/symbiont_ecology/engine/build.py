@@ -325,8 +325,8 @@ def _check_apart(data: tuple[DataTask, ...]) -> None:
                 )
 
 
-MANY_ROWS, PROGRAM_BYTES = 256, 400_000_000
-"""Rows, and tokens of each, that fill any batch; what Python and torch take without a host."""
+PROGRAM_BYTES = 400_000_000
+"""What Python and torch take without a host."""
 
 
 @dataclass(frozen=True)
@@ -366,13 +366,14 @@ class KernelSource:
 
     def memory(self, slots: int) -> int:
         """Bytes of a process with the host, so many slots and a batch."""
-        from symbiont_ecology.host.loading import read_model_config
-        from symbiont_ecology.host.memory import MemoryLoad, forecast_memory
+        from symbiont_ecology.host.loading import weight_files
+        from symbiont_ecology.host.memory import MemoryNeed
 
-        model = read_model_config(find_folder(self.config.model))
-        host = self.config.model_copy(update={"slots": slots})
-        load = MemoryLoad(slots, MANY_ROWS, MANY_ROWS, MANY_ROWS)  # as large as memory_mb lets it
-        return forecast_memory(model, host, load, program=PROGRAM_BYTES).ram
+        files = weight_files(find_folder(self.config.model))
+        need = MemoryNeed.of(files, self.config.dtype, self.config.rank)
+        # Adapters that learn have gradients, and moments as they are and as they will be.
+        learners = 6 * slots * need.adapter
+        return PROGRAM_BYTES + need.weights + learners + int(self.config.memory_mb * 1e6)
 
 
 def host_source(config: RunConfig) -> KernelSource:

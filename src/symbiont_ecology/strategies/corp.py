@@ -47,13 +47,9 @@ class Corp(EvolutionStrategies):
     level: OpenShare = 0.4  # chance that a candidate without merit is accepted, at most
     fits_habitats: ClassVar[bool] = False  # its gate asks two the same
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The adapter and its candidate."""
-        return 2
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         """The questions of all members, or those of the gate to two."""
-        return max(super().most_rollouts(tasks), 2 * self.gate * len(tasks.cells))
+        return max(super().max_rows(tasks), 2 * self.gate * len(tasks.cells))
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         """Questions for members: none of the gate."""

@@ -22,7 +22,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.exams import Marks
 from symbiont_ecology.strategies.experts import ExpertStrategy
 from symbiont_ecology.strategies.genetic import Offspring
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 SELDOM, OFTEN = 0.5, 0.8
@@ -48,10 +47,6 @@ class CycleQD(ExpertStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         with_arity(self.mutation, 1)
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """Founders and all children: nothing else limits how many elites there are."""
-        return self.population + self.offspring * max(generations - self.schooling, 0)
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext

@@ -83,7 +83,7 @@ class EvolutionStrategies(AskingStrategy):
         if self.population < 2:
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
 
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         """All questions to every member; those of habitats are dealt out."""
         return self.question_count(tasks) * (1 if tasks.habitats else self.population)
 

@@ -50,11 +50,7 @@ class ExamStrategy(AskingStrategy):
         """The founder of that number, which it bears as a trait."""
         return Found({NICHE: float(number)}, context.rank, b_std=self.b_std)
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """As many as were founded, and their children."""
-        return self.population + self.offspring
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         """The exam of the founders, or that of their children. Where the world changes, all sit it
         again."""
         return max(self.population, self.offspring) * exam_size(tasks, self.questions)

@@ -31,11 +31,11 @@ class ExpertStrategy(ExamStrategy, CurriculumStrategy):
     schooling: NonNegativeInt = 20  # generations in which a founder learns, before its exam
     samples: PositiveInt = 4  # rollouts per question at school; an exam takes one
 
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         """School, or an exam. Founders of one family answer the same questions."""
         classmates = -(-self.population // len(tasks.names)) if self.schooling else 0
         school = classmates * self.question_count(tasks) * self.samples
-        return max(school, super().most_rollouts(tasks))
+        return max(school, super().max_rows(tasks))
 
     def founder(self, number: int, context: StrategyContext) -> Found:
         """A founder that can learn; with a warm start it begins with that instead of noise."""

@@ -139,11 +139,7 @@ class Genetic(CurriculumStrategy):
         if TURN_END in "".join(self.phrases):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The elite, and its children."""
-        return self.population
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         """The exam of everyone, or what the best practises. Questions of habitats are dealt out."""
         count, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
         exam = count if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)

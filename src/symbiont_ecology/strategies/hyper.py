@@ -89,17 +89,9 @@ class Hyper(Strategy):
                 f"strategy.ranks: expected at most host.rank ({rank}), got {max(self.ranks)}"
             )
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The variants of a life."""
-        return self.population
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
-        """The exam of all variants."""
-        return self.population * self.eval_size
-
-    def most_reads(self, tasks: TaskMixture) -> int:
-        """A step of all variants."""
-        return self.population * self.batch
+    def max_rows(self, tasks: TaskMixture) -> int:
+        """Return the exam of all variants, or a step of all of them."""
+        return self.population * max(self.eval_size, self.batch)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Variants by draw."""

@@ -24,7 +24,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 Several = Annotated[int, Field(ge=2)]
@@ -50,10 +49,6 @@ class Mixing(ExpertStrategy):
         """A missing package shows before a host is loaded."""
         super().check(rank, rule)
         self.search((), 0)
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """Experts, mixes, and the best mix of before."""
-        return super().most_living(tasks, generations) + 1
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext

@@ -17,7 +17,6 @@ from symbiont_ecology.ecology import Decision, Found, Retire
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.exams import ExamStrategy, Marks, mean_mark
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 
@@ -38,10 +37,6 @@ class RandOpt(ExamStrategy):
         super().__post_init__()
         if not self.sizes:
             raise ConfigError("strategy.sizes: expected one number or more, got none")
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """Newcomers, and who stays."""
-        return self.population + self.keep
 
     def founder(self, number: int, context: StrategyContext) -> Found:
         """A newcomer with noise of the size whose turn it is."""

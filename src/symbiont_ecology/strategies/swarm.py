@@ -23,7 +23,6 @@ from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.strategies.exams import Marks, mean_mark
 from symbiont_ecology.strategies.experts import ExpertStrategy
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 
@@ -51,10 +50,6 @@ class Swarm(ExpertStrategy):
                 "strategy.own: expected a weight above 0 here or in strategy.social, since nothing "
                 "else draws particles to what is better; got 0.0 in both"
             )
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The best, last and next place of every particle, and the worst place of all."""
-        return 3 * self.population + 1
 
     def select(
         self, marks: Mapping[OrganelleId, Marks], context: StrategyContext

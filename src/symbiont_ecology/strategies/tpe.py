@@ -16,7 +16,6 @@ from symbiont_ecology.errors import MissingExtraError
 from symbiont_ecology.learning import LearningRule
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.hyper import Hyper
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ class ParzenEstimator(Hyper):
         """A missing package shows before a host is loaded."""
         super().check(rank, rule)
         _optuna()
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """All variants that were ever tried."""
-        return self.population * (1 + generations // (self.steps + 1))
 
     def next_life(
         self, scores: Mapping[OrganelleId, float], context: StrategyContext
