@@ -23,11 +23,11 @@ from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_ev
 from symbiont_ecology.evaluation.first_look import CellLook
 from symbiont_ecology.evaluation.items import write_items
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
+from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Retired, Settled
 from symbiont_ecology.experiments.outcomes import SystemAnswers
-from symbiont_ecology.experiments.run_summary import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.extensions.study.transfer import transfer_matrix
 from symbiont_ecology.statistics import mcnemar, sign_flip

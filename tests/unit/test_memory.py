@@ -44,7 +44,7 @@ def test_a_host_that_is_larger_than_the_memory_is_refused_before_it_is_read(
 ) -> None:
     need = MemoryNeed.of(FILES, "float32").weights
     monkeypatch.setattr(memory, "total_memory", lambda device: need - 1)
-    with pytest.raises(HostError, match="try host.dtype=bfloat16"):
+    with pytest.raises(HostError, match=r"try host\.dtype=bfloat16"):
         HostKernel.from_pretrained("embedded", slots=1)
     assert HostKernel.from_pretrained("embedded", slots=1, dtype="bfloat16")
 

@@ -10,7 +10,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -139,10 +139,10 @@ def repeat_evaluations(
         accuracy, generation = line.accuracy.estimate, line.generation
         try:
             spec = line.asked.with_kept_files(folder / KEPT)
-            run = LoadedRun.of_run(folder, generation)
+            run = replace(LoadedRun.of_run(folder, generation), cache=None)
             if selection := spec.selection_items(run):
-                run = run.reselected(selection, host, is_fresh=True)
-            evaluation = spec.evaluate(run, spec.items(run), host, is_fresh=True)
+                run = run.reselected(selection, host)
+            evaluation = spec.evaluate(run, spec.items(run), host)
         except EcologyError as error:
             yield RepeatedEvaluation(number, generation, line.routing, accuracy, problem=str(error))
             continue

@@ -196,13 +196,13 @@ class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
     ``selection`` is what it took to judge the candidates beyond training, ``cache`` where answers
-    are kept.
+    are kept; without one everything is asked anew.
     """
 
     folder: Path
     config: RunConfig
     pool: AdapterPool
-    cache: Path
+    cache: Path | None
     selection: Cost = NO_COST
 
     @classmethod
@@ -260,16 +260,11 @@ class LoadedRun:
         return [tasks.as_asked(item) for item in items]
 
     def reselected(
-        self,
-        items: Sequence[Item],
-        host: Host,
-        progress: Progress = no_progress,
-        *,
-        is_fresh: bool = False,
+        self, items: Sequence[Item], host: Host, progress: Progress = no_progress
     ) -> LoadedRun:
         """Return the run with every elite, and the host, judged anew on selection items."""
         candidates = (HOST, *self.pool.elites)
-        rollouts = self._evaluator(host, progress, is_fresh).ask(
+        rollouts = self._evaluator(host, progress).ask(
             [item for item in items for _ in candidates],
             [candidate for _ in items for candidate in candidates],
         )
@@ -283,11 +278,8 @@ class LoadedRun:
         routing: str | tuple[str, Routing] = "learned",
         *,
         progress: Progress = no_progress,
-        is_fresh: bool = False,
     ) -> Evaluation:
         """Return answers by a routing: a name of ``symbiont list routings``, or one with its name.
-
-        ``is_fresh`` asks everything anew, whatever the run's cache knows.
 
         Raises:
             ConfigError: no such routing.
@@ -296,7 +288,7 @@ class LoadedRun:
         if isinstance(routing, str):
             routing = routing, routings.build(routing)
         name, answer = routing
-        evaluator = self._evaluator(host, progress, is_fresh)
+        evaluator = self._evaluator(host, progress)
         return Evaluation(
             str(self.folder),
             name,
@@ -331,9 +323,9 @@ class LoadedRun:
         )
         return self.evaluate(self.as_asked([item]), host, routing).rollouts[0]
 
-    def _evaluator(self, host: Host, progress: Progress, is_fresh: bool) -> Evaluator:
+    def _evaluator(self, host: Host, progress: Progress) -> Evaluator:
         fingerprint = check_host(self.folder, host)
-        cache = None if is_fresh else AnswerCache(self.cache)
+        cache = None if self.cache is None else AnswerCache(self.cache)
         return Evaluator(host, self.pool.weights, cache, fingerprint, progress, self.stops)
 
     @property

@@ -90,15 +90,9 @@ class EvaluationSpec(BaseModel):
         return self.routing if self.routing_map is None else "map"
 
     def evaluate(
-        self,
-        run: LoadedRun,
-        items: Sequence[Item],
-        host: Host,
-        progress: Progress = no_progress,
-        *,
-        is_fresh: bool = False,
+        self, run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
     ) -> Evaluation:
-        """Return the answers; ``is_fresh`` asks everything anew, whatever the run's cache knows.
+        """Return the answers.
 
         Raises:
             AdapterError: an adapter cannot be used with this host.
@@ -106,10 +100,9 @@ class EvaluationSpec(BaseModel):
         """
         if self.adapter is None:
             routing = self.name, self.find_routing(run)
-            return run.evaluate(items, host, routing, progress=progress, is_fresh=is_fresh)
-        cache = None if is_fresh else run.cache
+            return run.evaluate(items, host, routing, progress=progress)
         evaluation = evaluate_adapter(
-            Path(self.adapter), items, host, cache=cache, progress=progress, stops=run.stops
+            Path(self.adapter), items, host, cache=run.cache, progress=progress, stops=run.stops
         )
         return replace(evaluation, generation=run.pool.state.generation)
 

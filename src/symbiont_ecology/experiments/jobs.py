@@ -31,6 +31,7 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator, Progress, no_progress
 from symbiont_ecology.evaluation.general import general_of_servers, general_reader
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
+from symbiont_ecology.evaluation.run_summary import run_summary, training_curve
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
@@ -48,7 +49,6 @@ from symbiont_ecology.experiments.outcomes import (
     load_outcome,
 )
 from symbiont_ecology.experiments.protocol import Arm, Protocol
-from symbiont_ecology.experiments.run_summary import run_summary, training_curve
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.tasks.habitats import END

@@ -18,7 +18,7 @@ from symbiont_ecology.economics import Cost
 from symbiont_ecology.errors import DataError, RunError
 from symbiont_ecology.evaluation.general import GeneralAbility
 from symbiont_ecology.evaluation.measure import Evaluation
-from symbiont_ecology.experiments.run_summary import RunSummary
+from symbiont_ecology.evaluation.run_summary import RunSummary
 from symbiont_ecology.types import cell_name
 from symbiont_ecology.untrusted import parse_json
 

@@ -130,16 +130,6 @@ class AdapterPool:
         entry = self.state.habitats.get(habitat)
         return entry.server if entry and entry.server in self.state.population else HOST
 
-    def best_of(self, cells: Sequence[str]) -> OrganelleId:
-        """Return the elite with the highest success in one of the cells, or the host."""
-        scores = [
-            (score, organelle_id)
-            for cell in cells
-            for organelle_id, score in self.scores.get(cell, {}).items()
-            if organelle_id in self.elites
-        ]
-        return max(scores, default=(0.0, HOST))[1]
-
     def reselected(self, rollouts: Sequence[Rollout]) -> AdapterPool:
         """Return the candidates with scores, and more observations, from selection items."""
         verdicts: dict[str, dict[OrganelleId, list[float]]] = defaultdict(lambda: defaultdict(list))

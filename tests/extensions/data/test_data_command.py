@@ -22,7 +22,7 @@ from symbiont_ecology.types import Item
 
 # Data sets that are written.
 
-MIX = ["tasks.families=[math.add, countdown]"]
+MIX = ["math.add", "countdown"]
 
 
 def read(path: Path) -> list[Row]:
@@ -34,7 +34,7 @@ def test_data_sets_are_written_apart_and_the_same_for_a_seed(
 ) -> None:
     for folder, seed in (("one", 3), ("two", 3), ("three", 4)):
         mix = [*MIX, "tasks.depths=[short, long]"]
-        data("base", tmp_path / folder, mix, "30,5,12", seed, sft=True)
+        data(mix, tmp_path / folder, "30,5,12", seed, sft=True)
     said = capsys.readouterr()
     assert "selection: 20 lines of 4 cells" in said.out
     assert not said.err
@@ -61,7 +61,7 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
 ) -> None:
     path = tmp_path / "run.yaml"
     path.write_text(f"tasks: {{families: [{json.dumps(quiz(file))}], depths: [short]}}\n")
-    data(str(path), tmp_path / "out", per_cell="40")
+    data([str(path)], tmp_path / "out", "40")
     said = capsys.readouterr()
     counts = Counter(split_of("quiz", row["prompt"]) for row in rows())
     for split in ("selection", "holdout"):
@@ -80,32 +80,33 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
     ("config", "per_cell", "said"),
     [
         ("no.yaml", "5", "no config file 'no.yaml'"),
-        ("base", "0", "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'"),
-        ("base", "1,2", "--per-cell: expected"),
-        ("base", "many", "--per-cell: expected"),
+        ("math.sub", "5", "'math.sub' is kept for evaluation"),
+        ("math.add", "0", "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'"),
+        ("math.add", "1,2", "--per-cell: expected"),
+        ("math.add", "many", "--per-cell: expected"),
     ],
 )
 def test_wrong_words_are_one_clear_line(
     config: str, per_cell: str, said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError) as refused:
-        data(config, tmp_path / "out", per_cell=per_cell)
+        data([config], tmp_path / "out", per_cell)
     assert said in str(refused.value)
     assert not (tmp_path / "out").exists()
 
 
 def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
-    data("base", tmp_path, MIX, "2")
+    data(MIX, tmp_path, "2")
     with pytest.raises(ConfigError, match=r"holdout.jsonl is there already"):
-        data("base", tmp_path, MIX, "3")
+        data(MIX, tmp_path, "3")
 
 
 def test_what_a_kill_left_is_completed_and_the_same_command_may_come_twice(tmp_path: Path) -> None:
-    data("base", tmp_path / "whole", MIX, "2", sft=True)
-    data("base", tmp_path / "killed", MIX, "2", sft=True)
+    data(MIX, tmp_path / "whole", "2", sft=True)
+    data(MIX, tmp_path / "killed", "2", sft=True)
     for name in ("selection.jsonl", "train_sft.jsonl"):
         (tmp_path / "killed" / name).unlink()
-    data("base", tmp_path / "killed", MIX, "2", sft=True)
+    data(MIX, tmp_path / "killed", "2", sft=True)
     for path in (tmp_path / "whole").iterdir():
         assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes()
 
@@ -120,7 +121,7 @@ def test_a_prompt_in_two_splits_is_refused() -> None:
 
 
 def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
-    data("base", tmp_path, ["tasks.families=[math.add]", "tasks.style=natural"], "2")
+    data(["math.add", "tasks.style=natural"], tmp_path, "2")
     assert {question.reply_limit for question in read_items(tmp_path / "holdout.jsonl")} == {7 + 24}
 
 
@@ -144,7 +145,7 @@ SHIPPED = TERSE | IN_WORDS
 def test_shipped_data_are_what_the_command_writes(
     preset: str, files: dict[str, str], tmp_path: Path
 ) -> None:
-    data(preset, tmp_path, per_cell="20,4,10", sft=True)
+    data([preset], tmp_path, "20,4,10", sft=True)
     for name, written in files.items():
         shipped = config_folder() / name
         assert shipped.read_bytes() == (tmp_path / written).read_bytes(), name

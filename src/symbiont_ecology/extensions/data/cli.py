@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.cli.console import command_line
-from symbiont_ecology.cli.options import ConfigName, Overrides, argument, option
+from symbiont_ecology.cli.options import DryRunOption, argument, option, split_words
 from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.registry import did_you_mean
 
@@ -98,9 +98,14 @@ def get_set(
 
 
 def data(
-    config: ConfigName,
+    words: Annotated[
+        list[str],
+        argument(
+            "A preset or YAML file, or names of task families; changes, such as seed=1.",
+            "CONFIG|FAMILY… [KEY=VALUE]…",
+        ),
+    ],
     out: Annotated[Path, option("Folder for train, selection and holdout.jsonl.")],
-    overrides: Overrides = None,
     per_cell: Annotated[
         str, option("Lines of every cell: one number, or three for train, selection, holdout.")
     ] = "20",
@@ -108,16 +113,23 @@ def data(
     sft: Annotated[
         bool, option(f"Also {SFT_FILE}: the train lines as prompt and completion.", "--sft")
     ] = False,
+    dry_run: DryRunOption = False,
 ) -> None:
-    """Write questions of a config's task mix with reference answers: three JSONL files that share
-    no prompt. The same seed gives the same files."""
-    from symbiont_ecology.config import load_config
+    """Write questions with reference answers: three JSONL files that share no prompt. The same seed
+    gives the same files."""
+    from symbiont_ecology.config import compose, load_config
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.evaluation.items import draw_items, items_as_lines
+    from symbiont_ecology.tasks import tasks as families
     from symbiont_ecology.types import last_turn
 
     counts = _counts(per_cell)
-    tasks = mixture(load_config(config, overrides or ()))
+    names, changes = split_words(words)
+    if len(names) == 1 and names[0] not in families.names():
+        config = load_config(names[0], changes)
+    else:
+        config = compose((), (f"tasks.families=[{','.join(names)}]", *changes), "data")
+    tasks = mixture(config)
     drawn = {split: draw_items(tasks, count, seed, split) for split, count in counts.items()}
     check_apart(drawn)
     texts = {out / f"{split}.jsonl": items_as_lines(items) for split, items in drawn.items()}
@@ -127,7 +139,8 @@ def data(
         ]
         lines = (json.dumps(lesson, ensure_ascii=False) + "\n" for lesson in lessons)
         texts[out / SFT_FILE] = "".join(lines)
-    _write(texts)
+    if not dry_run:
+        _write(texts)
     for split, items in drawn.items():
         cells = Counter(item.cell for item in items)
         print(f"{split}: {len(items)} lines of {len(cells)} cells")
@@ -135,7 +148,8 @@ def data(
             if (number := cells[family, depth]) < counts[split]:
                 few = f"{family}/{depth} has {number} different lines for {split}"
                 print(f"warning: {few}, not {counts[split]}", file=sys.stderr)
-    print(f"written: {', '.join(map(str, texts))}")
+    files = ", ".join(map(str, texts))
+    print(f"would be written: {files}; nothing was done" if dry_run else f"written: {files}")
 
 
 def _write(texts: Mapping[Path, str]) -> None:

@@ -20,6 +20,17 @@ CONFIDENT = -0.05
 """Mean log-probability per token, in nats, from which an answer of a cascade stands."""
 
 
+def best_of(pool: AdapterPool, cells: Sequence[str]) -> OrganelleId:
+    """Return the elite with the highest success in one of the cells, or the host."""
+    scores = [
+        (score, name)
+        for cell in cells
+        for name, score in pool.scores.get(cell, {}).items()
+        if name in pool.elites
+    ]
+    return max(scores, default=(0.0, HOST))[1]
+
+
 @routings.register("family")
 @dataclass(frozen=True)
 class AskBestOfFamily(Choice):
@@ -31,7 +42,7 @@ class AskBestOfFamily(Choice):
         cells: dict[str, list[str]] = {item.family: [] for item in items}
         for cell in pool.scores:
             cells.setdefault(cell_family(cell), []).append(cell)
-        chosen = {item.family: pool.best_of(cells[item.family]) for item in items}
+        chosen = {item.family: best_of(pool, cells[item.family]) for item in items}
         return [chosen[item.family] for item in items]
 
 
@@ -43,7 +54,7 @@ class AskBestOfCell(Choice):
     needs_labels: ClassVar[bool] = True
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
-        return [pool.best_of([cell_name(item.cell)]) for item in items]
+        return [best_of(pool, [cell_name(item.cell)]) for item in items]
 
 
 @routings.function("vote")

@@ -9,6 +9,7 @@ from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.extensions.study.routings import best_of
 from symbiont_ecology.inference.routings import AskOne
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -42,7 +43,7 @@ def transfer_matrix(
     cells: dict[str, list[str]] = {name: [] for name in mixture.families}
     for cell in run.pool.scores:
         cells.setdefault(cell_family(cell), []).append(cell)
-    best = {name: run.pool.best_of(cells[name]) for name in mixture.families}
+    best = {name: best_of(run.pool, cells[name]) for name in mixture.families}
     host_shares = run.evaluate(items, host, "host", progress=progress).by_family()
     accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
     for owner, organelle_id in best.items():
