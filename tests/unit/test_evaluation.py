@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asked import FAMILIES, accuracy, answer, foreign, graded
+from asked import accuracy, answer, foreign, graded
 from symbiont_ecology.config import Flip
-from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import resume, start
@@ -29,7 +29,6 @@ from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted, Born, Retired, Settled
 from symbiont_ecology.experiments.outcomes import SystemAnswers
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
-from symbiont_ecology.extensions.study.transfer import transfer_matrix
 from symbiont_ecology.statistics import mcnemar, sign_flip
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
@@ -242,7 +241,7 @@ def test_a_biography_adds_up(run: Path) -> None:
     assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
 
 
-# Robustness and transfer.
+# Robustness.
 
 
 def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> None:
@@ -273,16 +272,6 @@ def test_a_perturbed_reply_counts_by_its_marks() -> None:
     )
     assert found["brittle"].estimate == 1
     assert found["plain"].estimate == pytest.approx(0.6)
-
-
-def test_transfer_tells_the_own_family_from_the_others(candidates: LoadedRun) -> None:
-    found = transfer_matrix(candidates, candidates.items(25), ToyHost())
-    assert set(found.accuracy) == set(found.host) == set(FAMILIES)
-    assert set(found.organelles.values()) <= {HOST, *candidates.pool.elites}
-    assert found.gain["own"] is not None
-    assert found.gain["others"] is not None
-    assert found.gain["own"] > 0.2
-    assert found.gain["own"] > found.gain["others"]
 
 
 def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:

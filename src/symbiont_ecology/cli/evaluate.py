@@ -24,19 +24,19 @@ GOES_WITH = {
     ),
     "again": ("folder", "host"),
 }
-"""What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
+"""Options that ``evaluate`` heeds beside one; all others would be ignored, so they are refused."""
 ONLY_WITH = {
     "selection_max_samples": "--selection FILE",
     "max_samples": "--holdout FILE",
     **dict.fromkeys(("trained_on", "compare", "style", "chat"), "--adapter FOLDER"),
 }
-"""What an option needs beside it."""
+"""Option that another one needs beside it."""
 INSTEAD_OF = {
     "holdout": ("shift", "per_cell"),
     "routing_map": ("routing",),
     "compare": ("routing",),
 }
-"""What an option leaves without meaning."""
+"""Options that another one leaves without meaning."""
 MaxSamplesOption = Annotated[
     int | None,
     option(
@@ -157,7 +157,7 @@ def _check_together(context: typer.Context) -> None:
 def _evaluate_run(
     folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, dry_run: bool
 ) -> Record:
-    """Asks the run and its baselines, or says what would be asked of whom.
+    """Ask the run and its baselines, or says what would be asked of whom.
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
 
@@ -203,7 +203,7 @@ def _evaluate_run(
 
 
 def _make_again(folder: Path, host: str | None) -> None:
-    """Makes every evaluation of a run again; exit code 1 if one is not what it was."""
+    """Make every evaluation of a run again; exit code 1 if one is not what it was."""
     from symbiont_ecology.evaluation.evaluation_log import (
         EVALUATIONS_FILE,
         repeat_evaluations,
@@ -231,7 +231,7 @@ def _make_again(folder: Path, host: str | None) -> None:
 
 
 def _tell_systems(comparison: BaselineComparison) -> None:
-    """Accuracies by family and system, how the main one differs, and what it costs."""
+    """Print accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
     console.print_table(console.accuracy_table(comparison.systems))
     for name, difference in comparison.differences.items():

@@ -21,7 +21,7 @@ MAX_EXAMPLES, TEXT_SHOWN = 3, 60
 
 @dataclass(frozen=True)
 class AdapterExam:
-    """What an adapter is asked, and in what form. No prompt of ``trained_on`` may be asked."""
+    """Questions for an adapter, and their form. No prompt of ``trained_on`` may be asked."""
 
     adapter: Path
     holdout: Path | None

@@ -1,4 +1,4 @@
-"""What a run would take on this machine: hours, from a few seconds of its own work on its host."""
+"""Estimate of the hours of a run on this machine, from a few seconds of its work on its host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from symbiont_ecology.types import LearningBatch, Lesson, Request
 from symbiont_ecology.weights import AdapterWeights, OptimizerState
 
 TIMED_SECONDS = 5.0
-"""What timing takes at most, unless a single row takes longer."""
+"""Of timing at most, unless a single row takes longer."""
 MAX_TIMED = 64
 """Rows that are timed in one call."""
 _Found = TypeVar("_Found")

@@ -59,7 +59,7 @@ class AdapterComparison:
 
     @property
     def changes(self) -> list[str]:
-        """What happened to each item."""
+        """Kind of change of each item."""
         pairs = zip(self.host.rollouts, self.adapter.rollouts, strict=True)
         return [CHANGES[before.is_right, after.is_right] for before, after in pairs]
 

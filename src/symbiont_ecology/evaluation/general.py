@@ -1,4 +1,4 @@
-"""What is left alone: how likely plain English and ordinary conversation are to whoever answers.
+"""Likelihood of plain English and ordinary conversation to whoever answers: what is left alone.
 
 Sixty passages and sixty questions with answers come with the package
 (``evaluation/plain_english.jsonl``); no task is like them. Nothing is written: each text is read by
@@ -80,8 +80,8 @@ class TextLikelihood:
 
 @dataclass(frozen=True)
 class GeneralAbility:
-    """What texts of each kind are to who was asked. ``left_to_host`` is the share of all texts that
-    the bare host would have answered."""
+    """Likelihood of texts of each kind to who was asked. ``left_to_host`` is the share of all texts
+    that the bare host would have answered."""
 
     english: TextLikelihood
     chat: TextLikelihood

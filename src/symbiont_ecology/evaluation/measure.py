@@ -38,8 +38,7 @@ EVALUATION_SCHEMA = 2
 Record = dict[str, object]
 """Plain values for JSON."""
 PairedTest = Literal["McNemar", "sign flip"]
-"""How two systems were tested on the same items: by wins and losses, or by the mean of their
-gaps."""
+"""Test of two systems on the same items: of wins and losses, or of the mean of their gaps."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -1,4 +1,4 @@
-"""What is asked of a run: all that decides an evaluation beside it, as a value and a record."""
+"""Specification of an evaluation: all that decides it beside the run, as a value and a record."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Item
 
 KNOBS = {"questions"}
-"""What ``tasks.habitats`` may say of habitats that data bring."""
+"""Keys of ``tasks.habitats`` that habitats of data heed."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ NO_LETTERS = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
 """Categories of Unicode that no name may have: ends of lines, and what turns or hides text."""
 
 Row = tuple[str, Mapping[str, Any]]
-"""Where a row stands, such as ``line 7``, and its cells by column."""
+"""Place of a row, such as ``line 7``, and its cells by column."""
 Places = Iterator[tuple[str, object]]
 
 

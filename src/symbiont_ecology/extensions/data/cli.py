@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.types import Item
 
 SFT_FILE = "train_sft.jsonl"
-"""What supervised fine-tuning reads: a ``prompt`` and a ``completion`` per line."""
+"""Lines for supervised fine-tuning: a ``prompt`` and a ``completion`` each."""
 PARTS = ("all", "train", "selection", "holdout")
 
 datasets = typer.Typer(help="Known data sets as files of questions.", no_args_is_help=True)

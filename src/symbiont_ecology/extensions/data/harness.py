@@ -66,11 +66,11 @@ METHODS: Mapping[str, Callable[..., object]] = {
 
 
 IGNORED = {"ignore_case", "ignore_punctuation"}
-"""What exact_match may ignore: then replies are judged by ``normalised``."""
+"""Knobs of exact_match with which replies are judged by ``normalised``."""
 
 
 class DataPlaces(BaseModel):
-    """Where a task file says that its data are."""
+    """Place of the data, as a task file says it."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
