@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.economics import Cost
+from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.items import DEFAULT_REPLY_LIMIT
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.tasks import tasks
@@ -15,10 +18,18 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.types import Item, OrganelleId
-from toy import ToyHost
+from toy import ToyHost, toy_config, toy_ecology
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "countdown")
 NO_COST = Cost()
+
+
+def learned(folder: Path) -> Path:
+    """A toy ecology that has learned."""
+    strategy = toy_ecology(founders=4, capacity=6, learning_rate=0.15)
+    config = toy_config(generations=40, families=FAMILIES, strategy=strategy, router="lexical")
+    start(config, folder, host=ToyHost())
+    return folder
 
 
 def synthetic(name: str, style: str = "terse") -> SyntheticTask:

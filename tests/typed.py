@@ -26,7 +26,7 @@ NOT_TYPED = {
         "a file of the reader's; another file of tests types it"
     ),
     r"install-completion": "changes the shell of who types it",
-    r"datasets get|--push": "asks a hub; another file of tests types it",
+    r"datasets get": "asks a hub; another file of tests types it",
     r"learn-from logs/|(suite|ablate)(?!.*dry-run)": "minutes; another file of tests types it",
     r"^symbiont (demo|serve|calibrate|evolve)\b": "another file of tests types it",
     r"report_to|executor": "a package that is no dependency; another file of tests types it",
@@ -85,6 +85,4 @@ def shortened(words: list[str], host: Path) -> list[str]:
         rest += [f"run.generations={LIVES[command]}", "--quiet"]
     if command == "run" and not any(word.startswith("host.model=") for word in rest):
         rest.append(f"host.model={host}")
-    if command == "publish":
-        rest += ["--base-model", "someone/model"]
     return [command, *rest]

@@ -66,6 +66,28 @@ def written_whole(path: Path) -> Iterator[Path]:
             remove_unfinished(temporary)
 
 
+@contextmanager
+def folder_made_whole(folder: Path) -> Iterator[Path]:
+    """Yield a hidden folder for the block to fill; at the end it takes the place of the folder,
+    which is new or empty. What a killed process left of it is removed first.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    half = folder.with_name(f".{folder.name}{UNFINISHED}")
+    shutil.rmtree(half, ignore_errors=True)  # a link is not followed, and stands in the way
+    try:
+        make_folder(half.parent)
+        half.mkdir()
+        yield half
+        half.replace(folder)
+        sync_folder(folder.parent)
+    except OSError as error:
+        raise RunError(f"cannot write {folder}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
 def replace_durably(temporary: Path, path: Path) -> None:
     """A file takes the path's place once its bytes are on the disk. Its name is there after
     ``sync_folder``, which may serve many files."""

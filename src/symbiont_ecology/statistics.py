@@ -194,29 +194,6 @@ def mcnemar(b: int, c: int) -> float:
     return float(stats.binomtest(b, b + c, 0.5).pvalue)
 
 
-def questions_needed(
-    changed: float, difference: float, level: float = 0.95, power: float = 0.8
-) -> int:
-    """How many questions tell two systems apart that differ by so much (Connor 1987).
-
-    ``changed`` is the share of questions that only one of them has right, ``difference`` the share
-    that the first gains minus what it loses. With so many questions a two-sided paired test at
-    ``1 − level`` finds the difference with ``power``.
-
-    Raises:
-        ValueError: not ``0 < |difference| <= changed <= 1``.
-    """
-    from scipy import stats
-
-    if not 0 < abs(difference) <= changed <= 1:
-        raise ValueError(
-            f"expected a difference within the share that changed, got {difference} of {changed}"
-        )
-    z_level, z_power = (float(stats.norm.ppf(share)) for share in ((1 + level) / 2, power))
-    spread = z_level * math.sqrt(changed) + z_power * math.sqrt(changed - difference**2)
-    return math.ceil((spread / difference) ** 2)
-
-
 def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
     """Exact two-sided p-value that paired differences, one per seed, are as likely up as down
     (Fisher 1935).

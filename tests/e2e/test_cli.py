@@ -382,15 +382,3 @@ def test_a_folder_that_cannot_be_written_is_one_line(
 ) -> None:
     tmp_path.chmod(0o500)
     assert "cannot use" in symbiont("run", "steady", *small, "--out", tmp_path / "run").error
-
-
-def test_bench_tells_what_a_population_costs(symbiont: Symbiont, host: Path) -> None:
-    said = symbiont(
-        "bench", host, "--organelles", "1,3", "--rows", "2", "--turns", "1", "--json", "-"
-    )
-    told = json.loads(said.out)
-    assert [one["organelles"] for one in told["seconds"]] == [1, 3]
-    assert all(value > 0 for one in told["seconds"] for value in one.values())
-    assert told["prompt_tokens"] == pytest.approx(48, abs=2)
-    assert "× alone" in said.err
-    assert "expected numbers with commas" in symbiont("bench", "--organelles", "0").error

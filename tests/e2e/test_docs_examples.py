@@ -50,8 +50,7 @@ assert operators.describe("forget").knobs[0].comment
 assert any(item.prompt.startswith("math.add => ") for item in run.items(20))
 config = load_config(folder / "all.yaml")
 strategy, mix = strategies.build(config.strategy), mixture(config)
-assert strategy.most_living(mix, 6) == 4
-assert strategy.most_rollouts(mix) == 4 * 2 * 2 * 2
+assert strategy.max_rows(mix) == 4 * 2 * 2 * 2
 """
 
 

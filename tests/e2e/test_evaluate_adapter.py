@@ -52,15 +52,14 @@ def asked(tmp_path: Path, adapter: Path, host: Path) -> list[object]:
     return ["evaluate", "--adapter", adapter, "--holdout", questions, "--host", host]
 
 
-def test_an_adapter_beside_its_host_is_a_table_a_page_and_json(
+def test_an_adapter_beside_its_host_is_a_table_and_json(
     symbiont: Symbiont, asked: list[object], tmp_path: Path
 ) -> None:
-    page, record = tmp_path / "new" / "page.md", tmp_path / "c.json"
-    said = symbiont(*asked, "--compare", "--report", page, "--json", record)
+    record = tmp_path / "c.json"
+    said = symbiont(*asked, "--compare", "--json", record)
     assert said.code == 0, said.err
     for line in ("adapter - host: ", "both wrong 30", "perplexity of the reference answers: host"):
         assert line in said.out
-    assert "what follows:\n- No reply of either is right" in said.out
     found = json.loads(record.read_text())
     assert found["questions"] == 30
     assert found["host"]["choices"] == {"host": 30}
@@ -73,7 +72,6 @@ def test_an_adapter_beside_its_host_is_a_table_a_page_and_json(
         "both wrong": 30,
     }
     assert any(one["host"]["reply"] != one["adapter"]["reply"] for one in found["items"])
-    assert f"- {found['recommendations'][0]}" in page.read_text()
     again = symbiont(*asked, "--compare", "--json", "-")
     assert json.loads(again.out) == found
     alone = tmp_path / "alone.json"
@@ -115,20 +113,18 @@ def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
 
 
 def test_a_plan_asks_nothing_and_writes_nothing(
-    symbiont: Symbiont, asked: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    symbiont: Symbiont, asked: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(HostKernel, "from_pretrained")
-    said = symbiont(*asked, "--compare", "--report", tmp_path / "r.md", "--dry-run")
+    said = symbiont(*asked, "--compare", "--dry-run")
     assert said.code == 0, said.err
     assert "the bare host, and " in said.out
-    assert not (tmp_path / "r.md").exists()
 
 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--compare", "--routing", "host"], "evaluate --compare: the host is asked beside"),
-        (["--report", "r.md"], "evaluate --report: expected --compare beside it"),
+        (["--compare", "--routing", "host"], "evaluate --compare: expected no --routing beside it"),
         (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
         (["--trained-on", "questions.jsonl"], "that were not learned from, got 30 prompts of"),
         (["--trained-on", "bare.jsonl"], "expected rows with a column 'prompt', found none"),
@@ -156,7 +152,6 @@ def test_a_mistake_is_one_line_before_the_host_is_loaded(
     said = symbiont(*asked, *words)
     assert said.code == 2
     assert expected in said.error
-    assert not (tmp_path / "r.md").exists()
 
 
 def spoil(adapter: Path, folder: Path) -> None:

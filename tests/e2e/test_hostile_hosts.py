@@ -61,11 +61,6 @@ def test_a_norm_of_another_length_is_one_line(
     assert "model.norm.weight" in refused(symbiont, *run)
 
 
-def test_threads_and_organelles_of_no_machine_are_refused_by_bench(symbiont: Symbiont) -> None:
-    assert "--threads" in refused(symbiont, "bench", "--threads", 10**6)
-    assert "slots" in refused(symbiont, "bench", "--organelles", 10**9)
-
-
 @pytest.mark.parametrize(
     ("override", "says"),
     [

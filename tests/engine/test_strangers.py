@@ -8,11 +8,11 @@ from symbiont_ecology import Run
 from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.engine.run import start
-from symbiont_ecology.inference.routings import NEED_LABELS, routings
+from symbiont_ecology.inference.routings import routings
 from toy import ToyHost, toy_config
 
 STRANGE = "What is the capital of France?"
-OTHERS = ("single", "scaled", "surest", "host", *NEED_LABELS)
+OTHERS = ("single", "scaled", "surest", "host", "family", "cell")
 """Routings that ask no router."""
 
 

@@ -6,26 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from asked import FAMILIES
+from asked import learned
 from lines import jsonl, rows
-from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.types import Item
-from toy import ToyHost, toy_config, toy_ecology
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A toy ecology that has learned."""
-    folder = tmp_path_factory.mktemp("evaluation") / "run"
-    strategy = toy_ecology(founders=4, capacity=6, learning_rate=0.15)
-    router = "lexical"
-    start(
-        toy_config(generations=40, families=FAMILIES, strategy=strategy, router=router),
-        folder,
-        host=ToyHost(),
-    )
-    return folder
+    return learned(tmp_path_factory.mktemp("evaluation") / "run")
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,6 @@ from lines import Row, config, jsonl, quiz, rows
 from symbiont_ecology.config import RunConfig, dump_config, load_config
 from symbiont_ecology.engine.build import check
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError
-from symbiont_ecology.tasks import data as data_module
 from symbiont_ecology.tasks import tables, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.tables import rows_of_file
@@ -140,25 +139,24 @@ def test_files_that_cannot_be_read_say_why(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "folder.jsonl").mkdir()
     for name, said in (
         ("missing.jsonl", "no such file"),
-        ("text.txt", "ends in .jsonl, .ndjson, .json, .csv, .tsv or .parquet"),
+        ("text.txt", "ends in .jsonl, .ndjson, .json, .csv, .tsv, .parquet"),
         ("empty.csv", "no lines"),
         ("nothing.csv", "no lines"),
         ("short.csv", "line 2: expected 2 cells as in the first line, got fewer"),
         ("long.csv", "line 2: expected 2 cells .* got more: put texts with ',' in quotes"),
         ("twice.csv", "got 'target' twice"),
-        ("quote.csv", "not a table that can be read"),
-        ("latin.csv", "not a table that can be read"),
+        ("quote.csv", "cannot be read"),
+        ("latin.csv", "cannot be read"),
         ("empty.jsonl", "no lines"),
         ("binary.jsonl", "cannot be read"),
-        ("folder.jsonl", "expected a file"),
+        ("folder.jsonl", "expected a regular file"),
     ):
         with pytest.raises(DataError, match=said):
             family(tmp_path / name)
-    monkeypatch.setattr(data_module, "MOST_LINES", 50)
-    monkeypatch.setattr(tables, "MOST_LINES", 50)
-    with pytest.raises(DataError, match="at most 50 lines"):
+    monkeypatch.setattr(tables, "MAX_ROWS", 50)
+    with pytest.raises(DataError, match="at most 50 rows"):
         family(jsonl(tmp_path / "many.jsonl", rows()))
-    monkeypatch.setattr(tables, "LARGEST_MB", 0.001)
+    monkeypatch.setattr(tables, "MAX_FILE_MB", 0.001)
     with pytest.raises(DataError, match=r"0 MB, at most 0.001 are read: take a part of it"):
         family(jsonl(tmp_path / "large.jsonl", rows()))
 
@@ -360,11 +358,13 @@ def test_data_cannot_flip(file: Path) -> None:
         check(RunConfig(**flipped))
 
 
-@pytest.mark.parametrize(("ending", "separator"), [("csv", ","), ("tsv", "\t")])
+@pytest.mark.parametrize(
+    ("ending", "separator"), [("csv", ","), ("csv", ";"), ("csv", "\t"), ("tsv", "\t")]
+)
 def test_a_table_with_separators_is_the_same_as_lines_of_json(
     ending: str, separator: str, tmp_path: Path
 ) -> None:
-    path, written = tmp_path / f"q.{ending}", [*rows(), {"prompt": 'say "a,\tb"\n', "target": "ü"}]
+    path, written = tmp_path / f"q.{ending}", [*rows(), {"prompt": 'say "a,;\tb"\n', "target": "ü"}]
     with path.open("w", encoding="utf-8-sig", newline="") as file:  # as spreadsheets write it
         writer = csv.writer(file, delimiter=separator)
         writer.writerow(["prompt", "note", "target"])

@@ -12,12 +12,24 @@ from lines import jsonl
 from logs import rows_of, town
 from symbiont_ecology.errors import DataError
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.tasks.logs import MOST_REPLY_TOKENS, LogTask, LogTasks, is_held_out
+from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LogTask, LogTasks, is_held_out
 
 ROW = {"habitat": "ann", "prompt": "say a", "reply": "a", "accepted": True}
 
 
-HOSTILE = ("a\tb", "a\nb", "\x1b[31mred", "a\rb", "", " ", 1.5, "x" * 201)
+HOSTILE = (
+    "a\tb",
+    "a\nb",
+    "\x1b[31mred",
+    "a\rb",
+    "a\u2028b",
+    "a\u202eb",
+    "",
+    " ",
+    1.5,
+    9e17,
+    "x" * 201,
+)
 """What nobody may be called."""
 
 
@@ -28,13 +40,39 @@ def rows(path: Path, *lines: dict[str, Any], **columns: str) -> LogTasks:
 @pytest.mark.parametrize(
     ("value", "verdict"),
     [
-        *((value, True) for value in (True, 1, 1.0, "yes", "TRUE", "up", "Accepted", "1")),
-        *((value, False) for value in (False, 0, 0.0, "no", "False", "down", "refused", "0")),
+        *((value, True) for value in (True, 1, 1.0, "yes", "TRUE", "up", "Accepted", "1", "t")),
+        *(
+            (value, False)
+            for value in (False, 0, 0.0, "no", "False", "down", "refused", "0", -1, "f")
+        ),
     ],
 )
 def test_verdicts_come_in_many_words(value: object, verdict: bool, tmp_path: Path) -> None:
     (row,) = rows(tmp_path, {**ROW, "accepted": value}).rows()
     assert row.is_accepted is verdict
+
+
+def test_verdicts_of_three_kinds_are_refused(tmp_path: Path) -> None:
+    verdicts = [{**ROW, "accepted": value} for value in (1, 0, -1)]
+    with pytest.raises(DataError, match="line 3: expected verdicts of two kinds"):
+        rows(tmp_path, *verdicts).rows()
+
+
+@pytest.mark.parametrize(
+    "name", ["Jean\xa0Luc", "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627", 2**60 + 1]
+)
+def test_a_name_is_kept_as_it_is(name: object, tmp_path: Path) -> None:
+    (row,) = rows(tmp_path, {**ROW, "habitat": name}).rows()
+    assert row.habitat == str(name)
+
+
+def test_a_conversation_of_one_message_is_its_text(tmp_path: Path) -> None:
+    texts = {"prompt": "say a", "reply": "a"}
+    talk = {key: [{"role": "user", "content": text}] for key, text in texts.items()}
+    (row,) = rows(tmp_path, {**ROW, **talk}).rows()
+    assert (row.prompt, row.reply) == ("say a", "a")
+    with pytest.raises(DataError, match="expected text under 'prompt'"):
+        rows(tmp_path, {**ROW, "prompt": talk["prompt"] * 2}).rows()
 
 
 def test_a_row_without_a_verdict_or_a_reply_is_left_out(tmp_path: Path) -> None:
@@ -140,7 +178,7 @@ def test_a_new_reply_may_be_as_long_as_those_that_were_accepted(tmp_path: Path) 
     long, longer = {**ROW, "reply": 99 * "a"}, {**ROW, "habitat": "bob", "reply": 999 * "a"}
     task = rows(tmp_path, {**ROW, "prompt": "say b"}, long, longer).task()
     limits = [task.row_item(row).reply_limit for row in task.log]
-    assert limits == [64, 100, MOST_REPLY_TOKENS]
+    assert limits == [64, 100, MAX_REPLY_TOKENS]
 
 
 def test_one_prompt_in_ten_is_held_out_for_everybody(tmp_path: Path) -> None:

@@ -5,29 +5,25 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from asked import accuracy, answer, chosen, foreign, values
-from symbiont_ecology.ecology import HOST, Rollout
+from asked import accuracy, chosen, values
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import Cost
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError, RunError
-from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.evaluator import Evaluator
+from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator
 from symbiont_ecology.evaluation.measure import LoadedRun, difference
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Acted
-from symbiont_ecology.inference.pool import AdapterPool, elite_id
-from symbiont_ecology.inference.prompts import respondents
-from symbiont_ecology.inference.routings import mapped, routings
-from symbiont_ecology.types import Item, cell_family, cell_name
+from symbiont_ecology.inference.pool import AdapterPool
+from symbiont_ecology.inference.routings import Choice, mapped, prompt_routing, routings
+from symbiont_ecology.types import Item
 from toy import ToyHost, toy_config
 
 
@@ -53,33 +49,6 @@ def test_host_and_single_send_everything_to_one(
     assert set(chosen(candidates, questions, "host")) == {HOST}
     assert set(chosen(candidates, questions, "single")) == {candidates.pool.best()}
     assert candidates.pool.best() in candidates.pool.state.population
-
-
-def test_cell_routing_asks_the_elite_of_the_true_cell(
-    candidates: LoadedRun, questions: list[Item]
-) -> None:
-    elites = candidates.pool.state.archive.elites
-    for question, organelle_id in zip(
-        questions, chosen(candidates, questions, "cell"), strict=True
-    ):
-        assert organelle_id == (
-            elite_id(elites[cell_name(question.cell)])
-            if cell_name(question.cell) in elites
-            else HOST
-        )
-    assert chosen(candidates, [foreign()], "cell") == [HOST]
-
-
-def test_family_routing_asks_an_elite_of_the_true_family(
-    candidates: LoadedRun, questions: list[Item]
-) -> None:
-    elites = candidates.pool.state.archive.elites
-    for question, organelle_id in zip(
-        questions, chosen(candidates, questions, "family"), strict=True
-    ):
-        assert organelle_id in {
-            elite_id(one) for cell, one in elites.items() if cell.startswith(f"{question.family}/")
-        }
 
 
 def test_learned_routing_reads_the_prompt_alone(
@@ -119,113 +88,25 @@ def test_committed_routing_differs_only_where_the_router_abstains(
     assert all(left in (HOST, right) and right != HOST for left, right in pairs)
 
 
-def test_a_vote_and_a_cascade_pay_for_everyone_they_ask(
-    candidates: LoadedRun, questions: list[Item]
-) -> None:
-    alone = accuracy(candidates, questions, "learned")
-    assert accuracy(candidates, questions, "vote").flops > alone.flops
-    lone = replace(candidates, pool=replace(candidates.pool, elites=()))
-    assert (
-        chosen(lone, questions, "vote")
-        == chosen(lone, questions, "cascade")
-        == [HOST] * len(questions)
-    )
-
-
-def test_in_a_vote_most_decide_and_in_a_tie_the_favourite(
-    candidates: LoadedRun, questions: list[Item]
-) -> None:
-    def voted(*said: str) -> list[str]:
-        ballots = iter(said)
-
-        def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Rollout]:
-            reply = next(ballots)
-            return [
-                answer(one, organelle_id, reply, 0.0, Cost(flops=7), 0.0)
-                for one, organelle_id in zip(some, whom, strict=True)
-            ]
-
-        return [one.text for one in routings.build("vote")(candidates.pool, questions[:3], ask)]
-
-    assert voted("=1", "=2", "=2") == ["=2"] * 3
-    assert voted("=1", "=2", "=3") == ["=1"] * 3
-
-
-def test_a_cascade_asks_on_while_nobody_is_sure_and_keeps_the_surest(
-    candidates: LoadedRun, questions: list[Item]
-) -> None:
-    first, second, third = -0.2, -0.1, -0.3
-    asked: list[int] = []
-
-    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Rollout]:
-        asked.append(len(some))
-        level = (first, second, third)[len(asked) - 1]
-        # Every other question is answered with certainty, at the first attempt.
-        return [
-            answer(
-                one,
-                organelle_id,
-                "",
-                1.0,
-                Cost(flops=7),
-                0.0 if len(asked) == 1 and index % 2 else level,
-            )
-            for index, (one, organelle_id) in enumerate(zip(some, whom, strict=True))
-        ]
-
-    answers = routings.build("cascade")(candidates.pool, questions[:10], ask)
-    assert asked == [10, 5, 5]
-    assert [one.cost.flops for one in answers] == [21, 7] * 5
-    assert [one.confidence for one in answers] == [second, 0.0] * 5
-
-
-def test_the_surest_of_everyone_speaks_and_everyone_is_paid(
-    candidates: LoadedRun, questions: list[Item]
-) -> None:
-    portfolio, asked = candidates.pool, set[str]()
-
-    def ask(some: Sequence[Item], whom: Sequence[str]) -> list[Rollout]:
-        asked.update(whom)
-        return [
-            # Who speaks last is surest; and wrong, which must not matter.
-            answer(
-                one,
-                organelle_id,
-                "",
-                float(organelle_id != max(whom)),
-                Cost(flops=7),
-                -1.0 + (organelle_id == max(whom)),
-            )
-            for one, organelle_id in zip(some, whom, strict=True)
-        ]
-
-    answers = routings.build("surest")(portfolio, questions[:10], ask)
-    assert {organelle_id.partition("@")[0] for organelle_id in portfolio.elites} == {
-        organelle_id.partition("@")[0] for organelle_id in asked - {HOST}
-    }
-    assert len({organelle_id.partition("@")[0] for organelle_id in asked}) == len(
-        asked
-    )  # each of them once
-    assert [one.item for one in answers] == questions[:10]
-    assert {(one.organelle_id, one.verdict, one.cost.flops) for one in answers} == {
-        (max(asked), 0.0, 7 * len(asked))
-    }
-
-
-@pytest.mark.parametrize("routing", ["vote", "cascade", "surest"])
-def test_where_several_answer_nobody_is_the_author(
+@pytest.mark.parametrize("routing", ["host", "single", "learned", "committed", "habitat"])
+def test_a_choice_says_who_would_answer(
     routing: str, candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    with pytest.raises(ConfigError, match="likelihoods have one author"):
-        respondents(routings.build(routing), candidates.pool, questions)
+    choice = routings.build(routing)
+    assert isinstance(choice, Choice)
+    assert choice.choose(candidates.pool, questions) == chosen(candidates, questions, routing)
 
 
-@pytest.mark.parametrize("routing", ["host", "single", "learned", "committed"])
-def test_the_author_is_who_would_answer(
-    routing: str, candidates: LoadedRun, questions: list[Item]
+def test_a_prompt_is_answered_by_a_routing_without_labels_or_by_one_organelle(
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    authors = respondents(routings.build(routing), candidates.pool, questions)
-    assert authors == chosen(candidates, questions, routing)
+    one = next(iter(candidates.pool.weights))
+    routing = prompt_routing(one, candidates.pool.weights)
+    answers = candidates.evaluate(questions, ToyHost(), (one, routing)).rollouts
+    assert {answer.organelle_id for answer in answers} == {one}
+    for who in ("family", "nobody"):
+        with pytest.raises(ConfigError, match="expected"):
+            prompt_routing(who, candidates.pool.weights)
 
 
 def test_a_routing_map_names_who_answers_and_is_checked(
@@ -348,19 +229,6 @@ def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
     weights = sorted(one.weight for one in seen if one.organelle_id != HOST)
     assert weights[-1] == 1
     assert sum(weight < 0.5 for weight in weights) > len(weights) / 4
-
-
-def test_who_only_read_reference_answers_is_asked_about_what_it_read(tmp_path: Path) -> None:
-    strategy = {"kind": "independent", "questions": 3, "samples": 0, "learning_rate": 0.1}
-    config = toy_config(generations=6, strategy=strategy, learning_rule="supervised")
-    start(config, tmp_path, host=ToyHost())
-    run = LoadedRun.of_run(tmp_path)
-    acted = [one for one in read_events(tmp_path / "events.jsonl") if isinstance(one, Acted)]
-    readers = {cell_family(one.cell): one.id for one in acted if one.id != HOST}
-    questions = run.items(12)
-    asked = chosen(run, questions, "family")
-    assert asked == [readers[question.family] for question in questions]
-    assert len(set(asked)) == len(config.tasks.families)
 
 
 def test_who_read_its_exam_is_known_by_what_it_replied(tmp_path: Path) -> None:

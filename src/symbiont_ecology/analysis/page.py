@@ -58,12 +58,6 @@ def safe_cell(value: object) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text)
 
 
-def code_cell(value: object) -> str:
-    """A text of a model or of data as code: nothing in it is markup, a link or a picture."""
-    text = "".join(letter if letter.isprintable() else "�" for letter in table_cell(value))
-    return f"`{text.replace('`', chr(39))}`" if text.strip() else "(nothing)"
-
-
 def spread(
     interval: Interval | None, scale: float = 100, form: str = ".1f", ends: str = "", mark: str = ""
 ) -> str:
@@ -114,7 +108,6 @@ _PAGES.globals |= {"host": BARE_HOST, "seeds_needed": SEEDS_NEEDED}
 _PAGES.filters |= {
     "cell": table_cell,
     "claim": claim,
-    "code_cell": code_cell,
     "flops": lambda value: f"{value:.3g}",
     "knob": lambda word: word.removeprefix("strategy."),
     "number": format,

@@ -47,11 +47,6 @@ _COMMANDS = {
     "ablate": Command(f"{_OURS}suites:ablate", panel="Study"),
     "compare": Command(f"{_OURS}compare:compare", panel="Study"),
     "pack": Command(f"{_OURS}compare:pack", panel="Study"),
-    "transfer": Command(f"{_OURS}transfer:transfer", panel="Study"),
-    "publish": Command(f"{_OURS}publish:publish", panel="Data and models"),
-    "bench": Command(f"{_OURS}machine:bench", panel="Data and models"),
-    "data": Command(f"{_OURS}data:data", panel="Data and models"),
-    "datasets": Command(f"{_OURS}datasets:datasets", panel="Data and models"),
 }
 app = typer.Typer(
     name="symbiont",

@@ -28,10 +28,10 @@ def infer(
     """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.ecology.state import load_state
-    from symbiont_ecology.inference.prompts import check_asker, check_habitat, check_prompt_routing
+    from symbiont_ecology.inference.routings import check_asker, check_habitat, prompt_routing
     from symbiont_ecology.tasks.tables import check_length
 
-    check_prompt_routing(routing)  # before the host: a wrong word costs no time
+    prompt_routing(routing)  # before the host: a wrong word costs no time
     if habitat is not None:
         if routing not in ("learned", "habitat"):
             raise ConfigError(

@@ -8,15 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.evaluate_adapter import (
-    AdapterExam,
-    AdapterStyleOption,
-    ChatOption,
-    CompareOption,
-    PageOption,
-    TrainedOnOption,
-    examine_adapter,
-)
+from symbiont_ecology.cli.evaluate_adapter import AdapterExam, examine_adapter
 from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.errors import ConfigError, RunError
 
@@ -27,22 +19,36 @@ if TYPE_CHECKING:
 
 GOES_WITH = {
     "adapter": (
-        *("holdout", "max_samples", "trained_on", "compare", "report", "json_file"),
+        *("holdout", "max_samples", "trained_on", "compare", "json_file"),
         *("routing", "style", "chat", "host", "dry_run"),
     ),
     "again": ("folder", "host"),
 }
-"""What ``evaluate`` heeds beside an option; all else would be ignored, so it is refused."""
+"""Options that ``evaluate`` heeds beside one; all others would be ignored, so they are refused."""
 ONLY_WITH = {
     "selection_max_samples": "selection",
     "max_samples": "holdout",
     **dict.fromkeys(("trained_on", "compare", "style", "chat"), "adapter"),
-    "report": "compare",
 }
-"""What an option needs beside it."""
-INSTEAD_OF = {"holdout": ("shift", "per_cell"), "routing_map": ("routing",)}
-"""What an option leaves without meaning."""
+"""Option that another one needs beside it."""
+INSTEAD_OF = {
+    "holdout": ("shift", "per_cell"),
+    "routing_map": ("routing",),
+    "compare": ("routing",),
+}
+"""Options that another one leaves without meaning."""
 _MAX_SAMPLES = "--max-samples", "--num-samples"
+CompareOption = Annotated[
+    bool, option("With --adapter: ask the bare host, too, and compare.", "--compare")
+]
+TrainedOnOption = Annotated[
+    Path | None, option("With --adapter: refuse questions whose prompts are in that file.")
+]
+StyleOption = Annotated[
+    str | None,
+    option("With --adapter: ask in a style, by name or {kind: …}.", default="as in the file"),
+]
+ChatOption = Annotated[bool, option("With --adapter: use the host's chat template.", "--chat")]
 
 
 def evaluate(
@@ -62,9 +68,8 @@ def evaluate(
     host: options.HostOption = None,
     again: Annotated[bool, option("Make all evaluations again and compare.", "--again")] = False,
     compare: CompareOption = False,
-    report: PageOption = None,
     trained_on: TrainedOnOption = None,
-    style: AdapterStyleOption = None,
+    style: StyleOption = None,
     chat: ChatOption = False,
     dry_run: options.DryRunOption = False,
 ) -> None:
@@ -87,8 +92,8 @@ def evaluate(
     )
     with console.report(json_file, dry_run) as write_json:
         if adapter is not None:
-            asked = adapter, holdout, host or "embedded", max_samples, routing, style
-            exam = AdapterExam(*asked, chat, compare, report, trained_on)
+            asked = (adapter, holdout, host or "embedded", max_samples, routing)
+            exam = AdapterExam(*asked, style, chat, compare, trained_on)
             record = examine_adapter(exam, dry_run=dry_run)
         elif folder is not None and again:
             _make_again(folder, host)
@@ -127,7 +132,7 @@ def _check_together(context: typer.Context) -> None:
 def _evaluate_run(
     folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, dry_run: bool
 ) -> Record:
-    """Asks the run and its baselines, or says what would be asked of whom.
+    """Ask the run and its baselines, or says what would be asked of whom.
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
 
@@ -173,7 +178,7 @@ def _evaluate_run(
 
 
 def _make_again(folder: Path, host: str | None) -> None:
-    """Makes every evaluation of a run again; exit code 1 if one is not what it was."""
+    """Make every evaluation of a run again; exit code 1 if one is not what it was."""
     from symbiont_ecology.evaluation.evaluation_log import (
         EVALUATIONS_FILE,
         repeat_evaluations,
@@ -201,15 +206,14 @@ def _make_again(folder: Path, host: str | None) -> None:
 
 
 def _tell_systems(comparison: BaselineComparison) -> None:
-    """Accuracies by family and system, how the main one differs, and what it costs."""
+    """Print accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
     console.print_table(console.accuracy_table(comparison.systems))
     for name, difference in comparison.differences.items():
         test = f"{difference.test} p = {difference.p:.2g}"
         print(f"{comparison.main} - {name}: {console.points(difference)}, {test}")
-    robust = comparison.robustness
-    if robust is not None and robust.brittle is not None:
-        share = console.percent(robust.brittle)
+    if brittle := comparison.robustness.get("brittle"):
+        share = console.percent(brittle)
         print(f"brittle: {share} of right answers do not survive another way of writing")
     if main.judged_by == "selection":
         cost = f"{main.selection.flops:.3g} useful FLOPs"

@@ -6,7 +6,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.cli import console
@@ -17,7 +19,7 @@ from symbiont_ecology.errors import ConfigError, DataError
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.evaluation.logged import HeldOut
+    from symbiont_ecology.evaluation.adapter_comparison import AdapterComparison
     from symbiont_ecology.tasks.logs import LogRow, LogTasks
 
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
@@ -105,12 +107,12 @@ def _config(
 def _families(rows: Sequence[LogRow]) -> list[str]:
     """Return the families of which something can be learned; none if they are of no use, or a
     config cannot hold their names."""
-    from symbiont_ecology.tasks.logs import MOST_FAMILIES, is_held_out
+    from symbiont_ecology.tasks.logs import MAX_FAMILIES, is_held_out
 
     candidates = (row for row in rows if row.is_accepted and not is_held_out(row.prompt))
     families = sorted({row.family for row in candidates})
     can_be_written = all(family.isprintable() and "${" not in family for family in families)
-    return families if can_be_written and 1 < len(families) <= MOST_FAMILIES else []
+    return families if can_be_written and 1 < len(families) <= MAX_FAMILIES else []
 
 
 def _slug(family: str, number: int) -> str:
@@ -156,7 +158,7 @@ def _check_lengths(run: Run, log: Path) -> None:
 
 def _report(run: Run, rows: Sequence[LogRow]) -> None:
     """Writes the adapters and the report, and prints who uses which."""
-    from symbiont_ecology.evaluation.logged import held_out
+    from symbiont_ecology.evaluation.adapter_comparison import held_out
     from symbiont_ecology.export import HABITATS_FILE, export_run
 
     target = run.folder / EXPORT
@@ -171,7 +173,8 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
     adapters: dict[str, object] = {}
     serving = {name: living for name, living in sorted(run.population.items()) if living.habitats}
     for name, living in serving.items():
-        part = unseen.of(name)
+        answered_by = [rollout.organelle_id for rollout in unseen.adapter.rollouts]
+        part = unseen.part([place for place, one in enumerate(answered_by) if one == name])
         summary.add_row(name, *_cells(part, living.habitats, answered))
         adapters[name] = {"habitats": living.habitats, **_figures(part)}
     served = [name for living in serving.values() for name in living.habitats]
@@ -197,25 +200,23 @@ def _names(habitats: Sequence[str]) -> str:
     return f"{text} and {rest} more" if rest > 0 else text
 
 
-def _cells(part: HeldOut, habitats: Sequence[str], answered: Counter[str]) -> list[str]:
+def _cells(part: AdapterComparison, habitats: Sequence[str], answered: Counter[str]) -> list[str]:
     users, rows = str(len(habitats)), str(sum(answered[name] for name in habitats))
-    if not part.items:
+    if not part.nats:
         return [users, rows, "–", "–", "–", "–"]
-    likelihood = [f"{math.exp(nats.mean()):.2f}" for nats in (part.served_nats, part.host_nats)]
-    writes = [f"{evaluation.accuracy().estimate:.0%}" for evaluation in (part.served, part.host)]
+    likelihood = [f"{math.exp(fmean(nats)):.2f}" for nats in (part.nats, part.host_nats)]
+    writes = [f"{evaluation.accuracy().estimate:.0%}" for evaluation in (part.adapter, part.host)]
     return [users, rows, *writes, *likelihood]
 
 
-def _figures(part: HeldOut) -> dict[str, object]:
+def _figures(part: AdapterComparison) -> dict[str, object]:
     """Held-out replies in numbers: share written exactly so, and nats per token."""
-    if not part.items:
+    if not part.nats:
         return {"held_out": 0}
-    from symbiont_ecology.evaluation.measure import interval_values
-
     return {
-        "held_out": len(part.items),
-        "written": interval_values(part.served.accuracy()),
-        "written_by_host": interval_values(part.host.accuracy()),
-        "nats_per_token": float(part.served_nats.mean()),
-        "nats_per_token_of_host": float(part.host_nats.mean()),
+        "held_out": len(part.nats),
+        "written": asdict(part.adapter.accuracy()),
+        "written_by_host": asdict(part.host.accuracy()),
+        "nats_per_token": fmean(part.nats),
+        "nats_per_token_of_host": fmean(part.host_nats),
     }

@@ -13,10 +13,9 @@ import typer
 from rich.console import Console
 
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.forecast import PriceOption, check_price, run_facts
 from symbiont_ecology.cli.interrupts import StopRequest
 from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import INTERRUPTED, ConfigError, RunError
+from symbiont_ecology.errors import INTERRUPTED, ConfigError, HostError, RunError
 from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
@@ -26,24 +25,16 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: options.ConfigName,
-    how: options.RunOptions,
-    dry_run: options.DryRunOption = False,
-    price_per_hour: PriceOption = None,
+    config: options.ConfigName, how: options.RunOptions, dry_run: options.DryRunOption = False
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
     console.tell_loading(how.quiet or dry_run)
     from symbiont_ecology import Run
 
-    check_price(price_per_hour)
-    if price_per_hour is not None and not dry_run:
-        raise ConfigError(
-            "--price-per-hour: expected --dry-run beside it, which tells money: add it"
-        )
     resolved = checked_config(config, how.changes)
     folder = how.out or free_folder(config_name(config))
     if dry_run:
-        tell_run_plan(resolved, folder, price_per_hour)
+        tell_run_plan(resolved, folder)
     else:
         _live_to_the_end(Run.start(resolved, folder=folder), how.quiet)
 
@@ -194,9 +185,9 @@ def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
     return True
 
 
-def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -> None:
-    """Print what a run would do, and what it would take: of the embedded host only if a price says
-    that this matters."""
+def tell_run_plan(config: RunConfig, folder: Path) -> None:
+    """Print what a run would do, and what it would take, but on the embedded host: that needs
+    little, and its plan no torch."""
     from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.registry import kind_of
@@ -206,9 +197,9 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
     strategy, mix = strategies.build(config.strategy), mixture(config)
     host, loop = config.host, config.run
     ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
-    unit = "rows of the log" if learns_from_log(config) else "rollouts"
-    most = {unit: strategy.most_rollouts(mix), "examples read": strategy.most_reads(mix)}
-    work = " or ".join(f"{count} {what}" for what, count in most.items() if count)
+    unit = "rollouts" if strategy.samples else "examples read"
+    unit = "rows of the log" if learns_from_log(config) else unit
+    work = f"{strategy.max_rows(mix)} {unit}"
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
     facts = {
@@ -219,10 +210,42 @@ def tell_run_plan(config: RunConfig, folder: Path, price: float | None = None) -
         "length": " or ".join([f"{loop.generations} generations", *ends]),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
-    if host.model != "embedded" or price is not None:  # which needs little, and its plan no torch
-        facts |= run_facts(config, price)
+    if host.model != "embedded":
+        facts |= _estimate(config)
     console.tell_facts(facts)
     print("the config is fine; nothing was done")
+
+
+def _estimate(config: RunConfig) -> dict[str, str]:
+    """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
+    one whose weights are not on this machine."""
+    from symbiont_ecology.engine.build import build_host
+    from symbiont_ecology.engine.forecast import estimate_run
+    from symbiont_ecology.host.loading import find_device, weight_files
+    from symbiont_ecology.host.locating import weights_folder
+    from symbiont_ecology.host.memory import MemoryNeed, total_memory
+
+    host = config.host
+    if (folder := weights_folder(host.model)) is None:
+        return {"memory and time": "not known: the host would be fetched first"}
+    need = MemoryNeed.of(weight_files(folder), host.dtype, host.rank)
+    facts = {
+        "memory": f"{need.weights / 1e6:.0f} MB for the host in {host.dtype}, at most "
+        f"{host.memory_mb:.0f} MB for a batch, and for each living adapter at most "
+        f"{3 * need.adapter / 1e6:.3g} MB with its optimizer"
+    }
+    print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
+    try:
+        facts["memory"] += f"; {total_memory(find_device(host.device)) / 1e9:.1f} GB are here"
+        eta = estimate_run(config, build_host(config))
+    except HostError as error:  # a plan may be made on another machine than the run
+        return facts | {"time": f"not measured: {error}"}
+    lessons = f" and {1 / eta.lesson:.3g} lessons" if eta.lesson else ""
+    facts["time"] = (
+        f"{1 / eta.rollout:.3g} answers{lessons} a second here: a generation takes at most "
+        f"{eta.generation:.3g} s, the run about {eta.run / 3600:.2g} hours"
+    )
+    return facts
 
 
 def _progress(lived: Run, quiet: bool) -> RunProgress:

@@ -257,7 +257,7 @@ def _save(state: EcologyState, log: EventLog, checkpoints: Checkpoints) -> None:
 def _too_small(config: RunConfig, runtime: Runtime, state: EcologyState) -> RunError:
     """What is wrong with a budget that founding spends, and one that is enough."""
     keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-    rollouts = LEAST_GENERATIONS * runtime.strategy.most_rows(runtime.tasks)
+    rollouts = LEAST_GENERATIONS * runtime.strategy.max_rows(runtime.tasks)
     return RunError(
         f"{keys}: the budget is spent before anybody learned. Founding took "
         f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "

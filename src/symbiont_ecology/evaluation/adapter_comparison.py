@@ -1,107 +1,72 @@
-"""A PEFT adapter beside its bare host, item by item: what became right, and what became wrong.
+"""Adapters beside their bare host: what became right, and what became wrong.
 
-Both answer the same items, greedily and one after the other. Both also read the reference answers:
-how likely these are to each of them tells of learning that does not show in replies yet.
+Both answer the same items greedily, and both read the reference answers: how likely these are to
+each of them tells of learning that does not show in replies. Free text is seldom written twice in
+the same words, so likelihood is what counts there.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cached_property
-from itertools import compress
+from itertools import chain
 from pathlib import Path
-from typing import Literal
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.engine.act import Question, read_log
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.general import TextLikelihood
+from symbiont_ecology.evaluation.items import some_of
 from symbiont_ecology.evaluation.measure import (
     Evaluation,
     EvaluationDifference,
+    LoadedRun,
     Record,
     difference,
     evaluate_adapter,
-    interval_values,
 )
-from symbiont_ecology.statistics import paired_interval
-from symbiont_ecology.types import Item, last_turn
+from symbiont_ecology.types import Item, OrganelleId, last_turn
+from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.peft_files import read_peft
 
-Change = Literal["improvement", "regression", "both right", "both wrong"]
-CHANGES: tuple[Change, ...] = ("improvement", "regression", "both right", "both wrong")
-COMPARISON_SCHEMA = 2
+CHANGES = {
+    (False, True): "improvement",
+    (True, False): "regression",
+    (True, True): "both right",
+    (False, False): "both wrong",
+}
+"""Name of what happened to an item, by whether the host and the adapter were right."""
+COMPARISON_SCHEMA = 3
 """Of the JSON; raise it when a key goes or changes its meaning."""
+ALL_OF_A_USER = 1 << 20
 
 
 @dataclass(frozen=True)
-class AnsweredTwice:
-    """One item with the replies of the bare host and of the adapter."""
-
-    host: Rollout
-    adapter: Rollout
-
-    @property
-    def item(self) -> Item:
-        """What was asked."""
-        return self.host.item
-
-    @property
-    def change(self) -> Change:
-        """What the adapter made of it."""
-        match self.host.is_right, self.adapter.is_right:
-            case False, True:
-                return "improvement"
-            case True, False:
-                return "regression"
-            case True, True:
-                return "both right"
-        return "both wrong"
-
-    def record(self) -> Record:
-        """Everything as plain values."""
-        return {
-            "id": self.item.id,
-            "family": self.item.family,
-            "depth": self.item.depth,
-            "prompt": last_turn(self.item.prompt),
-            "target": self.item.answer,
-            "change": self.change,
-            "host": _of_reply(self.host),
-            "adapter": _of_reply(self.adapter),
-        }
-
-
-@dataclass(frozen=True, repr=False)
 class AdapterComparison:
-    """Two evaluations of the same items, by the bare host and by the adapter.
+    """Two evaluations of the same items, by the bare host and by adapters.
 
-    ``host_nats`` and ``adapter_nats`` hold for every item the mean log-probability of a token of
-    its reference answer, in nats; 0 where it has none.
+    ``host_nats`` and ``nats`` hold for every item the mean log-probability of a token of its
+    reference answer, in nats; 0 where it has none.
     """
 
     host: Evaluation
     adapter: Evaluation
     host_nats: tuple[float, ...]
-    adapter_nats: tuple[float, ...]
-
-    def __repr__(self) -> str:
-        return f"<{self.adapter!r} beside its host: {self.counts}>"
+    nats: tuple[float, ...]
 
     @property
-    def pairs(self) -> list[AnsweredTwice]:
-        """The items in their order."""
-        rollouts = zip(self.host.rollouts, self.adapter.rollouts, strict=True)
-        return [AnsweredTwice(bare, adapted) for bare, adapted in rollouts]
+    def changes(self) -> list[str]:
+        """Kind of change of each item."""
+        pairs = zip(self.host.rollouts, self.adapter.rollouts, strict=True)
+        return [CHANGES[before.is_right, after.is_right] for before, after in pairs]
 
     @property
-    def counts(self) -> dict[Change, int]:
-        """How many items of each kind."""
-        changes = [pair.change for pair in self.pairs]
-        return {change: changes.count(change) for change in CHANGES}
+    def counts(self) -> dict[str, int]:
+        """Number of items of each kind."""
+        return dict.fromkeys(CHANGES.values(), 0) | Counter(self.changes)
 
     @cached_property
     def difference(self) -> EvaluationDifference:
@@ -110,72 +75,51 @@ class AdapterComparison:
 
     @property
     def answers(self) -> TextLikelihood | None:
-        """How likely the reference answers are to both; None for less than two of them."""
-        has_answer = [bool(item.answer) for item in self.host.items]
-        if (count := sum(has_answer)) < 2:
-            return None
-        nats, host_nats = (
-            list(compress(side, has_answer)) for side in (self.adapter_nats, self.host_nats)
-        )
-        change = paired_interval(nats, host_nats)
-        return TextLikelihood(sum(nats) / count, sum(host_nats) / count, change, count)
-
-    def examples(self, change: Change, most: int) -> list[AnsweredTwice]:
-        """Some items of a kind, from all over."""
-        pairs = [pair for pair in self.pairs if pair.change == change]
-        step = max(len(pairs) // most, 1)
-        return pairs[::step][:most]
-
-    def by(self, name_of: Callable[[Item], str]) -> dict[str, AdapterComparison]:
-        """The comparison of each group of items, by the name of the group."""
-        places = defaultdict[str, list[int]](list)
-        for place, item in enumerate(self.host.items):
-            places[name_of(item)].append(place)
-        return {name: self._part(group) for name, group in places.items()}
-
-    @property
-    def groups(self) -> dict[str, AdapterComparison]:
-        """The comparison of each family; of a single one, of each cell if it has several."""
-        families = self.by(lambda item: item.family)
-        groups = families if len(families) > 1 else self.by(lambda item: "/".join(item.cell))
-        return groups if len(groups) > 1 else {}
+        """Likelihood of the reference answers to both; None for less than two of them."""
+        triples = zip(self.host.items, self.nats, self.host_nats, strict=True)
+        pairs = [(nats, host_nats) for item, nats, host_nats in triples if item.answer]
+        return TextLikelihood.of(*zip(*pairs, strict=True)) if len(pairs) > 1 else None
 
     @property
     def categories(self) -> dict[str, AdapterComparison]:
         """The comparison of each family, and behind a family of several depths of each cell."""
+        places = defaultdict[str, dict[str, list[int]]](lambda: defaultdict(list))
+        for place, item in enumerate(self.host.items):
+            places[item.family]["/".join(item.cell)].append(place)
         parts = dict[str, AdapterComparison]()
-        for family, part in self.by(lambda item: item.family).items():
-            parts |= {family: part} | part.groups
+        for family, cells in places.items():
+            parts[family] = self.part(sorted(chain(*cells.values())))
+            parts |= {name: self.part(cell) for name, cell in cells.items() if len(cells) > 1}
         return parts
 
-    def summary(self) -> Record:
-        """Everything but the single answers, as plain values under stable keys."""
-        answers = self.answers
-        return {
-            "schema": COMPARISON_SCHEMA,
-            "questions": len(self.pairs),
-            "host": self.host.summary(),
-            "adapter": self.adapter.summary(),
-            "difference": asdict(self.difference),
-            "changes": self.counts,
-            "categories": {name: _of_part(part) for name, part in self.categories.items()},
-            "answers": None if answers is None else answers.summary(),
-        }
+    def part(self, places: Sequence[int]) -> AdapterComparison:
+        """Return the comparison of some of the items."""
+        nats = (tuple(side[place] for place in places) for side in (self.host_nats, self.nats))
+        return AdapterComparison(self.host.part(places), self.adapter.part(places), *nats)
 
     def record(self) -> Record:
-        """The summary and, under ``items``, both replies to everything."""
-        return {**self.summary(), "items": [pair.record() for pair in self.pairs]}
-
-    def _part(self, places: Sequence[int]) -> AdapterComparison:
-        def part_of(evaluation: Evaluation) -> Evaluation:
-            """The evaluation of these items alone."""
-            rollouts = tuple(evaluation.rollouts[place] for place in places)
-            return replace(evaluation, rollouts=rollouts, general=None)
-
-        nats = (
-            tuple(side[place] for place in places) for side in (self.host_nats, self.adapter_nats)
-        )
-        return AdapterComparison(part_of(self.host), part_of(self.adapter), *nats)
+        """Return all numbers as plain values and, under ``items``, both replies to everything."""
+        sides = (self.host.rollouts, self.adapter.rollouts, self.changes)
+        return {
+            "schema": COMPARISON_SCHEMA,
+            **_numbers(self),
+            "host": self.host.summary(),
+            "adapter": self.adapter.summary(),
+            "categories": {name: _numbers(part) for name, part in self.categories.items()},
+            "items": [
+                {
+                    "id": bare.item.id,
+                    "family": bare.item.family,
+                    "depth": bare.item.depth,
+                    "prompt": last_turn(bare.item.prompt),
+                    "target": bare.item.answer,
+                    "change": change,
+                    "host": _reply(bare),
+                    "adapter": _reply(adapted),
+                }
+                for bare, adapted, change in zip(*sides, strict=True)
+            ],
+        }
 
 
 def compare_with_host(
@@ -186,8 +130,7 @@ def compare_with_host(
     progress: Progress = no_progress,
     stops: tuple[str, ...] = (),
 ) -> AdapterComparison:
-    """Puts all items to a PEFT adapter and to its host without any, and lets both read the
-    reference answers.
+    """Put all items to a PEFT adapter and to its bare host; let both read the reference answers.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
@@ -197,29 +140,55 @@ def compare_with_host(
         evaluate_adapter(folder, items, host, is_bare=is_bare, progress=progress, stops=stops)
         for is_bare in (True, False)
     )
-    rows = [item.to_read for item in items]
-    nats = []
-    for reader in (HOST, "adapter"):
-        rollouts, _ = read_log([Question(item, reader) for item in rows], host, weights.__getitem__)
-        # Without the end behind the answer: where a stop text ends replies, it is never written.
-        scores = (rollout.log_probabilities[:-1] for rollout in rollouts)
-        nats.append(tuple(float(tokens.mean()) if tokens.size else 0.0 for tokens in scores))
+    readings = _read(items, ["adapter"] * len(items), host, weights)
+    # Without the end behind the answer: where a stop text ends replies, it is never written.
+    scores = ([rollout.log_probabilities[:-1] for rollout in side] for side in readings)
+    nats = (tuple(float(x.mean()) if x.size else 0.0 for x in side) for side in scores)
     return AdapterComparison(bare, adapted, *nats)
 
 
-def _of_reply(rollout: Rollout) -> Record:
-    """A reply and what it is worth."""
-    return {"reply": rollout.text, "verdict": rollout.verdict, "right": rollout.is_right}
+def held_out(
+    run: LoadedRun, host: Host, max_items: int | None = None, progress: Progress = no_progress
+) -> AdapterComparison:
+    """Ask those who serve a user, and the host, about accepted replies that were held out of the
+    log, at most so many of them by draw."""
+    rows = run.items(ALL_OF_A_USER, ("habitats",))
+    items = some_of([item for item in rows if run.pool.server(item.habitat) != HOST], max_items)
+    readers = [run.pool.server(item.habitat) for item in items]
+    served, bare = (
+        run.evaluate(items, host, routing, progress=progress) for routing in ("habitat", "host")
+    )
+    nats = (
+        tuple(rollout.confidence for rollout in side)
+        for side in _read(items, readers, host, run.pool.weights)
+    )
+    return AdapterComparison(bare, served, *nats)
 
 
-def _of_part(part: AdapterComparison) -> Record:
-    """The numbers of a group of items."""
+def _read(
+    items: Sequence[Item],
+    readers: Sequence[OrganelleId],
+    host: Host,
+    weights: Mapping[OrganelleId, AdapterWeights],
+) -> Iterator[list[Rollout]]:
+    """Let the host, and then each item's reader, read the reference answers."""
+    for names in ([HOST] * len(items), readers):
+        pairs = zip(items, names, strict=True)
+        questions = [Question(item.to_read, name) for item, name in pairs]
+        yield read_log(questions, host, weights.__getitem__)[0]
+
+
+def _numbers(part: AdapterComparison) -> Record:
     answers = part.answers
     return {
-        "questions": len(part.pairs),
-        "host": interval_values(part.host.accuracy()),
-        "adapter": interval_values(part.adapter.accuracy()),
+        "questions": len(part.changes),
+        "host": asdict(part.host.accuracy()),
+        "adapter": asdict(part.adapter.accuracy()),
         "difference": asdict(part.difference),
         "changes": part.counts,
         "answers": None if answers is None else answers.summary(),
     }
+
+
+def _reply(rollout: Rollout) -> Record:
+    return {"reply": rollout.text, "verdict": rollout.verdict, "right": rollout.is_right}

@@ -15,21 +15,15 @@ from pathlib import Path
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
-from symbiont_ecology.evaluation.general import (
-    GeneralAbility,
-    GeneralReader,
-    general_of_servers,
-    general_reader,
-)
+from symbiont_ecology.evaluation.general import GeneralAbility, general_of_servers, general_reader
 from symbiont_ecology.evaluation.measure import (
     Evaluation,
     EvaluationDifference,
     LoadedRun,
     Record,
     difference,
-    interval_values,
 )
-from symbiont_ecology.evaluation.shifts import MARK, PERTURBATIONS, PLAIN
+from symbiont_ecology.evaluation.shifts import MARK, PERTURBED, PLAIN
 from symbiont_ecology.evaluation.spec import EvaluationSpec
 from symbiont_ecology.statistics import Interval, wilson
 from symbiont_ecology.types import Item
@@ -37,18 +31,6 @@ from symbiont_ecology.weights.peft_files import read_peft
 
 RESELECTED = "*"
 """Behind the name of a routing whose candidates were judged on selection items."""
-
-
-@dataclass(frozen=True)
-class Robustness:
-    """What becomes of right answers when a prompt is written a little differently.
-
-    *Brittle* is an item that is answered right as it stands, and wrong in at least one other way of
-    writing it; None if nothing was right.
-    """
-
-    accuracy: Mapping[str, Interval]
-    brittle: Interval | None
 
 
 @dataclass(frozen=True)
@@ -83,19 +65,18 @@ class BaselineComparison:
         return (self.train_flops + main.selection.flops) / saved if saved > 0 else None
 
     @property
-    def robustness(self) -> Robustness | None:
-        """Of the main system, if perturbed items were asked."""
+    def robustness(self) -> Mapping[str, Interval]:
+        """Accuracy of the main system by way of writing, and the share of brittle answers, where
+        perturbed items were asked."""
         return robustness(self.systems[self.main].rollouts)
 
     def summary(self) -> Record:
-        """All systems, how the main one differs from each, and when training pays off."""
-        robust = self.robustness
-        perturbed: Record = {}
-        if robust is not None:
-            shares = robust.accuracy.items()
-            perturbed["accuracy"] = {name: interval_values(share) for name, share in shares}
-            if robust.brittle is not None:
-                perturbed["brittle"] = interval_values(robust.brittle)
+        """Return all systems, how the main one differs from each, and when training pays off."""
+        shares = {name: asdict(share) for name, share in self.robustness.items()}
+        brittle = shares.pop("brittle", None)
+        perturbed = ({"accuracy": shares} if shares else {}) | (
+            {"brittle": brittle} if brittle else {}
+        )
         return {
             "systems": {name: evaluation.summary() for name, evaluation in self.systems.items()},
             "differences": {name: asdict(gap) for name, gap in self.differences.items()},
@@ -116,22 +97,17 @@ def compare_with_baselines(
     sft: Path | None = None,
     progress: Progress = no_progress,
 ) -> BaselineComparison:
-    """Asks everyone; ``selection`` items judge the candidates anew, beside practice."""
-
-    def variant(source: EvaluationSpec, **changes: str | int | None) -> EvaluationSpec:
-        """The same question, asked in another way."""
-        return source.model_copy(update=changes)
-
-    by_practice = variant(spec, selection=None, most=None)
-    single = variant(by_practice, routing="single", routing_map=None)
-    specs = {"host": variant(single, routing="host"), "single": single}
+    """Ask everyone; ``selection`` items judge the candidates anew, beside practice."""
+    by_practice = spec.varied(selection=None, most=None)
+    single = by_practice.varied(routing="single", routing_map=None)
+    specs = {"host": single.varied(routing="host"), "single": single}
     if sft is not None:
-        specs["sft"] = variant(single, adapter=str(sft))
+        specs["sft"] = single.varied(adapter=str(sft))
     main = spec.name
     specs[main] = by_practice
     systems = {name: spec.evaluate(run, items, host, progress) for name, spec in specs.items()}
     if selection:
-        best = variant(single, selection=spec.selection, most=spec.most)
+        best = single.varied(selection=spec.selection, most=spec.most)
         by_selection = {"single" + RESELECTED: best, main + RESELECTED: spec}
         reselected = run.reselected(selection, host, progress)
         systems |= {
@@ -142,36 +118,31 @@ def compare_with_baselines(
     train_flops, reader = run.pool.state.spent.flops, general_reader(run.config, run.pool, host)
     if reader is None:
         return BaselineComparison(systems, specs, main, train_flops)
-    systems = {
-        name: replace(evaluation, general=_general(specs[name], run, reader))
-        for name, evaluation in systems.items()
+    abilities = {
+        name: reader.of_routing(run.pool, spec.find_routing(run))
+        if spec.adapter is None
+        else replace(reader, weights={name: read_peft(Path(spec.adapter), host.layout)}).of(name)
+        for name, spec in specs.items()
     }
+    systems = {name: replace(systems[name], general=one) for name, one in abilities.items()}
     return BaselineComparison(
         systems, specs, main, train_flops, general_of_servers(reader, run.pool)
     )
 
 
-def _general(spec: EvaluationSpec, run: LoadedRun, reader: GeneralReader) -> GeneralAbility:
-    """What plain English is to a system, its candidates judged by practice."""
-    if spec.adapter is None:
-        return reader.of_routing(run.pool, spec.find_routing(run))
-    adapter = read_peft(Path(spec.adapter), reader.host.layout)
-    return replace(reader, weights={"adapter": adapter}).of("adapter")
-
-
-def robustness(rollouts: Sequence[Rollout]) -> Robustness | None:
-    """Accuracy by way of writing, and the share of brittle items; None if nothing was perturbed."""
+def robustness(rollouts: Sequence[Rollout]) -> dict[str, Interval]:
+    """Return the accuracy by way of writing, and under ``brittle`` the share of right answers that
+    are wrong in another way of writing; nothing if no item was perturbed."""
     replies: dict[str, dict[str, Rollout]] = defaultdict(dict)
     for rollout in rollouts:
         identity, mark, name = rollout.item.id.rpartition(MARK)
-        if rollout.item.shift == "perturbed" and mark:
+        if rollout.item.shift == PERTURBED and mark:
             replies[identity][name] = rollout
-    if not replies:
-        return None
+    verdicts = defaultdict[str, list[float]](list)
+    for by_name in replies.values():
+        for name, rollout in by_name.items():
+            verdicts[name].append(rollout.verdict)
+    shares = {name: wilson(sum(values), len(values)) for name, values in verdicts.items()}
     right = [by_name for by_name in replies.values() if by_name[PLAIN].is_right]
     brittle = sum(not all(rollout.is_right for rollout in by_name.values()) for by_name in right)
-    shares = {
-        name: wilson(sum(by_name[name].verdict for by_name in replies.values()), len(replies))
-        for name in PERTURBATIONS
-    }
-    return Robustness(shares, wilson(brittle, len(right)) if right else None)
+    return shares | ({"brittle": wilson(brittle, len(right))} if right else {})

@@ -10,7 +10,7 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -22,8 +22,8 @@ from symbiont_ecology.errors import EcologyError, EcologyWarning, RunError
 from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.files import (
-    UNFINISHED,
     append_line,
+    folder_made_whole,
     ignore_line,
     is_writable,
     read_lines,
@@ -54,8 +54,8 @@ class LoggedEvaluation(BaseModel):
 def logged(
     folder: Path, damaged: Callable[[int], None] = ignore_line
 ) -> Iterator[tuple[int, LoggedEvaluation]]:
-    """The evaluations of a run, with the numbers of their lines. Lines that are no JSON are left
-    out, and told to ``damaged``.
+    """Yield the evaluations of a run, with the numbers of their lines. Lines that are no JSON are
+    left out, and told to ``damaged``.
 
     Raises:
         RunError: a line is no evaluation of this version.
@@ -71,7 +71,7 @@ def logged(
 
 
 def log_evaluation(evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec) -> None:
-    """Adds an evaluation to the run's log, and keeps state and files to make it again.
+    """Add an evaluation to the run's log, and keeps state and files to make it again.
 
     Nothing else of the run changes. A line that is there is not added again: who is killed and
     types a command again makes the same evaluations. Where the folder cannot be written, a warning
@@ -121,7 +121,7 @@ class RepeatedEvaluation:
 
 
 def widest_rank(folder: Path) -> int:
-    """Of the adapters that were asked beside a run's own candidates; 0 if there are none."""
+    """Return the largest rank of adapters that were asked beside a run's own; 0 without any."""
     paths = (
         folder / KEPT / line.asked.sha256[line.asked.adapter]
         for _, line in logged(folder)
@@ -133,16 +133,16 @@ def widest_rank(folder: Path) -> int:
 def repeat_evaluations(
     folder: Path, host: Host, damaged: Callable[[int], None] = ignore_line
 ) -> Iterator[RepeatedEvaluation]:
-    """Makes every evaluation in a run's log again, without what its cache of answers knows; the
+    """Make every evaluation in a run's log again, without what its cache of answers knows; the
     numbers of damaged lines are told to ``damaged``."""
     for number, line in logged(folder, damaged):
         accuracy, generation = line.accuracy.estimate, line.generation
         try:
             spec = line.asked.with_kept_files(folder / KEPT)
-            run = LoadedRun.of_run(folder, generation)
+            run = replace(LoadedRun.of_run(folder, generation), cache=None)
             if selection := spec.selection_items(run):
-                run = run.reselected(selection, host, is_fresh=True)
-            evaluation = spec.evaluate(run, spec.items(run), host, is_fresh=True)
+                run = run.reselected(selection, host)
+            evaluation = spec.evaluate(run, spec.items(run), host)
         except EcologyError as error:
             yield RepeatedEvaluation(number, generation, line.routing, accuracy, problem=str(error))
             continue
@@ -158,20 +158,13 @@ def repeat_evaluations(
 
 
 def _keep(source: Path, target: Path) -> None:
-    """Copies a file, or the adapter of a PEFT folder; whole or not at all."""
+    """Copy a file, or the adapter of a PEFT folder; whole or not at all."""
     if target.exists() or not source.exists():
         return
-    target.parent.mkdir(exist_ok=True)
     if source.is_file():
+        target.parent.mkdir(exist_ok=True)
         write_whole(target, source.read_bytes())
         return
-    half = target.with_name(target.name + UNFINISHED)
-    shutil.rmtree(half, ignore_errors=True)
-    try:
-        half.mkdir()
+    with folder_made_whole(target) as half:
         for part in source.glob("adapter_*"):
             shutil.copyfile(part, half / part.name)
-        half.replace(target)
-    except OSError:
-        shutil.rmtree(half, ignore_errors=True)
-        raise

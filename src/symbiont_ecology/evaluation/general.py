@@ -1,4 +1,4 @@
-"""What is left alone: how likely plain English and ordinary conversation are to whoever answers.
+"""Likelihood of plain English and ordinary conversation to whoever answers: what is left alone.
 
 Sixty passages and sixty questions with answers come with the package
 (``evaluation/plain_english.jsonl``); no task is like them. Nothing is written: each text is read by
@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from statistics import fmean
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Rollout
@@ -26,24 +26,24 @@ from symbiont_ecology.engine.act import Question, read_log
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.items import some_of
 from symbiont_ecology.inference.pool import AdapterPool
-from symbiont_ecology.inference.routings import Routing, ask_favourite
+from symbiont_ecology.inference.routings import Routing, routings
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.statistics import Interval, paired_interval
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Item, LoggedReply, OrganelleId
+from symbiont_ecology.types import Item, OrganelleId
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.peft_files import read_peft
 
 PLAIN_ENGLISH = Path("evaluation/plain_english.jsonl")
+KINDS = ("english", "chat")
 OPENING = 6
 """Words of a passage that are given, in tokens a little more."""
-FEWEST_TOKENS = 1000
+MIN_VOCABULARY = 1000
 """A host with a smaller vocabulary writes letter by letter, such as the embedded one. It was never
 taught English, so there is nothing to keep."""
-MOST_SERVERS, TEXTS_PER_SERVER, TEXTS_AT_END = 6, 6, 12
+MAX_SERVERS, TEXTS_PER_SERVER, TEXTS_AT_END = 6, 6, 12
 """Adapters that read one by one; texts of each kind that each of them reads, and that are read at
 the end of a run."""
-TextKind = Literal["english", "chat"]
 
 
 @dataclass(frozen=True)
@@ -57,37 +57,40 @@ class TextLikelihood:
     change: Interval
     texts: int
 
+    @classmethod
+    def of(cls, nats: Sequence[float], host_nats: Sequence[float]) -> TextLikelihood:
+        """Return the likelihood of texts whose tokens have these mean log-probabilities."""
+        return cls(fmean(nats), fmean(host_nats), paired_interval(nats, host_nats), len(nats))
+
     @property
     def perplexity(self) -> float:
-        """Of a token, under who was asked."""
+        """Perplexity of a token, under who was asked."""
         return math.exp(-self.nats)
 
     @property
     def host_perplexity(self) -> float:
-        """Of a token, under the bare host."""
+        """Perplexity of a token, under the bare host."""
         return math.exp(-self.host_nats)
 
     def summary(self) -> dict[str, object]:
-        """Everything as plain values."""
+        """Return everything as plain values."""
         sizes = {"perplexity": self.perplexity, "host_perplexity": self.host_perplexity}
         return asdict(self) | sizes
 
 
 @dataclass(frozen=True)
 class GeneralAbility:
-    """What texts of each kind are to who was asked. ``left_to_host`` is the share of all texts that
-    the bare host would have answered."""
+    """Likelihood of texts of each kind to who was asked. ``left_to_host`` is the share of all texts
+    that the bare host would have answered."""
 
     english: TextLikelihood
     chat: TextLikelihood
     left_to_host: float
 
     def summary(self) -> dict[str, object]:
-        """Everything as plain values."""
-        kinds = {"english": self.english, "chat": self.chat}
-        return {"left_to_host": self.left_to_host} | {
-            kind: likelihood.summary() for kind, likelihood in kinds.items()
-        }
+        """Return everything as plain values."""
+        kinds = {kind: getattr(self, kind).summary() for kind in KINDS}
+        return {"left_to_host": self.left_to_host} | kinds
 
     @property
     def change(self) -> float:
@@ -99,14 +102,14 @@ class GeneralAbility:
 class GeneralReader:
     """Lets organelles of a pool read the texts, and remembers what each of them made of each.
 
-    ``most`` is how many texts of each kind are read; None is all. ``is_chat`` says whether the host
-    is asked through its chat template.
+    ``max_texts`` is how many texts of each kind are read; None is all. ``is_chat`` says whether the
+    host is asked through its chat template.
     """
 
     host: Host
     weights: Mapping[OrganelleId, AdapterWeights]
     is_chat: bool = False
-    most: int | None = None
+    max_texts: int | None = None
     _known: dict[tuple[str, OrganelleId], Rollout] = field(default_factory=dict, repr=False)
 
     @cached_property
@@ -114,21 +117,21 @@ class GeneralReader:
         """The texts as prompts with logged replies."""
         return [
             item
-            for kind in ("english", "chat")
-            for item in some_of(general_items(kind, is_chat=self.is_chat), self.most)
+            for kind in KINDS
+            for item in some_of(general_items(kind, is_chat=self.is_chat), self.max_texts)
         ]
 
     def of_routing(self, pool: AdapterPool, routing: Routing) -> GeneralAbility:
-        """Of whoever answers by a routing."""
+        """Return the ability of whoever answers by a routing."""
         return self._ability(routing(pool, self.items, self.read))
 
     def of(self, organelle_id: OrganelleId) -> GeneralAbility:
-        """Of one organelle."""
+        """Return the ability of one organelle."""
         return self._ability(self.read(self.items, [organelle_id] * len(self.items)))
 
     def read(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
-        """One rollout for each text, with the log-probabilities of its tokens; ``choices`` says who
-        reads which."""
+        """Return one rollout for each text, with the log-probabilities of its tokens; ``choices``
+        says who reads which."""
         keys = [(item.id, choice) for item, choice in zip(items, choices, strict=True)]
         questions = {
             key: Question(item, key[1])
@@ -140,50 +143,48 @@ class GeneralReader:
         return [self._known[key] for key in keys]
 
     def _ability(self, rollouts: Sequence[Rollout]) -> GeneralAbility:
-        host_rollouts = self.read(self.items, [HOST] * len(self.items))
-        likelihoods: dict[str, TextLikelihood] = {}
-        for kind in ("english", "chat"):
-            pairs = [
-                (_nats(own), _nats(host))
-                for own, host in zip(rollouts, host_rollouts, strict=True)
-                if host.item.family == kind
-            ]
-            nats, host_nats = zip(*pairs, strict=True)
-            mean, host_mean = (sum(values) / len(values) for values in (nats, host_nats))
-            change = paired_interval(nats, host_nats)
-            likelihoods[kind] = TextLikelihood(mean, host_mean, change, len(pairs))
+        bare = self.read(self.items, [HOST] * len(self.items))
+        kinds = {
+            kind: TextLikelihood.of(
+                [_nats(rollout) for rollout in rollouts if rollout.item.family == kind],
+                [_nats(rollout) for rollout in bare if rollout.item.family == kind],
+            )
+            for kind in KINDS
+        }
         to_host = sum(rollout.organelle_id == HOST for rollout in rollouts) / len(rollouts)
-        return GeneralAbility(likelihoods["english"], likelihoods["chat"], to_host)
+        return GeneralAbility(**kinds, left_to_host=to_host)
 
 
 def general_reader(
-    run_config: RunConfig, pool: AdapterPool, host: Host, most: int | None = None
+    config: RunConfig, pool: AdapterPool, host: Host, max_texts: int | None = None
 ) -> GeneralReader | None:
-    """A reader for the candidates of a run; None where the host has no words to lose."""
-    is_chat = prompt_styles.build(run_config.tasks.style).is_chat
-    return GeneralReader(host, pool.weights, is_chat, most) if knows_english(host) else None
+    """Return a reader for the candidates of a run; None where the host has no words to lose."""
+    is_chat = prompt_styles.build(config.tasks.style).is_chat
+    return GeneralReader(host, pool.weights, is_chat, max_texts) if knows_english(host) else None
 
 
 def general_of_servers(reader: GeneralReader, pool: AdapterPool) -> dict[str, GeneralAbility]:
-    """Of each adapter that serves, from a part of the texts."""
-    part = replace(reader, most=TEXTS_PER_SERVER)
-    return {name: part.of(name) for name in servers_of(pool)}
+    """Return the ability of the adapters that answer users, or that a router chooses among, from a
+    part of the texts; those first that serve most."""
+    part, served = replace(reader, max_texts=TEXTS_PER_SERVER), pool.state.served
+    names = sorted(served, key=lambda name: (-len(served[name]), name)) or pool.elites
+    return {name: part.of(name) for name in [n for n in names if n in pool.weights][:MAX_SERVERS]}
 
 
 def general_at_end(config: RunConfig, pool: AdapterPool, host: Host) -> dict[str, GeneralAbility]:
-    """Of a run that ended, from a part of the texts: by whom strange prompts go to, and of the
-    adapter that serves and lost most. Nothing where the host has no words to lose."""
+    """Return, for a run that ended, the ability of whom strange prompts go to, and of the adapter
+    that serves and lost most. Nothing where the host has no words to lose."""
     reader = general_reader(config, pool, host, TEXTS_AT_END)
     if reader is None:
         return {}
-    abilities = {"learned": reader.of_routing(pool, ask_favourite)}
+    abilities = {"learned": reader.of_routing(pool, routings.build("learned"))}
     servers = general_of_servers(reader, pool)
     worst = min(servers, key=lambda name: servers[name].change, default=None)
     return abilities if worst is None else abilities | {f"{worst}, the worst": servers[worst]}
 
 
 def general_of_adapter(folder: Path, host: Host, *, is_chat: bool = False) -> GeneralAbility | None:
-    """Of a PEFT adapter; None where the host has no words to lose.
+    """Return the ability of a PEFT adapter; None where the host has no words to lose.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
@@ -194,52 +195,29 @@ def general_of_adapter(folder: Path, host: Host, *, is_chat: bool = False) -> Ge
 
 
 def knows_english(host: Host) -> bool:
-    """Whether a host has words to lose."""
-    return host.shape.vocab >= FEWEST_TOKENS
+    """Return true for a host that has words to lose."""
+    return host.shape.vocab >= MIN_VOCABULARY
 
 
-def servers_of(pool: AdapterPool) -> list[OrganelleId]:
-    """The adapters that answer users, or that a router chooses among; those first that serve
-    most."""
-    served = pool.state.served
-    names = sorted(served, key=lambda name: (-len(served[name]), name)) or pool.elites
-    return [name for name in names if name in pool.weights][:MOST_SERVERS]
-
-
-def general_items(kind: TextKind, *, is_chat: bool = False) -> list[Item]:
-    """The texts of a kind that come with the package, each with its reply."""
+def general_items(kind: str, *, is_chat: bool = False) -> list[Item]:
+    """Return the texts of a kind that come with the package, each with its reply."""
     lines = find_data(PLAIN_ENGLISH).read_text(encoding="utf-8").splitlines()
-    rows: list[dict[str, str]] = [json.loads(line) for line in lines]
-    if kind == "chat":
-        end = "" if is_chat else "\n"
-        pairs = [(row["question"] + end, row["answer"]) for row in rows if "question" in row]
-    else:
-        pairs = [_continued(row["text"], is_chat) for row in rows if "text" in row]
-    return [
-        Item(
-            id=f"{kind}/{number}",
-            family=kind,
-            depth="all",
-            question=prompt,
-            prompt=prompt,
-            reply_limit=1,
-            verifier=lambda reply: False,
-            answer=reply,
-            logged=LoggedReply(reply, is_accepted=True),
-        )
-        for number, (prompt, reply) in enumerate(pairs)
-    ]
-
-
-def _continued(text: str, is_chat: bool) -> tuple[str, str]:
-    """The first words of a passage, and the rest with the space in front of it, unless a turn of
-    its own begins there."""
-    words = text.split(" ")
-    rest = " ".join(words[OPENING:])
-    return " ".join(words[:OPENING]), rest if is_chat else f" {rest}"
+    (end, start), items = ("", "") if is_chat else ("\n", " "), list[Item]()
+    for row in map(json.loads, lines):
+        if kind == "chat" and "question" in row:
+            prompt, reply = row["question"] + end, row["answer"]
+        elif kind == "english" and "text" in row:
+            # The rest has the space in front of it, unless a turn of its own begins there.
+            words = row["text"].split(" ")
+            prompt, reply = " ".join(words[:OPENING]), start + " ".join(words[OPENING:])
+        else:
+            continue
+        item = Item(f"{kind}/{len(items)}", kind, "all", prompt, prompt, 1, bool, answer=reply)
+        items.append(item.to_read)
+    return items
 
 
 def _nats(rollout: Rollout) -> float:
-    """Mean log-probability of a token of the text, without the end that was put behind it: a
-    passage has none."""
+    """Return the mean log-probability of a token of the text, without the end that was put behind
+    it: a passage has none."""
     return float(rollout.log_probabilities[:-1].mean())

@@ -1,4 +1,4 @@
-"""Items to measure with: drawn from the holdout split of tasks, or read from a JSONL file.
+"""Items to measure with: drawn from the holdout split of tasks, or read from a file.
 
 One line of a file is ``{"prompt", "target", "family", "depth"[, "task_id", "grade"]}``. Lines that
 this package wrote also carry ``payload`` and ``convention``, so that their own task judges them,
@@ -13,21 +13,27 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from symbiont_ecology.errors import ConfigError, DataError
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.rng import Draw
-from symbiont_ecology.shipped import find_data
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.data import check_gradable, depth_of, reference_answer
+from symbiont_ecology.tasks.data import DataLine, check_gradable, line_of
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
-from symbiont_ecology.tasks.tables import LARGEST_MB, check_whole, locate, rows_of_file
+from symbiont_ecology.tasks.tables import (
+    READERS,
+    check_columns,
+    check_whole,
+    locate,
+    rows_of_file,
+    text_in,
+)
 from symbiont_ecology.types import Item, in_turns, last_turn
-from symbiont_ecology.untrusted import parse_json, read_regular
 
 DEFAULT_REPLY_LIMIT = 64
 """New tokens for an item of a family that this package does not know."""
@@ -36,7 +42,7 @@ DEFAULT_REPLY_LIMIT = 64
 def draw_items(
     mixture: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout"
 ) -> list[Item]:
-    """Different items of every cell, ``per_cell`` of each or all that it has; the same for a seed.
+    """Return different items of every cell, ``per_cell`` of each or all that it has, by a seed.
 
     They are judged as the mixture judges now.
     """
@@ -50,28 +56,21 @@ def draw_items(
 
 
 def read_items(path: Path) -> list[Item]:
-    """The items of a JSONL file; one of the package's own may be named as ``find_data`` says.
+    """Return the items of a table; one of the package's own may be named as ``find_data`` says.
 
     Raises:
         DataError: the file or one of its lines breaks the schema; the message names the line.
     """
-    try:
-        # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
-        lines = read_regular(find_data(path), LARGEST_MB).split("\n")
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read questions from {path}: {error}") from error
-    items = [
-        _parse(line, f"{path} line {number}")
-        for number, line in enumerate(lines, 1)
-        if line.strip()
-    ]
-    if not items:
-        raise DataError(f"{path} holds no questions: expected one JSON object per line")
-    return items
+    about = str(path)
+    ending = path.suffix if path.suffix in READERS else ".jsonl"  # copies have no ending
+    rows = rows_of_file(locate(about, about)[0], about, ending=ending)
+    if items := [_parse(row, f"{about} {place}") for place, row in rows]:
+        return items
+    raise DataError(f"{about} holds no questions: expected one JSON object per line")
 
 
 def write_items(items: Iterable[Item], path: Path) -> None:
-    """Writes items as ``items_as_lines`` has them; the file is whole or not there.
+    """Write items as ``items_as_lines`` has them; the file is whole or not there.
 
     Raises:
         RunError: it cannot be written.
@@ -82,7 +81,7 @@ def write_items(items: Iterable[Item], path: Path) -> None:
 
 
 def items_as_lines(items: Iterable[Item]) -> str:
-    """Items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
+    """Return items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
     lines = []
     for item in items:
         row: dict[str, object] = {"prompt": last_turn(item.prompt), "target": item.answer}
@@ -98,7 +97,7 @@ def items_as_lines(items: Iterable[Item]) -> str:
 
 
 def _references(verifier: ReferenceVerifier) -> dict[str, object]:
-    """What a line says of its answers, and of their grader unless it is the usual one."""
+    """Return what a line says of its answers, and of their grader unless it is the usual one."""
     answers, grader = list(verifier.answers), verifier.grader
     row: dict[str, object] = {"target": answers if len(answers) > 1 else answers[0]}
     if grader != graders.build("exact"):
@@ -106,58 +105,30 @@ def _references(verifier: ReferenceVerifier) -> dict[str, object]:
     return row
 
 
-def _parse(line: str, where: str) -> Item:
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise DataError(f"{where}: not JSON ({error})") from error
-    if not isinstance(row, dict):
-        raise DataError(f"{where}: expected an object, got {line[:40]!r}")
-    family, _, prompt = (_text(row, key, where) for key in ("family", "depth", "prompt"))
-    depth = depth_of(row, where)
-    target = row.get("target")
-    answers = tuple(map(reference_answer, target if isinstance(target, list) else [target]))
-    if not answers or "" in answers:
-        hint = "; write it as the reply should be" if isinstance(target, bool) else ""
-        raise DataError(
-            f"{where}: expected text, a number or a list of these under 'target', "
-            f"got {target!r:.60}{hint}"
-        )
+def _parse(row: Mapping[str, Any], where: str) -> Item:
+    check_columns(row, ["family", "depth"], where, "add it")
+    family, _ = (text_in(row, key, where) for key in ("family", "depth"))
+    line = line_of(row, "prompt", "target", where)
     identity = row.get("task_id")
     name = where if identity is None else str(identity)
-    check_whole((prompt, family, depth, name, *answers), where)
-    limit = row.get("reply_limit", _usual_limit(family, depth))
+    check_whole((family, name), where)
+    limit = row.get("reply_limit", _usual_limit(family, line.depth))
     if type(limit) is not int or limit < 1:
         raise DataError(
             f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
         )
-    longest = max(len(answer.strip().encode()) for answer in answers) + 1
-    task_item = _own_item(row, answers[0], where)
-    if task_item is not None:
-        return replace(task_item, id=name, prompt=prompt, reply_limit=max(limit, longest))
+    limit = max(limit, *(len(answer.encode()) + 1 for answer in line.answers))
+    if task_item := _own_item(row, line, where):
+        return replace(task_item, id=name, prompt=line.prompt, reply_limit=limit)
     try:
         grader = graders.build(row.get("grade", "exact"))
     except ConfigError as error:
         raise DataError(f"{where}: grade: {error}") from error
-    item = Item(
-        id=name,
-        family=family,
-        depth=depth,
-        question=prompt,
-        prompt=prompt,
-        reply_limit=max(limit, longest),
-        verifier=ReferenceVerifier(grader, answers),
-        answer=answers[0],
-    )
+    verifier = ReferenceVerifier(grader, line.answers)
+    words = (line.depth, line.prompt, line.prompt)
+    item = Item(name, family, *words, limit, verifier, answer=line.answers[0])
     check_gradable([(where, item)])
     return item
-
-
-def _text(row: Mapping[str, object], key: str, where: str) -> str:
-    value = row.get(key)
-    if not isinstance(value, str) or not value:
-        raise DataError(f"{where}: expected text under {key!r}, got {value!r:.60}")
-    return value
 
 
 def _usual_limit(family: str, depth: str) -> int:
@@ -166,30 +137,29 @@ def _usual_limit(family: str, depth: str) -> int:
     return DEFAULT_REPLY_LIMIT
 
 
-def _own_item(row: Mapping[str, object], answer: str, where: str) -> Item | None:
-    """The item of a line that this package wrote; None for a line of another origin."""
-    question, variant = row.get("payload"), row.get("convention")
-    family, depth = str(row["family"]), str(row["depth"])
+def _own_item(row: Mapping[str, Any], line: DataLine, where: str) -> Item | None:
+    """Return the item of a line that this package wrote; None for a line of another origin."""
+    question, variant, family = row.get("payload"), row.get("convention"), row["family"]
     is_ours = isinstance(question, str) and "convention" in row  # others may have a payload too
     if not is_ours or family not in tasks.names():
         return None
     task = tasks.build(family)
-    if depth not in task.depths or variant not in range(task.variants):
+    if line.depth not in task.depths or variant not in range(task.variants):
         raise DataError(
             f"{where}: expected a depth of {tuple(task.depths)} and a convention from 0 to "
             f"{task.variants - 1}"
         )
     try:
-        item = task.item(str(question), depth, int(str(variant)))
+        item = task.item(str(question), line.depth, int(variant or 0))
     except (ValueError, IndexError, KeyError) as error:
         raise DataError(f"{where}: {question!r} is no payload of {family}") from error
-    if item.answer != answer:
-        raise DataError(f"{where}: expected the target {item.answer!r}, got {answer!r}")
+    if item.answer != line.answers[0]:
+        raise DataError(f"{where}: expected the target {item.answer!r}, got {line.answers[0]!r}")
     return item
 
 
 def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
-    """At most so many of the items, by draw, in their order; all of them for None."""
+    """Return at most so many of the items, by draw, in their order; all of them for None."""
     if most is None or len(items) <= most:
         return list(items)
     indices = Draw(seed)("some of").permutation(len(items))[:most]
@@ -197,16 +167,14 @@ def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item
 
 
 def check_not_learned(items: Sequence[Item], path: Path) -> None:
-    """Makes sure that no item was learned from.
+    """Make sure that no item was learned from.
 
     Raises:
         DataError: the prompt of one is in that file, or the file has no column ``prompt``.
     """
     about = str(path)
-    rows = [row for _, row in rows_of_file(locate(about, about)[0], about)]
-    prompts = {
-        str(row["prompt"]).strip() for row in rows if isinstance(row, dict) and "prompt" in row
-    }
+    rows = rows_of_file(locate(about, about)[0], about)
+    prompts = {str(row["prompt"]).strip() for _, row in rows if "prompt" in row}
     if not prompts:
         raise DataError(f"{path}: expected rows with a column 'prompt', found none")
     if overlap := prompts & {last_turn(item.prompt).strip() for item in items}:
@@ -217,7 +185,7 @@ def check_not_learned(items: Sequence[Item], path: Path) -> None:
 
 
 def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
-    """Items asked as a run with this style asks them: line end, what the system says, and solved
+    """Return items as a run with this style asks them: line end, what the system says, and solved
     examples of their family. Items keep their own words.
 
     Raises:
@@ -242,5 +210,5 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
 
 
 def families_of(items: Sequence[Item]) -> list[str]:
-    """The families that occur, in order of first appearance."""
+    """Return the families that occur, in order of first appearance."""
     return list(dict.fromkeys(item.family for item in items))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -19,10 +19,8 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.provenance import check_host
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator, Progress, no_progress
 from symbiont_ecology.evaluation.general import GeneralAbility
-from symbiont_ecology.evaluation.items import families_of
 from symbiont_ecology.evaluation.shifts import draw_shifts
 from symbiont_ecology.inference.pool import AdapterPool
 from symbiont_ecology.inference.routings import Routing, routings
@@ -40,8 +38,7 @@ EVALUATION_SCHEMA = 2
 Record = dict[str, object]
 """Plain values for JSON."""
 PairedTest = Literal["McNemar", "sign flip"]
-"""How two systems were tested on the same items: by wins and losses, or by the mean of their
-gaps."""
+"""Test of two systems on the same items: of wins and losses, or of the mean of their gaps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -73,7 +70,7 @@ class Evaluation:
 
     @property
     def items(self) -> list[Item]:
-        """What was asked."""
+        """Items that were asked."""
         return [rollout.item for rollout in self.rollouts]
 
     @property
@@ -92,24 +89,33 @@ class Evaluation:
         return self.flops / max(sum(self.verdicts), 1.0)
 
     def accuracy(self) -> Interval:
-        """Mean verdict with its 95 % Wilson interval; each subject counts once.
+        """Return the mean verdict with its 95 % Wilson interval; each subject counts once.
 
         Where verdicts are 0 or 1 it is the share of right answers. The interval of other verdicts
         is wider than it need be, since theirs spread less.
         """
-        return _share(self.rollouts)
+        subjects = len({item.subject for item in self.items})
+        return wilson(sum(self.verdicts) * subjects / max(len(self.rollouts), 1), subjects)
+
+    def part(self, places: Sequence[int]) -> Evaluation:
+        """Return the evaluation of some of the items alone."""
+        rollouts = tuple(self.rollouts[place] for place in places)
+        return replace(self, rollouts=rollouts, general=None)
+
+    def by(self, name_of: Callable[[Item], str]) -> dict[str, Evaluation]:
+        """Return the evaluation of each group of items, in order of first appearance."""
+        groups = defaultdict[str, list[int]](list)
+        for place, item in enumerate(self.items):
+            groups[name_of(item)].append(place)
+        return {name: self.part(places) for name, places in groups.items()}
 
     def by_family(self) -> dict[str, Interval]:
-        """The same for every family that occurs."""
-        return {
-            family: _share([rollout for rollout in self.rollouts if rollout.item.family == family])
-            for family in families_of(self.items)
-        }
+        """Return the accuracy in every family that occurs."""
+        families = self.by(lambda item: item.family)
+        return {name: part.accuracy() for name, part in families.items()}
 
     def summary(self) -> Record:
-        """Everything but the single answers, as plain values under stable keys."""
-        counts = Counter(item.family for item in self.items)
-        shifts = [name for name in dict.fromkeys(item.shift for item in self.items) if name]
+        """Return everything but the single answers, as plain values under stable keys."""
         faults = Counter(
             f"{rollout.item.family}: {rollout.fault}" for rollout in self.rollouts if rollout.fault
         )
@@ -122,16 +128,15 @@ class Evaluation:
             "questions": len(self.rollouts),
             "questions_digest": self.questions_digest,
             "verdicts_digest": self.verdicts_digest,
-            "accuracy": interval_values(self.accuracy()),
+            "accuracy": asdict(self.accuracy()),
             "families": {
-                family: {"questions": counts[family], **interval_values(share)}
-                for family, share in self.by_family().items()
+                family: {"questions": len(part.rollouts), **asdict(part.accuracy())}
+                for family, part in self.by(lambda item: item.family).items()
             },
             "shifts": {
-                name: interval_values(
-                    _share([rollout for rollout in self.rollouts if rollout.item.shift == name])
-                )
-                for name in shifts
+                name: asdict(part.accuracy())
+                for name, part in self.by(lambda item: item.shift).items()
+                if name
             },
             "flops": self.flops,
             "flops_per_solved": self.flops_per_solved,
@@ -161,11 +166,11 @@ class Evaluation:
 
     @property
     def choices(self) -> Counter[str]:
-        """How many items each organelle answered."""
+        """Number of items that each organelle answered."""
         return Counter(rollout.organelle_id for rollout in self.rollouts)
 
     def record(self) -> Record:
-        """The summary and, under ``items``, every answer."""
+        """Return the summary and, under ``items``, every answer."""
         items = [
             {
                 "id": rollout.item.id,
@@ -190,13 +195,13 @@ class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
     ``selection`` is what it took to judge the candidates beyond training, ``cache`` where answers
-    are kept.
+    are kept; without one everything is asked anew.
     """
 
     folder: Path
     config: RunConfig
     pool: AdapterPool
-    cache: Path
+    cache: Path | None
     selection: Cost = NO_COST
 
     @classmethod
@@ -208,7 +213,7 @@ class LoadedRun:
         is_kept: bool = False,
         cache: Path | None = None,
     ) -> LoadedRun:
-        """Reads a run as it stands, or as it was when it was evaluated in an earlier generation.
+        """Read a run as it stands, or as it was when it was evaluated in an earlier generation.
 
         With ``is_kept``, a run that goes on meanwhile leaves alone what this moment needs. Answers
         are kept in the run's own cache unless another is given.
@@ -244,26 +249,21 @@ class LoadedRun:
     def items(
         self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
     ) -> list[Item]:
-        """Holdout items of the run's own task mix."""
+        """Return holdout items of the run's own task mix."""
         return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
 
     def as_asked(self, items: Sequence[Item]) -> list[Item]:
-        """Items from elsewhere, asked in the form of the run's own: with their line end, and
-        behind what stands in front of them."""
+        """Return items from elsewhere in the form of the run's own: with their line end, and behind
+        what stands in front of them."""
         tasks = self.tasks
         return [tasks.as_asked(item) for item in items]
 
     def reselected(
-        self,
-        items: Sequence[Item],
-        host: Host,
-        progress: Progress = no_progress,
-        *,
-        is_fresh: bool = False,
+        self, items: Sequence[Item], host: Host, progress: Progress = no_progress
     ) -> LoadedRun:
-        """The same run with every elite, and the host, judged anew on selection items."""
+        """Return the run with every elite, and the host, judged anew on selection items."""
         candidates = (HOST, *self.pool.elites)
-        rollouts = self._evaluator(host, progress, is_fresh).ask(
+        rollouts = self._evaluator(host, progress).ask(
             [item for item in items for _ in candidates],
             [candidate for _ in items for candidate in candidates],
         )
@@ -277,11 +277,8 @@ class LoadedRun:
         routing: str | tuple[str, Routing] = "learned",
         *,
         progress: Progress = no_progress,
-        is_fresh: bool = False,
     ) -> Evaluation:
-        """Answers by a routing: a name of ``symbiont list routings``, or a name and a function.
-
-        ``is_fresh`` asks everything anew, whatever the run's cache knows.
+        """Return answers by a routing: a name of ``symbiont list routings``, or one with its name.
 
         Raises:
             ConfigError: no such routing.
@@ -290,7 +287,7 @@ class LoadedRun:
         if isinstance(routing, str):
             routing = routing, routings.build(routing)
         name, answer = routing
-        evaluator = self._evaluator(host, progress, is_fresh)
+        evaluator = self._evaluator(host, progress)
         return Evaluation(
             str(self.folder),
             name,
@@ -309,7 +306,7 @@ class LoadedRun:
         max_new_tokens: int = 64,
         habitat: str = "",
     ) -> Rollout:
-        """One prompt as someone typed it, answered by a routing. It has no verdict."""
+        """Return the answer of a routing to one prompt as someone typed it. It has no verdict."""
         prompt = without_turns(prompt)
         if self.config.tasks.habitats:
             prompt = shown_prompt(prompt, habitat, self.config.tasks.habitats)
@@ -325,9 +322,9 @@ class LoadedRun:
         )
         return self.evaluate(self.as_asked([item]), host, routing).rollouts[0]
 
-    def _evaluator(self, host: Host, progress: Progress, is_fresh: bool) -> Evaluator:
+    def _evaluator(self, host: Host, progress: Progress) -> Evaluator:
         fingerprint = check_host(self.folder, host)
-        cache = None if is_fresh else AnswerCache(self.cache)
+        cache = None if self.cache is None else AnswerCache(self.cache)
         return Evaluator(host, self.pool.weights, cache, fingerprint, progress, self.stops)
 
     @property
@@ -346,7 +343,7 @@ def evaluate_adapter(
     progress: Progress = no_progress,
     stops: tuple[str, ...] = (),
 ) -> Evaluation:
-    """Puts all items to one PEFT adapter, or to its host without it.
+    """Put all items to one PEFT adapter, or to its host without it.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
@@ -380,7 +377,7 @@ class EvaluationDifference:
 
 
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
-    """Accuracy of one minus that of the other on the same items. Each subject counts once.
+    """Return the accuracy of one minus that of the other on the same items; a subject counts once.
 
     The test is McNemar's exact one where every subject is won, tied or lost in all ways in which it
     was asked. Else it is the sign-flip test of the mean, which is McNemar's where both can be made.
@@ -402,19 +399,3 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     else:
         test, p = "sign flip", sign_flip([mean for mean in means if mean] or [0.0])
     return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)
-
-
-def interval_values(interval: Interval) -> dict[str, float]:
-    """An interval as plain values."""
-    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}
-
-
-def _in_percent(share: Interval) -> tuple[str, str]:
-    """An estimate and its interval, for a table."""
-    return f"{100 * share.estimate:.1f}", f"{100 * share.low:.0f} to {100 * share.high:.0f}"
-
-
-def _share(rollouts: Sequence[Rollout]) -> Interval:
-    marks = sum(rollout.verdict for rollout in rollouts)
-    subjects = len({rollout.item.subject for rollout in rollouts})
-    return wilson(marks * subjects / max(len(rollouts), 1), subjects)

@@ -1,10 +1,11 @@
-"""What is asked of a run: all that decides an evaluation beside it, as a value and a record."""
+"""Specification of an evaluation: all that decides it beside the run, as a value and a record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,6 +18,9 @@ from symbiont_ecology.files import content_hash
 from symbiont_ecology.inference.routings import Routing, mapped, routings
 from symbiont_ecology.shipped import find_data
 from symbiont_ecology.types import Item
+
+FILES = ("holdout", "selection", "routing_map", "adapter")
+"""Fields that name a file or a folder."""
 
 
 class EvaluationSpec(BaseModel):
@@ -41,8 +45,12 @@ class EvaluationSpec(BaseModel):
     routing_map: str | None = None
     adapter: str | None = None
 
+    def varied(self, **changes: Any) -> EvaluationSpec:
+        """Return the same specification with other fields."""
+        return self.model_copy(update=changes)
+
     def items(self, run: LoadedRun) -> list[Item]:
-        """What is asked.
+        """Return what is asked.
 
         Raises:
             DataError: the file cannot be used.
@@ -58,13 +66,13 @@ class EvaluationSpec(BaseModel):
         )
 
     def selection_items(self, run: LoadedRun) -> list[Item]:
-        """What candidates are judged by; nothing, if practice does."""
+        """Return what candidates are judged by; nothing, if practice does."""
         if self.selection is None:
             return []
         return some_of(run.as_asked(read_items(Path(self.selection))), self.most)
 
     def find_routing(self, run: LoadedRun) -> Routing:
-        """Who answers.
+        """Return the routing that decides who answers.
 
         Raises:
             ConfigError: no such routing.
@@ -76,21 +84,15 @@ class EvaluationSpec(BaseModel):
 
     @property
     def name(self) -> str:
-        """What the answers are called."""
+        """Name of the answers."""
         if self.adapter is not None:
             return "adapter"
         return self.routing if self.routing_map is None else "map"
 
     def evaluate(
-        self,
-        run: LoadedRun,
-        items: Sequence[Item],
-        host: Host,
-        progress: Progress = no_progress,
-        *,
-        is_fresh: bool = False,
+        self, run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
     ) -> Evaluation:
-        """The answers; ``is_fresh`` asks everything anew, whatever the run's cache knows.
+        """Return the answers.
 
         Raises:
             AdapterError: an adapter cannot be used with this host.
@@ -98,17 +100,11 @@ class EvaluationSpec(BaseModel):
         """
         if self.adapter is None:
             routing = self.name, self.find_routing(run)
-            return run.evaluate(items, host, routing, progress=progress, is_fresh=is_fresh)
-        cache = None if is_fresh else run.cache
+            return run.evaluate(items, host, routing, progress=progress)
         evaluation = evaluate_adapter(
-            Path(self.adapter), items, host, cache=cache, progress=progress, stops=run.stops
+            Path(self.adapter), items, host, cache=run.cache, progress=progress, stops=run.stops
         )
         return replace(evaluation, generation=run.pool.state.generation)
-
-    def files(self) -> dict[str, str]:
-        """Every file that decides the answers, with its hash."""
-        paths = (self.holdout, self.selection, self.routing_map, self.adapter)
-        return {file: content_hash(find_data(Path(file))) for file in paths if file is not None}
 
 
 class EvaluationRecord(EvaluationSpec):
@@ -118,21 +114,22 @@ class EvaluationRecord(EvaluationSpec):
 
     @classmethod
     def of(cls, spec: EvaluationSpec) -> EvaluationRecord:
-        """The record of a specification."""
-        return cls(**spec.model_dump(), sha256=spec.files())
+        """Return the record of a specification."""
+        files = (getattr(spec, name) for name in FILES)
+        hashes = {file: content_hash(find_data(Path(file))) for file in files if file is not None}
+        return cls(**spec.model_dump(), sha256=hashes)
 
     def with_kept_files(self, folder: Path) -> EvaluationSpec:
-        """The specification, with the files that were kept in a folder under their hashes.
+        """Return the specification with the files that a folder keeps under their hashes.
 
         Raises:
             DataError: a file was not kept, and is not what it was.
         """
-        files = {}
-        for key in ("holdout", "selection", "routing_map", "adapter"):
-            file: str | None = getattr(self, key)
-            if file is not None:
+        fields = self.model_dump(exclude={"sha256"})
+        for name in FILES:
+            if (file := fields[name]) is not None:
                 copy = folder / self.sha256[file]
-                files[key] = str(copy) if copy.exists() else file
-                if content_hash(find_data(Path(files[key]))) != self.sha256[file]:
+                fields[name] = str(copy) if copy.exists() else file
+                if content_hash(find_data(Path(fields[name]))) != self.sha256[file]:
                     raise DataError(f"{file} is not the file that was asked: bring it back")
-        return EvaluationSpec(**{**self.model_dump(exclude={"sha256"}), **files})
+        return EvaluationSpec(**fields)

@@ -28,8 +28,7 @@ from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.build import build_host, mixture
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.answer_cache import AnswerCache
-from symbiont_ecology.evaluation.evaluator import Evaluator, Progress, no_progress
+from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator, Progress, no_progress
 from symbiont_ecology.evaluation.general import general_of_servers, general_reader
 from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluation.run_summary import run_summary, training_curve

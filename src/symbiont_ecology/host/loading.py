@@ -35,6 +35,7 @@ from symbiont_ecology.host.fields import (
 from symbiont_ecology.host.layers import LlamaWeights
 from symbiont_ecology.host.llama import LlamaDecoder
 from symbiont_ecology.host.locating import MODEL_CONFIG_FILE
+from symbiont_ecology.host.memory import check_memory
 from symbiont_ecology.types import messages, without_turns
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def load_decoder(
     if dtype == torch.int8:
         what = "a Llama-like host on a CPU for dtype=int8, got another"
         expect(is_fused and device.type == "cpu", f"{what}: use float32 or bfloat16")
+    check_memory(weight_files(folder), device, dtype)
     decoder: Decoder
     if is_fused:
         tensors: dict[str, torch.Tensor] = {}

@@ -107,57 +107,25 @@ def bring(name_or_path: str | Path, tell: Tell) -> Path:
     return source.bring(str(name_or_path), tell) if source else find_folder(name_or_path)
 
 
-def config_file(name_or_path: str | Path, *, may_fetch: bool) -> Path:
-    """The ``config.json`` of a host whose weights need not be here: a file or a folder, or of the
-    hub's cache, or fetched from the hub alone if that is allowed.
-
-    Raises:
-        HostError: there is none.
-    """
-    name, path = str(name_or_path), _path_of(name_or_path)
-    if path.suffix == ".json" and os.path.isfile(path):
-        return path
-    check_is_here(name_or_path)
-    if (folder := local_folder(name_or_path)) is not None:
-        return folder / MODEL_CONFIG_FILE
-    if _source_of(name_or_path):
-        raise HostError(
-            f"expected a config.json, got the file {name!r:.300}, which is converted on first use: "
-            f"symbiont look --host {name:.300}"
-        )
-    from huggingface_hub import hf_hub_download, try_to_load_from_cache
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
-
-    try:
-        cached = try_to_load_from_cache(name, MODEL_CONFIG_FILE)
-        if isinstance(cached, str):
-            return Path(cached)
-        return Path(hf_hub_download(name, MODEL_CONFIG_FILE, local_files_only=not may_fetch))
-    except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
-        raise HostError(
-            f"expected the config.json of {name!r:.300} in the hub's cache, found none: give the "
-            "path of a copy of it, or of a folder that has it"
-        ) from error
-
-
 def weights_folder(name_or_path: str | Path) -> Path | None:
-    """The folder of a host whose weights are on this machine, of the hub's cache too; None for all
-    others."""
+    """Return the folder of a host whose weights are on this machine, of the hub's cache too; None
+    for all others."""
+    folder, name = local_folder(name_or_path), str(name_or_path)
     try:
-        folder = config_file(name_or_path, may_fetch=False).parent
+        if folder is None and _source_of(name) is None:
+            folder = _from_hub(name, may_fetch=False)
     except HostError:
         return None
-    has_weights = any(folder.glob("*.safetensors"))
-    return folder if has_weights and Path(name_or_path).suffix != ".json" else None
+    return folder if folder and any(folder.glob("*.safetensors")) else None
 
 
-def _from_hub(name: str) -> Path:
+def _from_hub(name: str, *, may_fetch: bool = True) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         files = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
-        return Path(snapshot_download(name, allow_patterns=files))
+        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not may_fetch))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         raise HostError(
             f"expected a folder or a model of the Hugging Face hub, got {name!r:.300}: check the "

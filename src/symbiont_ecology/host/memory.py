@@ -1,172 +1,75 @@
-"""How much memory a host and its population take, told before any of it is taken.
-
-Weights, adapters, moments and caches are counted: numbers × bytes of each. What a batch takes while
-it is computed is the estimate by which batches are cut to size (``budget``).
-"""
+"""Memory that a host and its adapters take, told by the sizes of its tensors before any is read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from safetensors import safe_open
 
-from symbiont_ecology.config import HostConfig
-from symbiont_ecology.host.architectures import ModelConfig
-from symbiont_ecology.host.backend.torch_backend import backend_for
-from symbiont_ecology.host.budget import MemoryBudget
-from symbiont_ecology.host.decoder import layout_of
+from symbiont_ecology.errors import HostError
 from symbiont_ecology.host.fields import expected
-from symbiont_ecology.host.llama import LlamaDecoder
-from symbiont_ecology.host.loading import find_dtype
-from symbiont_ecology.host.outline import bytes_of, outline_of
-from symbiont_ecology.weights.adapter import MOST_EXACT
+from symbiont_ecology.process import machine_memory
 
-LEAST_MB = 64
-"""The least ``memory_mb`` that is proposed."""
-
-
-@dataclass(frozen=True)
-class MemoryLoad:
-    """What a population asks of its host.
-
-    ``organelles`` live at most. One call has ``rows`` prompts of at most ``prompt_tokens``, with at
-    most ``new_tokens`` to each. ``kept_tokens`` are those of the beginnings that the prompts of one
-    organelle share. ``learns`` says whether there are backward passes.
-    """
-
-    organelles: int
-    rows: int
-    prompt_tokens: int
-    new_tokens: int
-    kept_tokens: int = 0
-    learns: bool = True
-
-    @property
-    def longest(self) -> int:
-        """Tokens of a row."""
-        return self.prompt_tokens + self.new_tokens
+ENDS = ("embed_tokens.weight", "wte.weight", "wpe.weight", "lm_head.weight")
+"""Endings of matrices that carry no adapter, and are not held in eight bits."""
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+"""Of a number, by the names of dtypes."""
 
 
 @dataclass(frozen=True)
-class MemoryForecast:
-    """Bytes, by what they are for.
+class MemoryNeed:
+    """Bytes: ``weights`` of a host, and one ``adapter`` in float32 on all of its matrices.
 
-    On the device: ``weights`` of the host; ``slots``, 0 where adapters are read where they lie;
-    ``kept`` beginnings of prompts; ``batch`` of ``rows`` rows, ``cache_row`` for each one's keys
-    and values; a lesson batch of ``lesson_tokens``, which takes ``activations`` and ``gradients``.
-    In RAM: ``adapters`` and ``optimizer`` states of the population, ``updates`` while a wave of
-    slots learns, and the ``program``. On disk: the ``blobs`` of a checkpoint.
+    A living adapter takes up to three times its own bytes: its optimizer has two numbers for each.
     """
 
     weights: int
-    slots: int
-    kept: int
-    rows: int
-    cache_token: int
-    cache_row: int
-    batch: int
-    lesson_tokens: int
-    activations: int
-    gradients: int
-    adapters: int
-    optimizer: int
-    updates: int
-    program: int
-    blobs: int
-    is_cpu: bool
+    adapter: int
 
-    @property
-    def device(self) -> int:
-        """At most at a time on the device, the program left out."""
-        working = max(self.batch, self.activations + self.gradients)
-        return self.weights + self.slots + self.kept + working
+    @classmethod
+    def of(cls, files: Sequence[Path], dtype: str, rank: int = 1) -> MemoryNeed:
+        """Return what the host in some files takes, by their headers.
 
-    @property
-    def ram(self) -> int:
-        """At most at a time in RAM; what is on the device included, where that is the CPU."""
-        population = self.program + self.adapters + self.optimizer
-        if not self.is_cpu:
-            return population + self.updates
-        total = population + self.weights + self.slots + self.kept
-        return total + max(self.batch, self.activations + self.gradients + self.updates)
+        Raises:
+            HostError: a file is damaged.
+        """
+        numbers = linear = sides = 0
+        for path in files:
+            what = f"safetensors in {path}, got a damaged file"
+            with expected(what, Exception), safe_open(path, framework="np") as tensors:
+                names = list(tensors.keys())
+                shapes = {name: tensors.get_slice(name).get_shape() for name in names}
+            for name, shape in shapes.items():
+                numbers += math.prod(shape)
+                if len(shape) == 2 and not name.endswith(ENDS):
+                    linear += math.prod(shape)
+                    sides += sum(shape)
+        rest = BYTES["float32" if dtype == "int8" else dtype]
+        return cls(linear * BYTES[dtype] + (numbers - linear) * rest, 4 * rank * sides)
 
 
-def forecast_memory(
-    model: ModelConfig, host: HostConfig, load: MemoryLoad, *, program: int = 0
-) -> MemoryForecast:
-    """What a host of that ``config.json`` takes, held as ``host`` says; ``program`` are the bytes
-    of the process without it.
+def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse a host whose weights alone are larger than the memory of the device.
 
     Raises:
-        HostError: the host cannot be held so.
+        HostError: they are.
     """
-    decoder, device = outline_of(model, find_dtype(host.dtype)), _device(host.device)
-    is_cpu = device.type == "cpu"
-    budget = MemoryBudget(host.memory_mb, decoder.shape, decoder.dtype.itemsize, is_cpu)
-    size = layout_of(decoder, host.targets).size(host.rank)
-    is_in_place = backend_for(device, decoder.dtype).is_in_place
-    rows = max(1, min(load.rows, budget.rows(load.longest)))
-    lessons = max(1, budget.learning_tokens // load.longest)  # a piece is of whole ones
-    lessons = min(load.rows, lessons) if load.learns else 0
-    lesson_tokens, checkpointing = lessons * load.longest, host.is_checkpointing
-    is_fused = isinstance(decoder, LlamaDecoder)  # transformers makes logits of prompts, too
-    learned = lessons * load.new_tokens if is_fused else lesson_tokens
-    learners = min(load.organelles, host.slots) if load.learns else 0
-    moments = 2 * (2 if size > MOST_EXACT else 4) * size if load.learns else 0
-    return MemoryForecast(
-        weights=bytes_of(decoder),
-        slots=0 if is_in_place else (host.slots + 1) * size * decoder.dtype.itemsize,
-        kept=min(budget.kept_bytes, load.organelles * load.kept_tokens * budget.cached),
-        rows=rows,
-        cache_token=budget.cached,
-        cache_row=load.longest * budget.cached,
-        batch=budget.batch_bytes(rows, load.longest),
-        lesson_tokens=lesson_tokens,
-        activations=budget.lesson_bytes(lesson_tokens, learned, is_checkpointing=checkpointing),
-        gradients=(1 if is_in_place else 2) * learners * 4 * size,  # and the factors in an arena
-        adapters=load.organelles * 4 * size,
-        optimizer=load.organelles * moments,
-        updates=3 * learners * 4 * size,  # weights and both moments, as they will be
-        program=program,
-        blobs=load.organelles * (4 * size + moments),
-        is_cpu=is_cpu,
-    )
+    name, total = str(dtype).removeprefix("torch."), total_memory(device)
+    need = MemoryNeed.of(files, name).weights
+    if need > total:
+        smaller = "bfloat16" if name == "float32" else "int8"
+        raise HostError(
+            f"expected a host that fits the {total / 1e9:.1f} GB of {device}, got "
+            f"{need / 1e9:.1f} GB of weights in {name}: try host.dtype={smaller}, or a smaller host"
+        )
 
 
-def what_fits(host: HostConfig, fits: Callable[[HostConfig], bool]) -> str:
-    """The one knob of the host to turn so that it ``fits``, such as ``host.slots=4``."""
-    for key, value in _smaller(host):
-        if fits(host.model_copy(update={key: value})):
-            return f"host.{key}={value}"
-    return "a smaller host, or fewer organelles"
-
-
-def _smaller(host: HostConfig) -> Iterator[tuple[str, int | str]]:
-    """Changes that cost little before those that cost more."""
-    megabytes, slots, rank = int(host.memory_mb), host.slots, host.rank
-    while (megabytes := megabytes // 2) >= LEAST_MB:
-        yield "memory_mb", megabytes
-    while slots := slots // 2:
-        yield "slots", slots
-    if host.dtype == "float32":
-        yield "dtype", "bfloat16"
-        if host.device == "cpu":
-            yield "dtype", "int8"
-    while rank := rank // 2:
-        yield "rank", rank
-
-
-def device_memory(name: str) -> tuple[int, int] | None:
-    """Bytes that a GPU has, and how many of them are free; None where it is not here, or is the
-    CPU."""
-    if _device(name).type != "cuda" or not torch.cuda.is_available():
-        return None
-    free, total = torch.cuda.mem_get_info(name)
-    return total, free
-
-
-def _device(name: str) -> torch.device:
-    """A device by its name, whether it is here or not."""
-    with expected(f"a device as torch names it, got {name!r:.100}: try cpu", Exception):
-        return torch.device(name)
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of a device: its own memory, or the machine's RAM."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    return machine_memory()[0]

@@ -1,2 +1,1 @@
-"""Who answers a prompt at inference: the pool of adapters, routers, and ways of choosing among
-answers."""
+"""From a prompt to the adapter that answers: the pool of adapters, routers and routings."""

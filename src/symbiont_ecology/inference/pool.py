@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 
 import numpy as np
@@ -28,13 +28,13 @@ from symbiont_ecology.types import OrganelleId, cell_name, last_turn
 from symbiont_ecology.weights import AdapterWeights
 from symbiont_ecology.weights.blobs import BlobStore
 
-OBSERVATION_HALF_LIFE, PAST = 50, 0.25
+OBSERVATION_HALF_LIFE, MAX_HALF_LIFE_SHARE = 50, 0.25
 """Verdicts per cell, over everyone, after which an older one is worth half as much to the router.
 It is at most such a share of a whole run, or a short run is judged by how it began."""
 LEANER = 0.65
 """Part of ΔW that the leaner self of an organelle has. It is free, and on the embedded host it has
 nearly all of the skill and forgets half as much (docs/log.md)."""
-LEAST_WEIGHT = 0.1
+MIN_WEIGHT = 0.1
 """Observations that count less are left out."""
 
 
@@ -59,7 +59,7 @@ class AdapterPool:
     def of_run(
         cls, folder: Path, state: EcologyState, config: RunConfig, tasks: TaskMixture
     ) -> AdapterPool:
-        """Reads weights and outcomes back from a run folder."""
+        """Read weights and outcomes back from a run folder."""
         store = BlobStore(folder / "blobs")
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
@@ -96,54 +96,42 @@ class AdapterPool:
 
     @property
     def organelles(self) -> frozenset[OrganelleId]:
-        """Whose adapters the candidates are: an elite is one of them at some moment."""
+        """Organelles whose adapters are candidates: an elite is one of them at some moment."""
         holders = {elite.organelle_id for elite in self.state.archive.elites.values()}
         return frozenset(holders | set(self.state.population))
 
     @cached_property
     def expectation(self) -> Expectation:
-        """What the run's router expects of the host and of each elite."""
+        """Success that the run's router expects of the host and of each elite."""
         return routers.build(self.config.router).fit(self.observations, self.elites)
 
     def best(self, among: Collection[OrganelleId] = ()) -> OrganelleId:
-        """The candidate with the highest success summed over all cells; the host if there is none.
-        With ``among``, one of these.
+        """Return the candidate with the highest success summed over all cells; the host if there is
+        none. With ``among``, one of these.
 
         Judged by practice, only the living have a record in more than one cell. Of equals it is the
         one with the highest score in an exam: where exams are read, nobody has a success.
         """
-        record: dict[OrganelleId, float] = dict.fromkeys(sorted(self.state.population), 0.0)
+        alive = self.state.population
+        record: dict[OrganelleId, float] = dict.fromkeys(sorted(alive), 0.0)
         for scores in self.scores.values():
-            for organelle_id, score in scores.items():
-                if self.source == "selection" or organelle_id in self.state.population:
-                    record[organelle_id] = record.get(organelle_id, 0.0) + score
-        record.pop(HOST, None)
-        marks = {o.id: o.score for o in self.state.population.values()}
+            for name, score in scores.items():
+                if name != HOST and (self.source == "selection" or name in alive):
+                    record[name] = record.get(name, 0.0) + score
+        exams = {name: o.score for name, o in alive.items() if o.score is not None}
 
         def rank(name: OrganelleId) -> tuple[float, float]:
-            """Success, then score."""
-            mark = marks.get(name)
-            return record[name], -math.inf if mark is None else mark
+            return record[name], exams.get(name, -math.inf)
 
         return max(sorted(record.keys() & among or record), key=rank, default=HOST)
 
     def server(self, habitat: str) -> OrganelleId:
-        """The living organelle that serves a habitat; the host if there is none."""
+        """Return the living organelle that serves a user; the host if there is none."""
         entry = self.state.habitats.get(habitat)
         return entry.server if entry and entry.server in self.state.population else HOST
 
-    def best_of(self, cells: Sequence[str]) -> OrganelleId:
-        """The elite with the highest success in one of the cells; the host if nobody has any."""
-        scores = [
-            (score, organelle_id)
-            for cell in cells
-            for organelle_id, score in self.scores.get(cell, {}).items()
-            if organelle_id in self.elites
-        ]
-        return max(scores, default=(0.0, HOST))[1]
-
     def reselected(self, rollouts: Sequence[Rollout]) -> AdapterPool:
-        """The same candidates with scores, and more observations, from selection items."""
+        """Return the candidates with scores, and more observations, from selection items."""
         verdicts: dict[str, dict[OrganelleId, list[float]]] = defaultdict(lambda: defaultdict(list))
         for rollout in rollouts:
             verdicts[cell_name(rollout.item.cell)][rollout.organelle_id].append(rollout.verdict)
@@ -157,61 +145,55 @@ class AdapterPool:
 
 
 def elite_id(elite: Elite) -> OrganelleId:
-    """``o7@42``: the organelle as it was in that generation."""
+    """Return ``o7@42``: the organelle as it was in that generation."""
     return f"{elite.organelle_id}@{elite.generation}"
 
 
 def leaner_id(organelle_id: OrganelleId) -> OrganelleId:
-    """``o7 × 0.65``: the organelle with a part of its ΔW."""
+    """Return ``o7 × 0.65``: the organelle with a part of its ΔW."""
     return f"{organelle_id} × {LEANER:g}"
 
 
 def _observations(
     acted: Sequence[Acted], opened: Mapping[str, int], state: EcologyState, tasks: TaskMixture
-) -> list[Observation]:
-    """What the run saw of the host and of each candidate; ``opened`` are the generations up to
-    which cells are forgotten. An older verdict counts less, the more of its cell was practised
-    since: what is not practised any more does not age."""
+) -> Iterator[Observation]:
+    """Yield what the run saw of the host and of each candidate, rollout by rollout.
+
+    ``opened`` are the generations up to which cells are forgotten. An older verdict counts less,
+    the more of its cell was practised since: what is not practised any more does not age.
+    """
     moments: dict[OrganelleId, dict[OrganelleId, int]] = defaultdict(dict)
     for elite in state.archive.elites.values():
         moments[elite.organelle_id][elite_id(elite)] = elite.generation
     if not moments:  # nobody was judged: the living are the candidates
         moments |= {name: {name: state.generation - 1} for name in state.population}
+    moments[HOST] = {}
     practised = _practised(acted, state.generation)
-    observations = []
     for event in acted:
-        if event.id == HOST:
-            observations += _seen(event, HOST, 1.0, tasks)
-        elif event.generation > opened.get(event.cell, -1):
-            for candidate, moment in moments[event.id].items():
-                rollouts = practised[event.cell]
-                half_life = min(OBSERVATION_HALF_LIFE, PAST * rollouts[-1]) or math.inf
-                weight = 0.5 ** ((rollouts[moment] - rollouts[event.generation]) / half_life)
-                if LEAST_WEIGHT <= weight <= 1:  # neither long before that moment nor after it
-                    observations += _seen(event, candidate, weight, tasks)
-    return observations
+        seen = [(HOST, 1.0)] * (event.id == HOST)
+        rollouts = practised[event.cell]
+        half_life = min(OBSERVATION_HALF_LIFE, MAX_HALF_LIFE_SHARE * rollouts[-1]) or math.inf
+        for candidate, moment in moments[event.id].items():
+            weight = 0.5 ** ((rollouts[moment] - rollouts[event.generation]) / half_life)
+            # Neither forgotten, nor long before that moment, nor after it.
+            if event.generation > opened.get(event.cell, -1) and MIN_WEIGHT <= weight <= 1:
+                seen.append((candidate, weight))
+        # Who only read reference answers in practice is taken to know them; who read them in a
+        # probe was measured by that, and learned nothing.
+        unjudged = (1.0,) if event.purpose == "practice" else ()
+        for place, identity in enumerate(event.items if seen else ()):
+            verdicts = event.verdicts[place * event.samples : (place + 1) * event.samples]
+            prompt = last_turn(tasks.prompt(identity))
+            for verdict, (name, weight) in product(verdicts or unjudged, seen):
+                yield Observation(prompt, name, verdict, weight)
 
 
 def _practised(acted: Sequence[Acted], generations: int) -> Mapping[str, np.ndarray]:
-    """Rollouts of practice in each cell up to each generation."""
+    """Return the rollouts of practice in each cell up to each generation; 0 of any other cell."""
     counts: dict[str, np.ndarray] = defaultdict(lambda: np.zeros(generations + 1))
     for event in acted:
-        is_practice = event.purpose == "practice"
-        counts[event.cell][event.generation] += (
-            is_practice * len(event.items) * max(event.samples, 1)
-        )
-    return {cell: count.cumsum() for cell, count in counts.items()}
-
-
-def _seen(
-    event: Acted, candidate: OrganelleId, weight: float, tasks: TaskMixture
-) -> list[Observation]:
-    """One observation per rollout. Who only read reference answers in practice is taken to know
-    them; who read them in a probe was measured by that, and learned nothing."""
-    observations = []
-    unjudged = (1.0,) if event.purpose == "practice" else ()
-    for index, identity in enumerate(event.items):
-        verdicts = event.verdicts[index * event.samples : (index + 1) * event.samples] or unjudged
-        prompt = last_turn(tasks.prompt(identity))
-        observations += [Observation(prompt, candidate, verdict, weight) for verdict in verdicts]
-    return observations
+        if event.purpose == "practice":
+            counts[event.cell][event.generation] += len(event.items) * max(event.samples, 1)
+    for count in counts.values():
+        np.cumsum(count, out=count)
+    return counts

@@ -1,4 +1,4 @@
-"""Routers: who answers a prompt at inference. They see prompt text and nothing else."""
+"""Routers learn from past rollouts which adapter to ask; they see prompt text and nothing else."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Router(Protocol):
     def fit(
         self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]
     ) -> Expectation:
-        """What to expect of the bare host and of each candidate; to ask the highest is to route."""
+        """Return what to expect of the bare host and of each candidate; the highest is asked."""
 
 
 routers: Registry[Router] = Registry("router", "symbiont_ecology.inference")
 
-FEATURES, LONGEST, RIDGE = 4096, 6, 1.0
+FEATURES, MAX_NGRAM, RIDGE = 4096, 6, 1.0
 """Hash buckets; longest n-gram, in characters; strength of the pull towards the host's mean."""
 PROMPTS_PER_BATCH = 1024
 """Prompts that are embedded at once: bounds memory."""
-STRANGEST, MOST_COMPARED = 0.01, 1024
+STRANGEST, MAX_COMPARED = 0.01, 1024
 """Share of practised prompts that may be less familiar than the measure of familiarity is; how many
 of them a prompt is compared with."""
 
@@ -75,7 +75,7 @@ class Lexical:
     def fit(
         self, observations: Sequence[Observation], candidates: Sequence[OrganelleId]
     ) -> Expectation:
-        """One ridge regression per candidate, and one for the host."""
+        """Fit one ridge regression per candidate, and one for the host."""
         by_organelle: dict[OrganelleId, list[Observation]] = defaultdict(list)
         for observation in observations:
             by_organelle[observation.organelle_id].append(observation)
@@ -84,12 +84,11 @@ class Lexical:
         known = np.array(sorted({code for o in observations for code in _ngrams(o.prompt)[0]}))
         heads = np.stack([_head(by_organelle[name], prior, known) for name in (HOST, *candidates)])
         practised = sorted({o.prompt for o in observations if o.organelle_id != HOST})
-        compared = practised[:: max(-(-len(practised) // MOST_COMPARED), 1)]
+        compared = practised[:: max(-(-len(practised) // MAX_COMPARED), 1)]
         references = _embed(compared, known) if self.familiar and compared else None
         least = 0.0 if references is None else self.familiar * _least_likeness(references)
 
         def expectation(prompts: Sequence[str]) -> np.ndarray:
-            """Success beyond the host's mean."""
             promised = np.zeros((len(prompts), len(heads)))
             for start in range(0, len(prompts), PROMPTS_PER_BATCH):
                 batch = slice(start, start + PROMPTS_PER_BATCH)
@@ -105,14 +104,14 @@ class Lexical:
 
 
 def _least_likeness(references: np.ndarray) -> float:
-    """Of practised prompts to the nearest other one, leaving out the strangest of them."""
+    """Return the likeness of practised prompts to their nearest one, but for the strangest."""
     likeness = references @ references.T
     np.fill_diagonal(likeness, 0.0)
     return float(np.quantile(likeness.max(axis=1), STRANGEST))
 
 
 def _head(observations: Sequence[Observation], prior: float, known: np.ndarray) -> np.ndarray:
-    """The weights of one regression, ``(features,)``."""
+    """Return the weights of one regression, ``(features,)``."""
     if not observations:
         return np.zeros(FEATURES)
     # One line per prompt and verdict mean: repeated prompts add weight, not rows.
@@ -129,7 +128,7 @@ def _head(observations: Sequence[Observation], prior: float, known: np.ndarray) 
 
 
 def _embed(prompts: Sequence[str], known: np.ndarray) -> np.ndarray:
-    """Hashed n-gram counts ``(prompts, features)``, as long as the part of a prompt that is known.
+    """Return hashed n-gram counts, ``(prompts, features)``, as long as the known part of a prompt.
 
     What nobody ever met must not borrow the evidence of a bucket that it happens to share.
     """
@@ -146,10 +145,10 @@ def _embed(prompts: Sequence[str], known: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=1 << 15)
 def _ngrams(prompt: str) -> tuple[np.ndarray, np.ndarray]:
-    """Hashes of all n-grams of a prompt, each once, and how often each occurs."""
+    """Return the hashes of all n-grams of a prompt, each once, and how often each occurs."""
     hashes = [
         zlib.crc32(prompt[start : start + size].encode())
-        for size in range(1, LONGEST + 1)
+        for size in range(1, MAX_NGRAM + 1)
         for start in range(len(prompt) - size + 1)
     ]
     return np.unique(np.array(hashes, dtype=np.int64), return_counts=True)

@@ -1,32 +1,33 @@
-"""Routings: who of a pool answers an item. One function each, from items to rollouts.
+"""Routings: who of a pool answers an item.
 
-A routing asks through the function that it is given, as often as it wants, and returns one rollout
-for each item; its cost is that of everyone who was asked for it.
+Most routings choose one organelle for each item (``Choice``). Others ask several and let their
+answers decide. Either asks through the function that it is given, as often as it wants, and
+returns one rollout for each item, whose cost is that of everyone who was asked for it. In training
+``routing.allocators`` decide instead.
 """
 
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.errors import ConfigError, DataError, RunError
 from symbiont_ecology.inference.pool import AdapterPool, leaner_id
 from symbiont_ecology.registry import Registry, did_you_mean
-from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.types import Item, OrganelleId, cell_family, cell_name, last_turn
+from symbiont_ecology.tasks.logs import learns_from_log
+from symbiont_ecology.types import Item, OrganelleId, cell_name, last_turn
 from symbiont_ecology.untrusted import parse_json, read_regular
 
-VOTERS = 3
-"""How many are asked in a vote, and at most in a cascade."""
-CONFIDENT = -0.05
-"""Mean log-probability per token, in nats, from which an answer of a cascade stands."""
-NEED_LABELS = ("family", "cell")
-"""Oracles: they read the family or the cell of an item, which a user's prompt does not have."""
+MAX_MAP_MB = 16
+"""Of a file that says who answers."""
+HABITAT_OPTION = "--habitat"
 
 Ask = Callable[[Sequence[Item], Sequence[OrganelleId]], list[Rollout]]
 
@@ -35,110 +36,115 @@ class Routing(Protocol):
     """A way to answer items from a pool."""
 
     def __call__(self, pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-        """One rollout for each item, in their order."""
+        """Return one rollout for each item, in their order."""
+
+
+class Choice(ABC):
+    """A routing by which one organelle answers each item.
+
+    One that ``needs_labels`` is an oracle: it reads the family or the cell of an item, which a
+    user's prompt does not have.
+    """
+
+    needs_labels: ClassVar[bool] = False
+
+    @abstractmethod
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        """Return who answers each item."""
+
+    def __call__(self, pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+        return ask(items, self.choose(pool, items))
 
 
 routings: Registry[Routing] = Registry("routing", "symbiont_ecology.inference.routings")
 
 
-@routings.function("host")
-def ask_host(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+@routings.register("host")
+@dataclass(frozen=True)
+class AskHost(Choice):
     """The bare host answers everything."""
-    return ask(items, [HOST] * len(items))
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        return [HOST] * len(items)
 
 
-@routings.function("single")
-def ask_best(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+@routings.register("single")
+@dataclass(frozen=True)
+class AskBest(Choice):
     """The candidate that is best over all cells answers everything."""
-    return ask(items, [pool.best()] * len(items))
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        return [pool.best()] * len(items)
 
 
-@routings.function("scaled")
-def ask_best_scaled(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+@routings.register("scaled")
+@dataclass(frozen=True)
+class AskBestScaled(Choice):
     """The candidate that is best over all cells, with ΔW × 0.65, answers everything."""
-    best = pool.best()
-    return ask(items, [HOST if best == HOST else leaner_id(best)] * len(items))
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        best = pool.best()
+        return [HOST if best == HOST else leaner_id(best)] * len(items)
 
 
-@routings.function("family")
-def ask_best_of_family(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """An oracle: the best elite of any cell of the item's family."""
-    cells: dict[str, list[str]] = {}
-    for cell in pool.scores:
-        cells.setdefault(cell_family(cell), []).append(cell)
-    families = dict.fromkeys(item.family for item in items)
-    chosen = {family: pool.best_of(cells.get(family, [])) for family in families}
-    return ask(items, [chosen[item.family] for item in items])
+@routings.register("habitat")
+@dataclass(frozen=True)
+class AskServer(Choice):
+    """The organelle that serves the item's user; the host where nobody does, or none is known."""
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        return [pool.server(item.habitat) for item in items]
 
 
-@routings.function("cell")
-def ask_best_of_cell(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """An oracle: the best elite of the item's cell."""
-    cells = dict.fromkeys(cell_name(item.cell) for item in items)
-    chosen = {cell: pool.best_of([cell]) for cell in cells}
-    return ask(items, [chosen[cell_name(item.cell)] for item in items])
-
-
-@routings.function("habitat")
-def ask_server(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """The organelle that serves the item's habitat; the host where nobody does, or none is
-    known."""
-    return ask(items, [pool.server(item.habitat) for item in items])
-
-
-@routings.function("learned")
-def ask_favourite(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+@routings.register("learned")
+@dataclass(frozen=True)
+class AskFavourite(Choice):
     """The label-free router's favourite, which may be the host."""
-    return ask(items, [favourites[0] for favourites in _favourites(pool, items, 1)])
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        return [ranked[0] for ranked in favourites(pool, items, 1)]
 
 
-@routings.function("committed")
-def ask_favourite_organelle(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+@routings.register("committed")
+@dataclass(frozen=True)
+class AskFavouriteOrganelle(Choice):
     """The router's favourite among the organelles. The host answers only what is strange to all."""
-    ranked = _favourites(pool, items, 2)
-    return ask(items, [next((name for name in best if name != HOST), HOST) for best in ranked])
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        ranked = favourites(pool, items, 2)
+        return [next((name for name in names if name != HOST), HOST) for names in ranked]
 
 
-@routings.function("vote")
-def vote(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """Most of the router's favourites agree on a final answer; in a tie the first has the say."""
-    ballots = _in_turn(pool, items, ask, lambda ballot: True)
-    return [_elected(ballot) for ballot in ballots]
+@dataclass(frozen=True)
+class AskOne(Choice):
+    """One organelle, by its id, answers everything."""
+
+    organelle_id: OrganelleId
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        return [self.organelle_id] * len(items)
 
 
-@routings.function("cascade")
-def cascade(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """The favourite, and the next one where nobody is confident; the most confident stands."""
+@dataclass(frozen=True)
+class AskByMap(Choice):
+    """The candidate that a table names for an item's cell or family; else the host."""
 
-    def goes_on(ballot: Sequence[Rollout]) -> bool:
-        """Whether nobody was confident so far."""
-        return all(rollout.confidence < CONFIDENT for rollout in ballot)
+    table: dict[str, OrganelleId]
 
-    return [_most_confident(ballot) for ballot in _in_turn(pool, items, ask, goes_on)]
-
-
-@routings.function("surest")
-def ask_everyone(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """Everyone, the host too; the most confident has the say. It needs neither labels nor a router.
-
-    Of an organelle that holds several cells, only its latest moment is asked.
-    """
-    moments = sorted(pool.elites, key=lambda elite: int(elite.partition("@")[2] or 0))
-    latest = {elite.partition("@")[0]: elite for elite in moments}
-    candidates = [HOST, *latest.values()]
-    rollouts = ask([item for item in items for _ in candidates], candidates * len(items))
-    starts = range(0, len(rollouts), len(candidates))
-    return [_most_confident(rollouts[start : start + len(candidates)]) for start in starts]
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        default = (self.table.get(item.family, HOST) for item in items)
+        cells = (cell_name(item.cell) for item in items)
+        return [self.table.get(*pair) for pair in zip(cells, default, strict=True)]
 
 
 def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
-    """The routing of a JSON file ``{"family" or "family/depth": "candidate"}``; else the host.
+    """Return the routing of a JSON file ``{"family" or "family/depth": "candidate"}``.
 
     Raises:
         DataError: the file cannot be used, or names nobody that can be asked.
     """
     try:
-        table = parse_json(read_regular(path, 16))
+        table = parse_json(read_regular(path, MAX_MAP_MB))
     except (OSError, ValueError) as error:
         raise DataError(f"cannot read the routing map {path}: {error}") from error
     if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
@@ -151,24 +157,17 @@ def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
                 f"routing map {path}: {where!r} is given to {candidate!r};"
                 f"{did_you_mean(candidate, known)} candidates: {', '.join(sorted(known))}"
             )
-
-    def by_map(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-        """Whom the file names for the cell, or for the family."""
-        default = [table.get(item.family, HOST) for item in items]
-        names = [cell_name(item.cell) for item in items]
-        return ask(items, [table.get(*pair) for pair in zip(names, default, strict=True)])
-
-    return by_map
+    return AskByMap(table)
 
 
-def _favourites(pool: AdapterPool, items: Sequence[Item], most: int) -> list[list[OrganelleId]]:
-    """The router's favourites for each item, best first, the host among them; the host alone where
-    nobody else should be asked."""
+def favourites(pool: AdapterPool, items: Sequence[Item], max_count: int) -> list[list[OrganelleId]]:
+    """Return the router's favourites for each item, best first, the host among them; the host alone
+    where nobody else should be asked."""
     candidates = (HOST, *pool.elites)
     questions = [last_turn(item.prompt) for item in items]
     prompts = list(dict.fromkeys(questions))
     expected = pool.expectation(prompts)
-    order = np.argsort(-expected, axis=1, kind="stable")[:, :most]
+    order = np.argsort(-expected, axis=1, kind="stable")[:, :max_count]
     ranked = {
         prompt: [HOST] if is_strange else [candidates[place] for place in row]
         for prompt, row, is_strange in zip(prompts, order, np.isinf(expected[:, 0]), strict=True)
@@ -176,34 +175,51 @@ def _favourites(pool: AdapterPool, items: Sequence[Item], most: int) -> list[lis
     return [ranked[question] for question in questions]
 
 
-def _in_turn(
-    pool: AdapterPool, items: Sequence[Item], ask: Ask, goes_on: Callable[[Sequence[Rollout]], bool]
-) -> list[list[Rollout]]:
-    """Asks favourite after favourite about the items whose answers so far say ``goes_on``."""
-    ranked = _favourites(pool, items, VOTERS)
-    ballots: list[list[Rollout]] = [[] for _ in items]
-    for place in range(max(map(len, ranked), default=0)):
-        open_items = [
-            index
-            for index, favourites in enumerate(ranked)
-            if place < len(favourites) and goes_on(ballots[index])
-        ]
-        rollouts = ask(
-            [items[index] for index in open_items], [ranked[index][place] for index in open_items]
+def prompt_routing(who: str, known: Collection[OrganelleId] = ()) -> Routing:
+    """Return the routing of that name, or the one by which that organelle of the known answers.
+
+    Raises:
+        ConfigError: neither is there, or the routing needs labels, which a prompt has not.
+    """
+    if who in known:
+        return AskOne(who)
+    if known and who not in routings.names():
+        names = sorted(known)
+        raise ConfigError(
+            f"who: expected a routing (symbiont list routings), or one of "
+            f"{', '.join(names):.200}, got {who!r};{did_you_mean(who, [*routings.names(), *names])}"
         )
-        for index, rollout in zip(open_items, rollouts, strict=True):
-            ballots[index].append(rollout)
-    return ballots
+    routing = routings.build(who)
+    if isinstance(routing, Choice) and routing.needs_labels:
+        raise ConfigError(f"routing {who}: a prompt has no label, expected host, single, learned …")
+    return routing
 
 
-def _most_confident(ballot: Sequence[Rollout]) -> Rollout:
-    """The most confident rollout, at the cost of all."""
-    chosen = max(ballot, key=lambda rollout: rollout.confidence)
-    return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
+def check_habitat(
+    habitats: Collection[str], habitat: str, about: str, option: str = HABITAT_OPTION
+) -> None:
+    """Refuse a user whom a run does not know. ``option`` is how the caller names it.
+
+    Raises:
+        RunError: the run has no such user, or none at all.
+    """
+    if not habitats:
+        raise RunError(f"{about} has no habitats: leave {option} out")
+    if habitat not in habitats:
+        raise RunError(
+            f"{about} knows no habitat {habitat!r};{did_you_mean(habitat, habitats)} it has "
+            f"{len(habitats)}, such as {', '.join(sorted(habitats)[:3])}"
+        )
 
 
-def _elected(ballot: Sequence[Rollout]) -> Rollout:
-    votes = Counter(final_answer(rollout.text) for rollout in ballot)
-    most = max(votes.values())
-    chosen = next(rollout for rollout in ballot if votes[final_answer(rollout.text)] == most)
-    return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
+def check_asker(config: RunConfig, habitat: str, option: str = HABITAT_OPTION) -> None:
+    """Refuse a prompt without its user where a run learned from a log.
+
+    Raises:
+        ConfigError: nobody is named.
+    """
+    if not habitat and learns_from_log(config):
+        raise ConfigError(
+            "what a log accepted says nothing of prompts by themselves: expected who asks, "
+            f"{option} ID"
+        )

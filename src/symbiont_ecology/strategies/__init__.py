@@ -114,23 +114,10 @@ class Strategy(ABC):
         """
         return ()
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """Organelles that live at most at a time, in a run of so many generations. Forecasts go by
-        this and by ``most_rollouts``."""
-        return 1
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
-        """Rollouts of a generation at most, without probes."""
-        return self.question_count(tasks) * self.samples
-
-    def most_reads(self, tasks: TaskMixture) -> int:
-        """Examples at most that are learned from in a generation without a rollout."""
-        return 0 if self.samples else self.question_count(tasks)
-
-    def most_rows(self, tasks: TaskMixture) -> int:
-        """Rollouts of a generation at most, or examples where these are more. No generation has
-        the most of both."""
-        return max(self.most_rollouts(tasks), self.most_reads(tasks))
+    def max_rows(self, tasks: TaskMixture) -> int:
+        """Return the most rollouts of a generation, without probes, or the examples that are read,
+        where no rollouts are made. Estimates go by it (``--dry-run``)."""
+        return self.question_count(tasks) * max(self.samples, 1)
 
     def question_count(self, tasks: TaskMixture) -> int:
         """Questions that are drawn for a generation: those of the habitats, if there are any."""

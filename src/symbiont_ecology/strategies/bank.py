@@ -15,7 +15,6 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from symbiont_ecology.ecology import Colonise, Decision, EcologyState, Habitat, Retire
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, chosen, moves
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 FRESH = ""
@@ -38,10 +37,6 @@ class Bank(Serving):
     patience: PositiveInt = 4  # newest answers in a habitat by which an adapter is judged
     pleased: PositiveFloat = 0.5  # part of them that must be accepted
     youth: NonNegativeInt = 10  # generations in which a fresh adapter is not judged
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """As many as there is room for, or more where all who ask get a fresh adapter at once."""
-        return max(ROOM, self.question_count(tasks))
 
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator

@@ -16,7 +16,6 @@ from pydantic import PositiveInt
 from symbiont_ecology.ecology import Decision, Found
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import Serving, asked, moves
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 STARTS = 8
@@ -33,10 +32,6 @@ class Clusters(Serving):
 
     organelles: PositiveInt = 4  # as many as there are kinds, if it is told the truth
     answers: PositiveInt = 4  # newest accepted answers of a habitat that everybody is scored on
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """As many as it is told."""
-        return self.organelles
 
     @property
     def scored_answers(self) -> int:  # type: ignore[override]

@@ -83,10 +83,6 @@ class Independent(CurriculumStrategy):
     learners: PositiveInt | None = None  # how many; None is one for each family
     reset: NonNegativeFloat = 0.0  # rise of its loss, nats per token, at which one starts anew
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """All learners."""
-        return self._count(tasks)
-
     @property
     def watches_losses(self) -> bool:  # type: ignore[override]
         """Whether losses decide who starts anew."""
@@ -155,10 +151,6 @@ class Frozen(Strategy):
     samples: PositiveInt = 1  # rollouts per question
     b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
     is_mortal: ClassVar[bool] = True
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The founders."""
-        return self.founders
 
     def found(self, context: StrategyContext) -> list[Decision]:
         """Founders with small random deviations from the host."""

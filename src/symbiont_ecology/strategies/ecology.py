@@ -41,7 +41,6 @@ from symbiont_ecology.strategies import (
     strategies,
 )
 from symbiont_ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId, cell_name
 
 Knobs = dict[str, dict[str, object] | bool]
@@ -103,10 +102,6 @@ class Ecology(CurriculumStrategy):
                 f"strategy.ranks: expected at least {needed}, host.rank ({rank}) for each of "
                 f"{self.founders} founders, got {self.ranks}"
             )
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """As many as there is room for."""
-        return self.capacity
 
     def founding_faults(self, rank: int) -> list[str]:
         """What every mechanism founds with."""

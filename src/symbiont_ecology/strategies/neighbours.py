@@ -13,7 +13,6 @@ from symbiont_ecology.ecology import Colonise, Decision, Habitat
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, asked, by_draw, chosen
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import OrganelleId
 
 
@@ -29,10 +28,6 @@ class Nearest(Serving):
 
     accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
     needs_sketches: ClassVar[bool] = True
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The founder, and one for each habitat."""
-        return 1 + (len(tasks.habitats.names) if tasks.habitats else 0)
 
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator

@@ -14,7 +14,6 @@ from pydantic import NonNegativeInt
 from symbiont_ecology.ecology import Colonise, Decision, Retire
 from symbiont_ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.strategies.serving import MEALS, Serving, chosen, moves
-from symbiont_ecology.tasks.mixture import TaskMixture
 
 
 @strategies.register("neutral")
@@ -27,10 +26,6 @@ class Neutral(Serving):
 
     births: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()  # [generation, habitats] each
     deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """The founder, and everyone that is born."""
-        return 1 + len(self.births)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """The births and deaths of this generation."""

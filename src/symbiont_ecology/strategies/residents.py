@@ -17,7 +17,6 @@ from symbiont_ecology.ecology.habitats import MOST_ANSWERS
 from symbiont_ecology.strategies import LearningStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.strategies.controls import NICHE
 from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId
 
 
@@ -82,10 +81,6 @@ class PerHabitat(Residents):
 
     reset: bool = False  # whether an adapter starts anew when its habitat changed
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """One for each habitat."""
-        return len(tasks.habitats.names) if tasks.habitats else 1
-
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Founds who is missing; whose habitat changed since its birth is founded anew."""
         state, world = context.state, context.tasks.habitats
@@ -111,10 +106,6 @@ class Told(Residents):
     """One adapter per kind. It is told the kind of every habitat at any time: the ceiling."""
 
     needs_kinds: ClassVar[bool] = True
-
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        """One for each kind."""
-        return tasks.habitats.config.kinds if tasks.habitats else 1
 
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
         """The number of the kind."""

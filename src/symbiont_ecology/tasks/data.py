@@ -25,33 +25,32 @@ from symbiont_ecology.files import Stamp
 from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
-from symbiont_ecology.tasks.question_keys import QUESTION_KEYS, QuestionKeys
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
 from symbiont_ecology.tasks.tables import (
-    MOST_LINES,
-    Row,
     as_written,
+    check_columns,
     check_whole,
     locate,
-    no_column,
+    name_in,
     rows_of_dataset,
     rows_of_file,
-    too_many,
+    text_in,
 )
 from symbiont_ecology.types import Item, in_turns
 
-LEAST_REPLY_TOKENS = 64
+MIN_REPLY_TOKENS = 64
 """Room for a reply, if the data do not say otherwise: a model may answer in a sentence."""
 REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-LONGEST_NAME = 200
-"""Characters in the name of somebody who asks."""
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ASKER_END = "\t"
 """Between the habitat and the prompt in a question, since the same prompt may have other answers
 elsewhere."""
+QUESTION_KEYS = {"family", "task_id", "grade", "reply_limit"}
+"""Columns of a file of questions beside prompt and target. Such a file can be learned from as it
+can be asked: by its grader, and with its limit of new tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +90,11 @@ class DataTask(Task):
     def depths(self) -> Sequence[str]:  # type: ignore[override]
         """The depths that occur: short, medium, long, and other words in the order of the lines."""
         words = dict.fromkeys(line.depth for line in self.lines)
-        ordered = [depth for depth in DEPTHS if depth in words]
-        return tuple(dict.fromkeys([*ordered, *words]))
+        return tuple(dict.fromkeys([*(depth for depth in DEPTHS if depth in words), *words]))
 
     @property
     def group(self) -> str:
-        """Data have no conventions to share."""
-        return "data"
+        return "data"  # they have no conventions to share
 
     @cached_property
     def digest(self) -> str:
@@ -110,15 +107,15 @@ class DataTask(Task):
 
     @cached_property
     def habitats(self) -> Sequence[str]:
-        """Who asks, in the order of the data; nobody, if they do not say."""
+        """Users in the order of the data; none, if these do not say who asks."""
         return [name for name in dict.fromkeys(line.habitat for line in self.lines) if name]
 
     def part(self, depth: str, split: Split) -> Sequence[DataLine]:
-        """The lines of a depth and split, in the order of the data."""
+        """Return the lines of a depth and split, in the order of the data."""
         return self._parts.get((depth, split), ())
 
     def in_style(self, style: PromptStyle) -> DataTask:
-        """The same lines for a host that is asked in that style.
+        """Return the same lines for a host that is asked in that style.
 
         Raises:
             ConfigError: an answer would end before its end, or examples would tell users what
@@ -127,49 +124,39 @@ class DataTask(Task):
         return _in_style(self, style)
 
     def prompt(self, question: str) -> str:
-        """The prompt as it stands, with the line end that the style's own prompts have, behind
-        what the style puts in front of it."""
         return in_turns(*self.turns_before(question), self._worded(question))
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        """What the style puts in front of a question."""
         return () if self.style is None else self.style.before(self, question, self._worded)
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Any question of that depth."""
         lines = [line for line in self.lines if line.depth == depth]
         return lines[int(generator.integers(len(lines)))].question
 
     def answer(self, question: str) -> str:
-        """The first reference answer."""
         return self._answers[question][0]
 
     def verify(self, question: str, reply: str) -> object:
-        """Whether the grader accepts the reply for any of the reference answers."""
         return ReferenceVerifier(self.grader, self._answers[question])(reply)
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """The item that asks a line."""
         verifier = ReferenceVerifier(self.grader, self._answers[question])
-        habitat = self._parted(question)[0]
+        habitat, _ = self._parted(question)
         return replace(super().item(question, depth, variant), verifier=verifier, habitat=habitat)
 
     def split_key(self, question: str) -> str:
-        """The prompt without its line end."""
         return self._parted(question)[1].rstrip("\r\n")
 
     def split(self, line: DataLine) -> Split:
-        """Whether a line trains, selects or is held out."""
+        """Return the split that a line trains, selects or is held out in."""
         return split_of(self.name, self.split_key(line.question))
 
     def reply_limit(self, depth: str) -> int:
-        """The setting, else enough for the longest answer at one token per byte."""
-        return self.tokens or max(self._longest.get(depth, 0) + 1, LEAST_REPLY_TOKENS)
+        return self.tokens or max(self._longest.get(depth, 0) + 1, MIN_REPLY_TOKENS)
 
     def distinct(
         self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """So many lines, or all that there are, in random order."""
         lines = self.part(depth, split)
         indices = generator.permutation(len(lines))[:count]
         return tuple(self.item(lines[index].question, depth) for index in indices)
@@ -177,11 +164,6 @@ class DataTask(Task):
     def valid_question(
         self, depth: str, generator: np.random.Generator, split: Split = "train"
     ) -> str:
-        """A random question of that depth and split that may be asked.
-
-        Raises:
-            DataError: there is none, as far as draws tell.
-        """
         lines = self.part(depth, split)
         if not lines:
             raise DataError(
@@ -194,17 +176,16 @@ class DataTask(Task):
         return prompt if prompt.endswith(end) else prompt + end
 
     def _parted(self, question: str) -> tuple[str, str]:
-        """Who asks, and the prompt."""
+        """Return who asks, and the prompt."""
         habitat, _, prompt = question.partition(ASKER_END) if self.habitats else ("", "", question)
         return habitat, prompt
 
     @cached_property
     def _longest(self) -> Mapping[str, int]:
         """Bytes of the longest answer of each depth."""
-        sizes: dict[str, int] = {}
+        sizes = defaultdict[str, int](int)
         for line in self.lines:
-            size = max(len(answer.encode()) for answer in line.answers)
-            sizes[line.depth] = max(sizes.get(line.depth, 0), size)
+            sizes[line.depth] = max(sizes[line.depth], *(len(a.encode()) for a in line.answers))
         return sizes
 
     @cached_property
@@ -221,15 +202,15 @@ class DataTask(Task):
 
 @lru_cache(maxsize=16)
 def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
-    """The same object each time, so that what it knows of its lines is found out once."""
+    """Return the same object each time: what it knows of its lines is found out once."""
     if isinstance(style, FewShot) and task.habitats:
         raise ConfigError(
             f"tasks.style: solved examples would tell the users of {task.source} what others "
             "want: choose another style"
         )
+    answers = [answer for line in task.lines for answer in line.answers]
     for stop in style.stops:
-        cut = next((text for line in task.lines for text in line.answers if stop in text), None)
-        if cut is not None:
+        if cut := next((answer for answer in answers if stop in answer), None):
             raise ConfigError(
                 f"tasks.style: answers end at {stop!r}, and {task.source} has it in the answer "
                 f"{cut!r:.40}: set tasks.style.stop"
@@ -271,21 +252,20 @@ class FileTasks:
         return f"task {self.name!r} ({self.path or f'data set {self.dataset}'})"
 
     def task(self) -> DataTask:
-        """The lines; read once, and again when the file has changed."""
+        """Return the lines; read once, and again when the file has changed."""
         knobs = json.dumps(vars(self))  # text, since a grader may be a mapping, which has no hash
         if self.path is None:
             return _read(knobs, None, ())
-        path, stamp = locate(self.path, str(self))
-        return _read(knobs, path, stamp)
+        return _read(knobs, *locate(self.path, str(self)))
 
 
 def check_name(name: str) -> None:
-    """Whether a task may be called so.
+    """Refuse other letters in the name of a task, or too many.
 
     Raises:
-        ValueError: it has other letters, or too many.
+        ValueError: it has them.
     """
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ValueError(
             f"name: expected letters, digits, dots and dashes, at most 64, got {name!r:.80}"
         )
@@ -293,39 +273,51 @@ def check_name(name: str) -> None:
 
 @lru_cache(maxsize=16)
 def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
-    """The checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a file."""
+    """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a
+    file."""
     source = FileTasks(**json.loads(knobs))
+    about, habitat = str(source), source.habitat
+    rows = (
+        rows_of_dataset(source.dataset or "", source.config, source.split or "train", about)
+        if path is None
+        else rows_of_file(path, about)
+    )
     lines: dict[str, tuple[str, DataLine]] = {}
-    columns: dict[str, None] = {}
-    keys = QuestionKeys()
-    used = {source.prompt, "depth", *([source.habitat] if source.habitat else [])}
-    for where, row in _rows(source, path):
-        line = _line(row, source, where)
-        if isinstance(row, Mapping):
-            columns |= dict.fromkeys(map(str, row))
-            used.add(_target_column(row, source))
-            keys.add(row)
-        add_line(lines, line, str(source), where)
+    columns, used = dict[str, None](), {source.prompt, "depth", habitat}
+    grades, limits = dict[str, Spec](), list[int]()
+    for place, row in rows:
+        where = f"{about} {place}"
+        is_completion = "completion" in row and "target" not in row
+        target = source.target or ("completion" if is_completion else "target")
+        asker = "" if habitat is None else name_in(row, habitat, where)
+        add_line(lines, line_of(row, source.prompt, target, where, asker), about, place)
+        columns |= dict.fromkeys(map(str, row))
+        used.add(target)
+        if isinstance(row.get("family"), str) and {"prompt", "target"} <= row.keys():
+            used |= QUESTION_KEYS
+            grade, limit = row.get("grade", "exact"), row.get("reply_limit")
+            if isinstance(grade, str | dict):
+                grades[json.dumps(grade, sort_keys=True)] = grade
+            if type(limit) is int and limit > 0:
+                limits.append(limit)
     if not lines:
         raise DataError(
-            f"{source}: no lines; expected one object per line, with a prompt and a target"
+            f"{about}: no lines; expected one object per line, with a prompt and a target"
         )
-    used |= QUESTION_KEYS if keys.is_seen else set()
     if ignored := [name for name in columns if name not in used]:
-        warnings.warn(
-            f"{source}: columns that are not used: {', '.join(ignored)}",
-            EcologyWarning,
-            stacklevel=2,
+        message = f"{about}: columns that are not used: {', '.join(ignored)}"
+        warnings.warn(message, EcologyWarning, stacklevel=2)
+    if len(grades) > 1 and not source.grade:
+        raise DataError(
+            f"{about}: expected lines that are graded alike, got {', '.join(grades)}: "
+            "set grade, or make a file of each"
         )
+    grader = graders.build(source.grade or next(iter(grades.values()), "exact"))
+    tokens = source.reply_tokens or max(limits, default=None)
     task_lines = tuple(line for _, line in lines.values())
-    grader = graders.build(source.grade or keys.grade(str(source)))
-    tokens = source.reply_tokens or keys.reply_limit
-    task = DataTask(source.name, task_lines, str(source), grader, tokens=tokens)
+    task = DataTask(source.name, task_lines, about, grader, tokens)
     check_gradable(
-        (
-            (f"{source} {where}", task.item(line.question, line.depth))
-            for where, line in lines.values()
-        )
+        (f"{about} {place}", task.item(line.question, line.depth)) for place, line in lines.values()
     )
     return task
 
@@ -333,11 +325,11 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
 def add_line(
     lines: dict[str, tuple[str, DataLine]], line: DataLine, about: str, where: str
 ) -> None:
-    """Adds a line to others, which are known by their questions and come with where they stand; one
+    """Add a line to others, which are known by their questions and come with where they stand; one
     that is there already is left out.
 
     Raises:
-        DataError: the prompt is there with another target, or there are too many lines.
+        DataError: the prompt is there with another target.
     """
     place, earlier = lines.setdefault(line.question.rstrip("\r\n"), (where, line))
     if earlier.answers != line.answers:
@@ -345,12 +337,10 @@ def add_line(
             f"{about} {where}: the prompt of {place} with another target, "
             f"{line.answers[0]!r:.40} and not {earlier.answers[0]!r:.40}: keep one of them"
         )
-    if len(lines) > MOST_LINES:
-        raise DataError(too_many(about))
 
 
 def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
-    """Makes sure that graders can use the answers of items, by the verdict on an empty reply.
+    """Make sure that graders can use the answers of items, by the verdict on an empty reply.
 
     Each item comes with the words that say where it stands.
 
@@ -366,62 +356,34 @@ def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
             )
 
 
-def _line(row: object, source: FileTasks, where: str) -> DataLine:
-    if not isinstance(row, Mapping):
-        raise DataError(f"{source} {where}: expected an object, got {row!r:.40}")
-    prompt = row.get(source.prompt)
-    if not isinstance(prompt, str) or not prompt.strip():
-        raise DataError(_no_text(source, where, row, "prompt"))
-    target = row.get(_target_column(row, source))
-    answers = (
-        tuple(map(reference_answer, target))
-        if isinstance(target, list)
-        else (reference_answer(target),)
-    )
+def line_of(
+    row: Mapping[str, Any], prompt: str, target: str, where: str, habitat: str = ""
+) -> DataLine:
+    """Return a row as a line; ``prompt`` and ``target`` are its columns.
+
+    Raises:
+        DataError: a column is missing or cannot be used; ``where`` begins the message.
+    """
+    check_columns(row, [prompt], where, "set prompt to one of these")
+    check_columns(row, [target], where, "set target to one of these")
+    words, cell = text_in(row, prompt, where), row[target]
+    answers = tuple(map(reference_answer, cell if isinstance(cell, list) else [cell]))
     if not answers or "" in answers:
-        raise DataError(_no_text(source, where, row, "target"))
-    habitat = habitat_of(row, source.habitat, f"{source} {where}") if source.habitat else ""
-    depth = depth_of(row, f"{source} {where}")
-    check_whole((prompt, habitat, depth, *answers), f"{source} {where}")
-    return DataLine(depth, prompt, answers, habitat)
-
-
-def depth_of(row: Mapping[Any, object], where: str) -> str:
-    """How hard a row says that it is.
-
-    Raises:
-        DataError: with a slash, which parts family and depth in the names of cells.
-    """
-    depth = row.get("depth")
-    if isinstance(depth, str) and "/" in depth:
-        raise DataError(f"{where}: expected a depth without a slash, got {depth!r:.40}")
-    return depth if isinstance(depth, str) and depth else "short"
-
-
-def habitat_of(row: Mapping[object, object], column: str, where: str) -> str:
-    """Who asks, as a row says it: a text or a whole number.
-
-    Raises:
-        DataError: it says nothing, or nothing that can be a name.
-    """
-    name = as_written(row.get(column))
-    text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    if not text or not text.isprintable() or len(text) > LONGEST_NAME:
+        hint = "; write it as the reply should be" if isinstance(cell, bool) else ""
         raise DataError(
-            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, "
-            f"got {name!r:.40}"
+            f"{where}: expected text, a number or a list of these under {target!r}, "
+            f"got {cell!r:.40}{hint}"
         )
-    return text
-
-
-def _target_column(row: Mapping[object, object], source: FileTasks) -> str:
-    """Where a line has its answers."""
-    is_completion = "completion" in row and "target" not in row
-    return source.target or ("completion" if is_completion else "target")
+    depth = row.get("depth")
+    depth = depth if isinstance(depth, str) and depth else "short"
+    if "/" in depth:  # which parts family and depth in the names of cells
+        raise DataError(f"{where}: expected a depth without a slash, got {depth!r:.40}")
+    check_whole((words, habitat, depth, *answers), where)
+    return DataLine(depth, words, answers, habitat)
 
 
 def reference_answer(target: object) -> str:
-    """A reference answer as text; empty if it is none."""
+    """Return a reference answer as text; empty if it is none."""
     target = as_written(target)
     if isinstance(target, int | float) and not isinstance(target, bool):
         return json.dumps(target)
@@ -429,21 +391,3 @@ def reference_answer(target: object) -> str:
         return ""
     reasoning, _, final = target.strip().rpartition(REASONED)
     return (final if reasoning and "\n" not in final else target).strip()
-
-
-def _no_text(source: FileTasks, where: str, row: Mapping[object, object], knob: str) -> str:
-    """What is wrong with a cell of the table, and which columns there are."""
-    column = source.prompt if knob == "prompt" else _target_column(row, source)
-    if column in row:
-        value = row[column]
-        hint = "; write it as the reply should be" if isinstance(value, bool) else ""
-        kinds = "text" if knob == "prompt" else "text, a number or a list of these"
-        return f"{source} {where}: expected {kinds} under {column!r}, got {value!r:.40}{hint}"
-    return f"{source} {where}: {no_column(column, row)}: set {knob} to one of these"
-
-
-def _rows(source: FileTasks, path: Path | None) -> Iterable[Row]:
-    if path is not None:
-        return rows_of_file(path, str(source))
-    assert source.dataset is not None  # FileTasks has checked it
-    return rows_of_dataset(source.dataset, source.config, source.split or "train", str(source))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.errors import DataError
@@ -22,23 +23,22 @@ from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
     ASKER_END,
-    LEAST_REPLY_TOKENS,
+    MIN_REPLY_TOKENS,
     DataLine,
     DataTask,
     check_gradable,
     check_name,
-    habitat_of,
 )
 from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.tables import (
-    MOST_LINES,
     as_written,
+    check_columns,
     check_whole,
     locate,
-    no_column,
+    name_in,
     rows_of_file,
-    too_many,
+    text_in,
 )
 from symbiont_ecology.types import Item, LoggedReply
 
@@ -46,14 +46,16 @@ LOG_COLUMNS = ("habitat", "prompt", "reply", "accepted", "family")
 """Of a log; the last may be missing."""
 DEPTH = "short"
 """Of every row: a log does not say how hard a question is."""
-MOST_FAMILIES = 64
+MAX_FAMILIES = 64
 """More of them are no families."""
-MOST_REPLY_TOKENS = 256
+MAX_REPLY_TOKENS = 256
 """Of a new reply, whatever was accepted: a report asks for hundreds."""
 HELD_OUT = 10
 """One prompt in so many is held out."""
-YES, NO = ("true", "yes", "accepted", "up", "1"), ("false", "no", "refused", "down", "0")
-"""Words for a verdict, in small or capital letters; numbers and true or false are read as words."""
+YES = ("true", "t", "yes", "y", "accepted", "up", "1")
+NO = ("false", "f", "no", "n", "refused", "down", "0", "-1")
+"""Words for a verdict, in small or capital letters; numbers and true or false are read as words.
+One file that says both 0 and -1 may mean three things by them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class LogRow:
 
     @property
     def question(self) -> str:
-        """Who asked, and the prompt."""
+        """The user who asked, and the prompt."""
         return f"{self.habitat}{ASKER_END}{self.prompt}"
 
 
@@ -82,13 +84,11 @@ class LogTask(DataTask):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of all rows in their order."""
         rows = [[row.question, row.reply, row.is_accepted] for row in self.log]
         return sha256(json.dumps(rows).encode()).hexdigest()
 
     @cached_property
     def habitats(self) -> Sequence[str]:
-        """Who asked, in the order of the log."""
         return list(dict.fromkeys(row.habitat for row in self.log))
 
     @property
@@ -97,21 +97,19 @@ class LogTask(DataTask):
         return [row for row in self.log if not is_held_out(row.prompt)]
 
     def split(self, line: DataLine) -> Split:
-        """Held out or not, by the prompt alone: the same for all habitats."""
-        return "holdout" if is_held_out(line.prompt) else "train"
+        return "holdout" if is_held_out(line.prompt) else "train"  # the same for all habitats
 
     def answer(self, question: str) -> str:
-        """The first reply that was accepted; empty if none was."""
-        return next(iter(self._answers[question]), "")
+        return next(iter(self._answers[question]), "")  # none, if no reply was accepted
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """The item that asks a question: a new reply may be as long as those that were accepted."""
+        """Return the item of a question: a new reply may be as long as those accepted."""
         longest = max((len(reply.encode()) for reply in self._answers[question]), default=0)
-        limit = min(max(longest + 1, LEAST_REPLY_TOKENS), MOST_REPLY_TOKENS)
+        limit = min(max(longest + 1, MIN_REPLY_TOKENS), MAX_REPLY_TOKENS)
         return replace(super().item(question, depth, variant), reply_limit=limit)
 
     def row_item(self, row: LogRow) -> Item:
-        """The item of a row, with its reply."""
+        """Return the item of a row, with its reply."""
         reply = LoggedReply(row.reply, row.is_accepted)
         return replace(self.item(row.question, DEPTH), logged=reply)
 
@@ -127,9 +125,9 @@ class LogTasks:
     """Rows of a table, each with a habitat, a prompt, a reply and its verdict. It is a JSON, JSONL,
     CSV, TSV or Parquet file.
 
-    A verdict is true or false, 1 or 0, or a word such as yes, no, up or down. A row without one
-    (null), or with an empty reply, is left out. A column ``family``, if there is one, says what a
-    row is about: then kinds of habitats are found with fewer rows. ``only`` takes the rows of one
+    A verdict is true or false, 1 or 0 (or -1), or a word such as yes, no, up or down. A row without
+    one (null), or with an empty reply, is left out. A column ``family``, if there is one, says what
+    a row is about: then kinds of habitats are found with fewer rows. ``only`` takes the rows of one
     family.
     """
 
@@ -150,12 +148,12 @@ class LogTasks:
         return f"log {self.path}"
 
     def task(self) -> LogTask:
-        """The rows; read once, and again when the file has changed."""
+        """Return the rows; read once, and again when the file has changed."""
         knobs = json.dumps(vars(self))  # text, since columns are a mapping, which has no hash
         return _task(knobs, *locate(self.path, str(self)))
 
     def rows(self) -> tuple[LogRow, ...]:
-        """All rows with a verdict.
+        """Return all rows with a verdict.
 
         Raises:
             DataError: the file cannot be read, or a row breaks the schema; the message names it.
@@ -164,20 +162,19 @@ class LogTasks:
         return self._read()[0]
 
     def count(self) -> int:
-        """All rows of the file, those that are left out among them."""
+        """Return the number of rows of the file, those that are left out among them."""
         return self._read()[1]
 
     def _read(self) -> tuple[tuple[LogRow, ...], int]:
-        path, stamp = locate(self.path, str(self))
         columns = tuple(self.columns.get(name, name) for name in LOG_COLUMNS)
-        return _read(path, stamp, columns, str(self))
+        return _read(*locate(self.path, str(self)), columns, str(self))
 
 
-@lru_cache(maxsize=2 * MOST_FAMILIES)
+@lru_cache(maxsize=2 * MAX_FAMILIES)
 def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
-    """The task of a source, which is given as JSON; ``stamp`` changes with the file."""
+    """Return the task of a source, which is given as JSON; ``stamp`` changes with the file."""
     source = LogTasks(**json.loads(knobs))
-    rows = [row for row in source.rows() if source.only in (None, row.family)]
+    rows = tuple(row for row in source.rows() if source.only in (None, row.family))
     accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for row in rows:
         if row.is_accepted:
@@ -189,7 +186,7 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
     if all(is_held_out(line.prompt) for line in lines):
         hint = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
         raise DataError(f"{source}: expected replies that were accepted, got none to learn; {hint}")
-    task = LogTask(source.name, lines, str(source), graders.build(source.grade), log=tuple(rows))
+    task = LogTask(source.name, lines, str(source), graders.build(source.grade), log=rows)
     check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
     return task
 
@@ -198,56 +195,50 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
 def _read(
     path: Path, stamp: Stamp, columns: tuple[str, ...], about: str
 ) -> tuple[tuple[LogRow, ...], int]:
-    """The checked rows, and how many the file has; ``stamp`` changes with the file."""
-    rows, place = list[LogRow](), 0
-    for place, (where, row) in enumerate(rows_of_file(path, about, columns), 1):
-        if not isinstance(row, Mapping):
-            raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
-        if (log_row := _row(row, columns, f"{about} {where}", place)) is not None:
+    """Return the checked rows, and how many the file has; ``stamp`` changes with the file."""
+    rows, words, place = list[LogRow](), set[str](), 0
+    for place, (at, row) in enumerate(rows_of_file(path, about, columns), 1):
+        where = f"{about} {at}"
+        check_columns(row, columns[:4], where, "say what yours is called")
+        words.add(word := _verdict(row[columns[3]]))
+        if {"0", "-1"} <= words:
+            raise DataError(
+                f"{where}: expected verdicts of two kinds, got 1, 0 and -1: write null for none"
+            )
+        if word and (log_row := _row(row, columns, where, place, word)).reply:
             rows.append(log_row)
-        if len(rows) > MOST_LINES:
-            raise DataError(too_many(about))
     if not rows:
         raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
     return tuple(rows), place
 
 
 def _row(
-    row: Mapping[object, object], columns: tuple[str, ...], where: str, place: int
-) -> LogRow | None:
-    """A row; None if it has no verdict, or an empty reply, of which nothing can be learned."""
+    row: Mapping[str, Any], columns: Sequence[str], where: str, place: int, word: str
+) -> LogRow:
     habitat, prompt, reply, accepted, family = columns
-    if missing := [name for name in columns[:4] if name not in row]:
-        raise DataError(f"{where}: {no_column(missing[0], row)}: say what yours is called")
-    texts, verdict = [row[prompt], row[reply]], as_written(row[accepted])
-    if verdict is None:
-        return None
-    for column, text in zip((prompt, reply), texts, strict=True):
-        if not isinstance(text, str) or not (text.strip() or column == reply):
-            raise DataError(f"{where}: expected text under {column!r}, got {text!r:.40}")
-    asker, topic = habitat_of(row, habitat, where), as_written(row.get(family))
-    prompt_text, reply_text = str(texts[0]), str(texts[1]).strip()
-    word = "" if topic is None else str(topic)
-    check_whole((asker, prompt_text, reply_text, word), where)
-    is_accepted = _verdict(verdict, accepted, where)
-    return LogRow(place, asker, word, prompt_text, reply_text, is_accepted) if reply_text else None
+    if word not in (*YES, *NO):
+        raise DataError(
+            f"{where}: expected true or false, 1 or 0, or a word such as yes or no under "
+            f"{accepted!r}, got {row[accepted]!r:.40}"
+        )
+    asker, topic = name_in(row, habitat, where), as_written(row.get(family))
+    texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
+    about = "" if topic is None else str(topic)
+    check_whole((asker, about, *texts), where)
+    return LogRow(place, asker, about, *texts, is_accepted=word in YES)
 
 
-def _verdict(value: object, column: str, where: str) -> bool:
-    word = str(value).strip().lower().removesuffix(".0")
-    if word in YES or word in NO:
-        return word in YES
-    raise DataError(
-        f"{where}: expected true or false, 1 or 0, or a word such as yes or no under {column!r}, "
-        f"got {value!r:.40}"
-    )
+def _verdict(cell: object) -> str:
+    """Return the word of a verdict; empty if there is none."""
+    value = as_written(cell)
+    return "" if value is None else str(value).strip().lower()
 
 
 def learns_from_log(config: RunConfig) -> bool:
-    """Whether a run learns from a log: then its verdicts are on replies of others."""
+    """Return true for a run whose verdicts are on replies of others."""
     return any(source.get("kind") == "log" for source in config.tasks.sources)
 
 
 def is_held_out(prompt: str) -> bool:
-    """Whether the rows of a prompt are kept for measuring."""
+    """Return true if the rows of a prompt are kept for measuring."""
     return zlib.crc32(prompt.rstrip("\r\n").encode()) % HELD_OUT == 0

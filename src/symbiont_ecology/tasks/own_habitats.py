@@ -5,6 +5,7 @@ The data say what is right for each habitat. Nobody knows its kind, so no strate
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,8 +18,8 @@ from symbiont_ecology.tasks.logs import LogTask
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.types import Item
 
-KNOBS = ("questions",)
-"""What ``tasks.habitats`` may say of habitats that data bring."""
+KNOBS = {"questions"}
+"""Keys of ``tasks.habitats`` that habitats of data heed."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,10 @@ class DataHabitats(Habitats):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """Who asks, in the order of the data."""
         return tuple(dict.fromkeys(name for task in self.tasks for name in task.habitats))
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """Lines of the train split, with replacement."""
+        """Return lines of the train split, with replacement."""
         lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
         places = generator.integers(len(lines), size=self.config.questions)
         return tuple(_asked(*lines[place]) for place in places)
@@ -43,15 +43,14 @@ class DataHabitats(Habitats):
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """Different lines of every habitat, which are judged alike in every generation."""
+        """Return different lines of every habitat, judged alike in every generation."""
         lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
-        counts, picks = dict.fromkeys(self.names, 0), list[tuple[DataTask, DataLine]]()
-        for place in generator.permutation(len(lines)):
-            name = lines[place][1].habitat
-            counts[name] += 1
-            if counts[name] <= per_habitat:
-                picks.append(lines[place])
-        return tuple(_asked(*line) for line in picks)
+        counts, items = Counter[str](), list[Item]()
+        for task, line in (lines[place] for place in generator.permutation(len(lines))):
+            counts[line.habitat] += 1
+            if counts[line.habitat] <= per_habitat:
+                items.append(_asked(task, line))
+        return tuple(items)
 
     @cached_property
     def _training(self) -> list[tuple[DataTask, DataLine]]:
@@ -76,36 +75,31 @@ class LoggedHabitats(DataHabitats):
     """
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """The next rows, each with its reply."""
+        """Return the next rows, each with its reply."""
         count, start = self.config.questions, generation * self.config.questions
         return tuple(self._rows[place % len(self._rows)] for place in range(start, start + count))
 
     @property
     def length(self) -> int:
-        """Rows that are learned from."""
+        """Number of rows that are learned from."""
         return len(self._rows)
 
     @cached_property
     def _rows(self) -> tuple[Item, ...]:
-        pairs = [
-            (task, row) for task in self.tasks if isinstance(task, LogTask) for row in task.learned
-        ]
+        logs = [task for task in self.tasks if isinstance(task, LogTask)]
+        pairs = [(task, row) for task in logs for row in task.learned]
         pairs.sort(key=lambda pair: pair[1].place)
-        counts = dict.fromkeys(self.names, 0)
-        numbers = []  # of each row among those of its habitat
+        counts, read = Counter(row.habitat for _, row in pairs), Counter[str]()
+        parts = list[float]()  # of the rows of its habitat that come before each row
         for _, row in pairs:
-            numbers.append(counts[row.habitat])
-            counts[row.habitat] += 1
-        parts = [
-            (number + 0.5) / counts[row.habitat]
-            for number, (_, row) in zip(numbers, pairs, strict=True)
-        ]
+            parts.append((read[row.habitat] + 0.5) / counts[row.habitat])
+            read[row.habitat] += 1
         order = sorted(range(len(pairs)), key=parts.__getitem__)
         return tuple(task.row_item(row) for task, row in (pairs[place] for place in order))
 
 
 def habitats_of(tasks: tuple[DataTask, ...], config: HabitatsConfig, seed: int) -> DataHabitats:
-    """The habitats that data bring.
+    """Return the habitats that data bring.
 
     Raises:
         ConfigError: some data bring none, logs are mixed with other data, or the config describes
@@ -116,16 +110,14 @@ def habitats_of(tasks: tuple[DataTask, ...], config: HabitatsConfig, seed: int) 
             f"tasks.habitats: {anonymous[0].source} does not say who asks: name the column, "
             "habitat: user"
         )
-    are_logs = [isinstance(task, LogTask) for task in tasks]
-    if any(are_logs) and not all(are_logs):
+    are_logs = {isinstance(task, LogTask) for task in tasks}
+    if len(are_logs) > 1:
         raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
     defaults = HabitatsConfig()
-    knobs = [
-        name for name, value in config if name not in KNOBS and value != getattr(defaults, name)
-    ]
-    if knobs:
-        raise ConfigError(f"tasks.habitats.{knobs[0]}: the data say who asks what: leave it out")
-    return (LoggedHabitats if all(are_logs) else DataHabitats)(config, tasks, seed)
+    for name, value in config:
+        if name not in KNOBS and value != getattr(defaults, name):
+            raise ConfigError(f"tasks.habitats.{name}: the data say who asks what: leave it out")
+    return (LoggedHabitats if are_logs == {True} else DataHabitats)(config, tasks, seed)
 
 
 def _asked(task: DataTask, line: DataLine) -> Item:

@@ -1,18 +1,19 @@
-"""Tables that somebody wrote, row by row: JSON and CSV by hand, Parquet by pyarrow, data sets by
-``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
+"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow,
+data sets by ``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import csv
 import math
+import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.errors import DataError, MissingExtraError
+from symbiont_ecology.errors import DataError, EcologyError, MissingExtraError
 from symbiont_ecology.files import Stamp, stamp_of
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.shipped import find_data
@@ -20,20 +21,27 @@ from symbiont_ecology.transcripts import escaped
 from symbiont_ecology.types import TURN_END
 from symbiont_ecology.untrusted import parse_json, read_regular
 
-LARGEST_MB = 256
+MAX_FILE_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""
-MOST_LINES = 1_000_000
-LONGEST_ROW_TEXT = 1_000_000
+MAX_ROWS = 1_000_000
+MAX_TEXT_CHARS = 1_000_000
 """Characters of a prompt or an answer: a longer one keeps a tokenizer busy for minutes."""
+MAX_NAME_CHARS = 200
+"""Characters in the name of somebody who asks."""
+MAX_EXACT = 2**53
+"""Size from which on a float may stand for several whole numbers."""
+JOINERS = "\u200c\u200d"
+"""Letters without width that belong to words of some scripts."""
+NO_LETTERS = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
+"""Categories of Unicode that no name may have: ends of lines, and what turns or hides text."""
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
-
-Row = tuple[str, object]
-"""Where a row stands, such as ``line 7``, and what was read there."""
+Row = tuple[str, Mapping[str, Any]]
+"""Place of a row, such as ``line 7``, and its cells by column."""
+Places = Iterator[tuple[str, object]]
 
 
 def locate(path: str, about: str) -> tuple[Path, Stamp]:
-    """A file from where the command is typed, or one that comes with the package, and its stamp.
+    """Return a file from where the command is typed, or one of the package, and its stamp.
 
     Raises:
         DataError: there is none; ``about`` begins the message.
@@ -49,37 +57,37 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
     return file, stamp_of(file)
 
 
-def rows_of_file(path: Path, about: str, columns: Sequence[str] | None = None) -> Iterable[Row]:
-    """The rows of a JSON, JSONL, CSV, TSV or Parquet file. Where columns are named, the other ones
-    of Parquet are not read: there they hold None. Cells of CSV are texts, empty ones None.
+def rows_of_file(
+    path: Path, about: str, columns: Sequence[str] | None = None, ending: str = ""
+) -> Iterator[Row]:
+    """Yield the rows of a JSON, JSONL, CSV, TSV or Parquet file.
+
+    Where columns are named, the other ones of Parquet are not read: there they hold None. Cells of
+    CSV are texts, empty ones None. ``ending`` says how to read it, whatever its name.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
         MissingExtraError: pyarrow is not installed.
     """
     if not path.is_file():
-        raise DataError(f"{about}: expected a file")
-    if path.stat().st_size > LARGEST_MB * 2**20:
+        raise DataError(f"{about}: expected a regular file")
+    if (megabytes := path.stat().st_size / 2**20) > MAX_FILE_MB:
         raise DataError(
-            f"{about}: the file has {path.stat().st_size / 2**20:.0f} MB, at most {LARGEST_MB} "
-            "are read: take a part of it"
+            f"{about}: the file has {megabytes:.0f} MB, at most {MAX_FILE_MB} are read: take a "
+            "part of it"
         )
-    ending = path.suffix.lower()
-    if ending in (".jsonl", ".ndjson"):
-        return _rows_of_jsonl(path, about)
-    if ending == ".json":
-        return _rows_of_json(path, about)
-    if ending == ".parquet":
-        return _rows_of_parquet(path, about, columns)
-    if ending in _SEPARATORS:
-        return _rows_of_csv(path, about, _SEPARATORS[ending])
-    raise DataError(
-        f"{about}: expected a file that ends in .jsonl, .ndjson, .json, .csv, .tsv or .parquet"
-    )
+    if (reader := READERS.get(ending or path.suffix.lower())) is None:
+        raise DataError(f"{about}: expected a file that ends in {', '.join(READERS)}")
+    try:
+        yield from _checked(reader(path, columns), about)
+    except EcologyError:
+        raise
+    except (OSError, ValueError, OverflowError, csv.Error) as error:
+        raise DataError(f"{about}: cannot be read: {error!s:.300}") from error
 
 
 def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
-    """The rows of a split of a data set: a folder, or a name on the hub.
+    """Yield the rows of a split of a data set: a folder, or a name on the hub.
 
     Raises:
         DataError: it is too large, or cannot be loaded; ``about`` begins the message.
@@ -95,127 +103,60 @@ def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> It
         rows = datasets.load_dataset(name, config, split=split)
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{about}: cannot be loaded: {error!s:.300}") from error
-    if rows.num_rows > MOST_LINES:
-        raise DataError(f"{too_many(about, rows.num_rows)}, such as split='{split}[:20000]'")
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+    yield from _checked(_numbered(rows), about)
 
 
-def cached_dataset(hub: str) -> bool | None:
-    """Whether a data set of the hub was loaded on this machine before; None if the package
-    ``datasets`` is not installed."""
-    try:
-        from datasets import config
-        from datasets.naming import camelcase_to_snakecase
-    except ImportError:
-        return None
-    *owner, name = hub.split("/")
-    folder = "___".join([*owner, camelcase_to_snakecase(name)])
-    return any(Path(config.HF_DATASETS_CACHE).glob(f"{folder}/*/*/*"))
+def _checked(rows: Places, about: str) -> Iterator[Row]:
+    """Pass rows on that have columns, up to as many as are read."""
+    for count, (where, row) in enumerate(rows, 1):
+        if count > MAX_ROWS:
+            raise DataError(f"{about}: expected at most {MAX_ROWS} rows: take a part of it")
+        if not isinstance(row, Mapping):
+            raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
+        yield where, row
 
 
-def too_many(about: str, count: int | None = None) -> str:
-    """What is wrong with a table that is too long; None counts as more."""
-    return f"{about}: expected at most {MOST_LINES} lines, got {count or 'more'}: take a part of it"
-
-
-def as_written(value: object) -> object:
-    """A cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes floats,
-    and NaN for the gaps."""
-    if isinstance(value, float) and math.isnan(value):
-        return None
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
-        return int(value)
-    return value
-
-
-def named_columns(row: Iterable[object]) -> str:
-    """The columns of a row for a message, in one line whatever they are called."""
-    return ", ".join(escaped(str(name)) for name in row) or "none"
-
-
-def no_column(name: str, row: Iterable[object]) -> str:
-    """A message that a row lacks a column: which one is near, and which there are."""
-    hint = did_you_mean(name, map(str, row))
-    return f"no column {name!r};{hint} it has {named_columns(row):.200}"
-
-
-def check_length(text: str, where: str) -> None:
-    """Refuses a prompt that is far longer than any host reads.
-
-    Raises:
-        DataError: it is.
-    """
-    if len(text) > LONGEST_ROW_TEXT:
-        raise DataError(
-            f"{where}: a text of {len(text)} characters, at most {LONGEST_ROW_TEXT} are read: "
-            "shorten it"
-        )
-
-
-def check_whole(texts: Collection[str], where: str) -> None:
-    """Refuses half a character, which cannot be written down, a separator of turns, and what is too
-    long.
-
-    Raises:
-        DataError: a text is or holds one.
-    """
-    for text in texts:
-        check_length(text, where)
-    if any(TURN_END in text for text in texts):
-        raise DataError(
-            f"{where}: the control character U+001D, which parts the turns of a prompt: take it out"
-        )
-    try:
-        "".join(texts).encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{where}: half a character, {error.object[error.start]!a}") from error
-
-
-def _rows_of_jsonl(path: Path, about: str) -> Iterator[Row]:
-    try:
-        # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
-        texts = read_regular(path, LARGEST_MB).split("\n")
-    except (OSError, ValueError) as error:
-        raise DataError(f"{about}: cannot be read: {error}") from error
-    for number, text in enumerate(texts, 1):
+def _json_lines(path: Path, columns: Sequence[str] | None) -> Places:
+    # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
+    for number, text in enumerate(read_regular(path, MAX_FILE_MB).split("\n"), 1):
         if text.strip():
             try:
                 yield f"line {number}", parse_json(text)
             except ValueError as error:
-                raise DataError(f"{about} line {number}: not JSON ({error})") from error
+                raise ValueError(f"line {number}: not JSON ({error})") from error
 
 
-def _rows_of_json(path: Path, about: str) -> Iterator[Row]:
+def _json_list(path: Path, columns: Sequence[str] | None) -> Places:
     try:
-        rows = parse_json(read_regular(path, LARGEST_MB))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{about}: not JSON that can be read ({error!s:.200})") from error
+        rows = parse_json(read_regular(path, MAX_FILE_MB))
+    except ValueError as error:
+        raise ValueError(f"not JSON ({error})") from error
     if not isinstance(rows, list):
-        raise DataError(f"{about}: expected a list of objects, got {rows!r:.40}")
-    yield from ((f"row {number}", row) for number, row in enumerate(rows, 1))
+        raise ValueError(f"expected a list of objects, got {rows!r:.40}")
+    return _numbered(rows)
 
 
-def _rows_of_csv(path: Path, about: str, separator: str) -> Iterator[Row]:
-    csv.field_size_limit(LONGEST_ROW_TEXT)
-    try:
-        text = StringIO(read_regular(path, LARGEST_MB))
-        table = csv.DictReader(text, delimiter=separator, strict=True)
-        names = list(table.fieldnames or ())
-        if twice := [name for name, count in Counter(names).items() if count > 1]:
-            raise DataError(f"{about}: expected different columns, got {twice[0]!r:.40} twice")
-        for row in table:
-            where = f"line {table.line_num}"
-            if None in row or None in row.values():
-                raise DataError(
-                    f"{about} {where}: expected {len(names)} cells as in the first line, got "
-                    f"{'more' if None in row else 'fewer'}: put texts with {separator!r} in quotes"
-                )
-            yield where, {name: cell or None for name, cell in row.items()}
-    except (OSError, UnicodeError, csv.Error) as error:
-        raise DataError(f"{about}: not a table that can be read ({error!s:.200})") from error
+def _separated(path: Path, columns: Sequence[str] | None) -> Places:
+    csv.field_size_limit(MAX_TEXT_CHARS)
+    text = read_regular(path, MAX_FILE_MB)
+    head, tab = text.partition("\n")[0], "\t"
+    # Spreadsheets write semicolons where a comma is part of numbers.
+    separator = tab if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
+    table = csv.DictReader(StringIO(text), delimiter=separator, strict=True)
+    names = list(table.fieldnames or ())
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise ValueError(f"expected different columns, got {twice[0]!r:.40} twice")
+    for row in table:
+        where = f"line {table.line_num}"
+        if None in row or None in row.values():
+            raise ValueError(
+                f"{where}: expected {len(names)} cells as in the first line, got "
+                f"{'more' if None in row else 'fewer'}: put texts with {separator!r} in quotes"
+            )
+        yield where, {name: cell or None for name, cell in row.items()}
 
 
-def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> Iterator[Row]:
+def _parquet(path: Path, columns: Sequence[str] | None) -> Places:
     try:
         import pyarrow
         from pyarrow import parquet
@@ -223,27 +164,127 @@ def _rows_of_parquet(path: Path, about: str, columns: Sequence[str] | None) -> I
         raise MissingExtraError("a Parquet file", "pyarrow", "data") from error
     try:
         with parquet.ParquetFile(path) as file:
-            head = file.metadata
-            if head.num_rows > MOST_LINES:
-                raise DataError(too_many(about, head.num_rows))
-            size = _bytes_of(head, columns) / 2**20
-            if size > LARGEST_MB:
-                raise DataError(
-                    f"{about}: unpacked {size:.0f} MB, at most {LARGEST_MB}: take a part of it"
+            head, names = file.metadata, file.schema_arrow.names
+            groups = [head.row_group(number) for number in range(head.num_row_groups)]
+            chunks = [group.column(place) for group in groups for place in range(head.num_columns)]
+            wanted = names if columns is None else columns
+            size = sum(
+                chunk.total_uncompressed_size
+                for chunk in chunks
+                if chunk.path_in_schema.split(".")[0] in wanted
+            )
+            if size > MAX_FILE_MB * 2**20 or head.num_rows > MAX_ROWS:
+                raise ValueError(
+                    f"{head.num_rows} rows, unpacked {size / 2**20:.0f} MB, at most {MAX_ROWS} and "
+                    f"{MAX_FILE_MB}: take a part of it"
                 )
-            names, rows = file.schema_arrow.names, file.read(columns=columns).to_pylist()
-    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-        raise DataError(f"{about}: not a Parquet file that can be read ({error!s:.200})") from error
-    unread = dict.fromkeys(names)
-    yield from ((f"row {number}", unread | row) for number, row in enumerate(rows, 1))
+            rows = file.read(columns=columns).to_pylist()
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"not a Parquet file that can be read ({error})") from error
+    return _numbered(dict.fromkeys(names) | row for row in rows)
 
 
-def _bytes_of(head: Any, columns: Sequence[str] | None) -> int:
-    """Unpacked bytes of some columns of a Parquet file, or of all, by its metadata."""
-    parts = (
-        head.row_group(group).column(place)
-        for group in range(head.num_row_groups)
-        for place in range(head.num_columns)
-    )
-    chunks = (p for p in parts if columns is None or p.path_in_schema.split(".")[0] in columns)
-    return sum(part.total_uncompressed_size for part in chunks)
+def _numbered(rows: Iterable[object]) -> Places:
+    return ((f"row {number}", row) for number, row in enumerate(rows, 1))
+
+
+READERS: Mapping[str, Callable[[Path, Sequence[str] | None], Places]] = {
+    ".jsonl": _json_lines,
+    ".ndjson": _json_lines,
+    ".json": _json_list,
+    ".csv": _separated,
+    ".tsv": _separated,
+    ".parquet": _parquet,
+}
+"""By how the name of a file ends."""
+
+
+def as_written(cell: object) -> object:
+    """Return a cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes
+    floats, and NaN for the gaps."""
+    if isinstance(cell, float) and math.isnan(cell):
+        return None
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < MAX_EXACT:
+        return int(cell)
+    return cell
+
+
+def check_columns(row: Mapping[str, Any], columns: Iterable[str], where: str, hint: str) -> None:
+    """Refuse a row that lacks a column; ``hint`` tells what to do.
+
+    Raises:
+        DataError: it does. The message says which column is near, and which there are.
+    """
+    for name in columns:
+        if name not in row:
+            names = [str(column) for column in row]
+            listed = ", ".join(map(escaped, names)) or "none"
+            near = did_you_mean(name, names)
+            raise DataError(f"{where}: no column {name!r};{near} it has {listed:.200}: {hint}")
+
+
+def text_in(row: Mapping[str, Any], column: str, where: str, *, may_be_empty: bool = False) -> str:
+    """Return the text of a cell; of a conversation, what its only message says.
+
+    Raises:
+        DataError: there is no text.
+    """
+    cell = row[column]
+    if isinstance(cell, list) and len(cell) == 1 and isinstance(cell[0], Mapping):
+        cell = cell[0].get("content")
+    if not isinstance(cell, str) or not (cell.strip() or may_be_empty):
+        raise DataError(f"{where}: expected text under {column!r}, got {row[column]!r:.40}")
+    return cell
+
+
+def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
+    """Return who asks, as a row says it: a line of text or a whole number.
+
+    Raises:
+        DataError: it says nothing, or nothing that can be a name. A number that a float holds may
+            have lost its last digits: then several users would be one.
+    """
+    name = as_written(row.get(column))
+    text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
+    kinds = {unicodedata.category(letter) for letter in text if letter not in JOINERS}
+    if not text or len(text) > MAX_NAME_CHARS or kinds & NO_LETTERS:
+        digits = "; such numbers lose digits: write them as text" if isinstance(name, float) else ""
+        raise DataError(
+            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, "
+            f"got {name!r:.40}{digits}"
+        )
+    return text
+
+
+def check_length(text: str, where: str) -> None:
+    """Refuse a prompt that is far longer than any host reads.
+
+    Raises:
+        DataError: it is.
+    """
+    if len(text) > MAX_TEXT_CHARS:
+        raise DataError(
+            f"{where}: a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read: "
+            "shorten it"
+        )
+
+
+def check_whole(texts: Collection[str], where: str) -> None:
+    """Refuse half a character, which cannot be written down, a separator of turns, and what is too
+    long.
+
+    Raises:
+        DataError: a text is or holds one.
+    """
+    for text in texts:
+        check_length(text, where)
+        if TURN_END in text:
+            raise DataError(
+                f"{where}: the control character U+001D, which parts the turns of a prompt: take "
+                "it out"
+            )
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            half = error.object[error.start]
+            raise DataError(f"{where}: half a character, {half!a}") from error

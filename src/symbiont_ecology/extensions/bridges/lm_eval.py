@@ -28,12 +28,7 @@ from symbiont_ecology.engine.provenance import check_host
 from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.host.loading import find_device
-from symbiont_ecology.inference.prompts import (
-    check_asker,
-    check_habitat,
-    prompt_routing,
-    respondents,
-)
+from symbiont_ecology.inference.routings import Choice, check_asker, check_habitat, prompt_routing
 from symbiont_ecology.registry import did_you_mean
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.types import Decoding, Item, OrganelleId, behind, without_turns
@@ -105,7 +100,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             check_habitat(loaded.pool.state.habitats, habitat, str(run), "habitat")
             who = "habitat"
         check_asker(loaded.config, habitat, "habitat")
-        self._routing, self._pool = prompt_routing(loaded.pool, who), loaded.pool
+        self._routing, self._pool = prompt_routing(who, loaded.pool.weights), loaded.pool
         self._seed, self._habitat = seed, habitat
         source = host_source(loaded.config)
         changes = {"model": host, "device": device and _usable(device)}
@@ -282,7 +277,12 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
     def _owners(self, contexts: Sequence[str]) -> list[OrganelleId]:
         """Return who reads what stands behind each context."""
         distinct = list(dict.fromkeys(contexts))
-        owners = respondents(self._routing, self._pool, list(map(self._item, distinct)))
+        if not isinstance(self._routing, Choice):
+            raise ConfigError(
+                "who: this routing asks several, and likelihoods have one author: expected host, "
+                "single, learned, committed, or the id of an organelle"
+            )
+        owners = self._routing.choose(self._pool, list(map(self._item, distinct)))
         owner_of = dict(zip(distinct, owners, strict=True))
         return [owner_of[context] for context in contexts]
 

@@ -1,5 +1,16 @@
-"""More data and more rewards than the core needs."""
+"""Data from elsewhere: known data sets, reasoning-gym, task files of lm-evaluation-harness; and
+rewards by text."""
 
-from symbiont_ecology.extension import Extension
+from symbiont_ecology.extension import Command, Extension
 
-EXTENSION = Extension(parts={"reward rule": ("symbiont_ecology.extensions.data.rewards",)})
+_HERE = "symbiont_ecology.extensions.data"
+EXTENSION = Extension(
+    parts={
+        "task source": (f"{_HERE}.harness", f"{_HERE}.reasoning"),
+        "reward rule": (f"{_HERE}.rewards",),
+    },
+    commands={
+        "data": Command(f"{_HERE}.cli:data", panel="Data and models"),
+        "datasets": Command(f"{_HERE}.cli:datasets", panel="Data and models"),
+    },
+)

@@ -87,7 +87,7 @@ class EvolutionStrategies(AskingStrategy):
         if self.population < 2:
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
 
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         return self.question_count(tasks) * (1 if tasks.habitats else self.population)
 
     def check(self, rank: int, rule: LearningRule) -> None:

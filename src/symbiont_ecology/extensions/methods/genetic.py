@@ -159,10 +159,7 @@ class Genetic(CurriculumStrategy):
         if TURN_END in "".join(self.phrases):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        return self.population
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
+    def max_rows(self, tasks: TaskMixture) -> int:
         count, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
         exam = count if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
         return max(sitters * exam, count * self.samples if self.refine else 0)

@@ -112,14 +112,8 @@ class Hyper(Strategy):
                 f"strategy.ranks: expected at most host.rank ({rank}), got {max(self.ranks)}"
             )
 
-    def most_living(self, tasks: TaskMixture, generations: int) -> int:
-        return self.population
-
-    def most_rollouts(self, tasks: TaskMixture) -> int:
-        return self.population * self.eval_size
-
-    def most_reads(self, tasks: TaskMixture) -> int:
-        return self.population * self.batch
+    def max_rows(self, tasks: TaskMixture) -> int:
+        return self.population * max(self.eval_size, self.batch)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         draws = [context.draw("variant", number) for number in range(self.population)]

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from importlib import metadata
 from typing import Any
 
@@ -32,39 +32,32 @@ from symbiont_ecology.types import Item
 
 READ_VERSION = "0.1.25"
 """The version of reasoning-gym whose scorers were read; others may treat a reply otherwise."""
-_RUNS_PYTHON = "its scorer runs a reply as Python (eval)"
-_RUNS_SYMPY = "its scorer gives a reply to the parser of sympy, which runs it as Python"
-_NO_ANSWER = "it has no reference answer to learn from or to check the scorer with"
-_OTHER_QUESTIONS = "it draws other questions in every process, so no run could be repeated"
-LEFT_OUT: Mapping[str, str] = {
-    "binary_matrix": _RUNS_PYTHON,
-    "n_queens": _RUNS_PYTHON,
-    "spiral_matrix": _RUNS_PYTHON,
-    "string_insertion": _RUNS_PYTHON,
-    "countdown": f"{_RUNS_SYMPY}; our own task countdown is the same game",
-    "intermediate_integration": _RUNS_SYMPY,
-    "polynomial_multiplication": f"{_RUNS_SYMPY}; {_OTHER_QUESTIONS}",
-    "puzzle24": _RUNS_SYMPY,
-    "simple_integration": _RUNS_SYMPY,
-    "coin_flip": "a reply such as 1e999999999 is made a fraction, which fills the memory",
-    "rubiks_cube": "a reply such as R999999999 is so many moves, which fill the memory",
-    "rush_hour": "a reply such as A+999999999 is so many moves, which take for ever",
-    "complex_arithmetic": "its scorer gives full marks to the reply nan",
-    "game_of_life_halting": "its scorer gives full marks to every reply",
-    "boxnet": _NO_ANSWER,
-    "graph_color": _NO_ANSWER,
-    "propositional_logic": _NO_ANSWER,
-    "isomorphic_strings": _OTHER_QUESTIONS,
-    "knight_swap": _OTHER_QUESTIONS,
-    "list_functions": _OTHER_QUESTIONS,
-    "ransom_note": _OTHER_QUESTIONS,
-    "word_ladder": _OTHER_QUESTIONS,
-    "codeio": "it runs programs to draw a question",
-    "composite": "it mixes other data sets: name each of them as a family",
-    "pool_matrix": "it seeds the random numbers of the whole process",
+_REASONS = {
+    "its scorer runs a reply as Python (eval)": (
+        "binary_matrix n_queens spiral_matrix string_insertion"
+    ),
+    "its scorer gives a reply to the parser of sympy, which runs it as Python": (
+        "countdown intermediate_integration polynomial_multiplication puzzle24 simple_integration"
+    ),
+    "a reply of a few letters can fill the memory or take for ever": (
+        "coin_flip rubiks_cube rush_hour"
+    ),
+    "its scorer gives full marks to replies that answer nothing": (
+        "complex_arithmetic game_of_life_halting"
+    ),
+    "it has no reference answer to learn from or to check the scorer with": (
+        "boxnet graph_color propositional_logic"
+    ),
+    "it draws other questions in every process, so no run could be repeated": (
+        "isomorphic_strings knight_swap list_functions ransom_note word_ladder"
+    ),
+    "it runs programs to draw a question": "codeio",
+    "it mixes other data sets: name each of them as a family": "composite",
+    "it seeds the random numbers of the whole process": "pool_matrix",
 }
+LEFT_OUT = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 """Data sets of this version that are not offered, each with its reason."""
-_TEXT = re.compile(r"[\w .-]*|[-+*/]")
+PLAIN_WORD = re.compile(r"[\w .-]*|[-+*/]")
 """Texts in a data set's config: words and signs. Some become Python that is run."""
 FAULTS = (
     ArithmeticError,
@@ -77,38 +70,10 @@ FAULTS = (
     ValueError,
 )
 """Ways in which reasoning-gym fails on knobs and replies that it did not expect."""
-_OPEN, _CLOSE = "<answer>", "</answer>"
+OPENING, CLOSING = "<answer>", "</answer>"
 
-
-@dataclass(frozen=True)
-class Entry:
-    """One question as reasoning-gym drew it, with the data set that scores it."""
-
-    dataset: Any
-    drawn: Mapping[str, Any]
-
-    def is_right(self, reply: str) -> bool:
-        """Whether the reply has full marks: what it says between answer tags, else all of it or its
-        final answer. A scorer that fails has refused the reply."""
-        for text in offers(reply[:LONGEST_REPLY]):
-            try:
-                if text and self.dataset.score_answer(text, self.drawn) == 1:
-                    return True
-            except FAULTS:  # of a scorer, on a reply of another form
-                continue
-        return False
-
-
-@dataclass(frozen=True)
-class GymVerifier:
-    """Judges the replies to one question."""
-
-    task: GymTask
-    question: str
-
-    def __call__(self, reply: str) -> bool:
-        """Whether it is the reference answer, or has full marks."""
-        return self.task.verify(self.question, reply)
+Entry = tuple[Any, Mapping[str, Any]]
+"""A data set, which scores, and a question as it drew it."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,13 +89,22 @@ class GymTask(DataTask):
         return f"reasoning-gym {READ_VERSION}: {super().digest}"
 
     def verify(self, question: str, reply: str) -> bool:
-        """Whether a reply is the reference answer, or has full marks."""
-        return bool(super().verify(question, reply)) or self.entries[question].is_right(reply)
+        """Return true for the reference answer, or for full marks of what the reply offers. A
+        scorer that fails has refused it."""
+        if super().verify(question, reply):
+            return True
+        dataset, drawn = self.entries[question]
+        for text in filter(None, offers(reply[:LONGEST_REPLY])):
+            try:
+                if dataset.score_answer(text, drawn) == 1:
+                    return True
+            except FAULTS:  # of a scorer, on a reply of another form
+                continue
+        return False
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """The item that asks a question."""
         item = super().item(question, depth, variant)
-        return replace(item, verifier=GymVerifier(self, question))
+        return replace(item, verifier=partial(self.verify, question))
 
 
 @task_sources.register("reasoning_gym")
@@ -169,12 +143,12 @@ class GymTasks:
         return f"task {self.name!r} (reasoning-gym {self.dataset})"
 
     def task(self) -> GymTask:
-        """The questions; drawn once in a process."""
+        """Return the questions; drawn once in a process."""
         return _drawn(json.dumps(vars(self)))
 
 
 def offered() -> tuple[str, ...]:
-    """The data sets that can be asked, sorted.
+    """Return the data sets that can be asked, sorted.
 
     Raises:
         MissingExtraError: reasoning-gym is not installed.
@@ -184,22 +158,17 @@ def offered() -> tuple[str, ...]:
 
 
 def offers(reply: str) -> tuple[str, ...]:
-    """What of a reply may be its answer: the text between the last answer tags, else the whole
-    reply and its final answer."""
-    before, close, _ = reply.rpartition(_CLOSE)
-    _, opening, text = before.rpartition(_OPEN)
-    if close and opening:
+    """Return what of a reply may be its answer: the text between the last answer tags, else the
+    whole reply and its final answer."""
+    before, closing, _ = reply.rpartition(CLOSING)
+    _, opening, text = before.rpartition(OPENING)
+    if closing and opening:
         return (text.strip(),)
     return tuple(dict.fromkeys((reply.strip(), final_answer(reply))))
 
 
 def _factory() -> Any:
-    """The module that lists and makes data sets.
-
-    Raises:
-        MissingExtraError: reasoning-gym is not installed.
-        ConfigError: it is another version than was read.
-    """
+    """Return the module that lists and makes data sets."""
     try:
         from reasoning_gym import factory
     except ImportError as error:
@@ -215,75 +184,65 @@ def _factory() -> Any:
 
 @lru_cache(maxsize=16)
 def _drawn(knobs: str) -> GymTask:
-    """The questions of a source, which is given as JSON: texts have a hash, mappings have none."""
+    """Return the questions of a source, which is given as JSON: mappings have no hash."""
     source = GymTasks(**json.loads(knobs))
     factory = _factory()
     if source.dataset not in factory.DATASETS:
         hint = did_you_mean(source.dataset, offered()) or f" choose among {', '.join(offered())}"
         raise ConfigError(f"{source}: dataset: reasoning-gym has no such data set;{hint}")
-    levels = dict(zip(DEPTHS, source.levels or (None,), strict=False))
     entries: dict[str, Entry] = {}
     lines: dict[str, DataLine] = {}
-    for depth, level in levels.items():
-        for entry in _entries(source, _dataset(source, factory, level)):
-            question, answer = str(entry.drawn["question"]), str(entry.drawn["answer"]).strip()
+    for depth, level in zip(DEPTHS, source.levels or (None,), strict=False):
+        dataset = _dataset(source, factory, level)
+        for number in range(source.size):
+            try:
+                drawn = dataset[number]
+            except FAULTS as error:  # of a generator, on knobs that it has not checked
+                reason = " ".join(lines_of(error))
+                raise DataError(
+                    f"{source}: question {number} cannot be drawn ({reason:.200}): change config"
+                ) from error
+            question, answer = str(drawn["question"]), str(drawn["answer"]).strip()
             check_whole((question, answer), f"{source} {depth}")
             # Not every question has an answer. Easy levels ask the same more than once.
             if answer and question.rstrip() not in lines:
                 lines[question.rstrip()] = DataLine(depth, question, (answer,))
-                entries[question] = entry
-    return GymTask(
-        source.name,
-        tuple(lines.values()),
-        str(source),
-        graders.build("exact"),
-        tokens=source.reply_tokens,
-        entries=entries,
-    )
+                entries[question] = dataset, drawn
+    task_lines, grader = tuple(lines.values()), graders.build("exact")
+    tokens = source.reply_tokens
+    return GymTask(source.name, task_lines, str(source), grader, tokens, entries=entries)
 
 
 def _dataset(source: GymTasks, factory: Any, level: int | None) -> Any:
-    """The data set as it is configured, at a level of its curriculum."""
-    curriculum = None if level is None else _curriculum(source, factory, level)
+    """Return the data set as it is configured, each attribute of its curriculum at that level, or
+    at its last."""
     drawing = {"seed": source.seed, "size": source.size}
+    if level is not None and source.dataset not in factory.CURRICULA:
+        raise ConfigError(f"{source}: levels: it has no curriculum: leave them out")
     try:
-        if curriculum is None:
+        if level is None:
             return factory.create_dataset(source.dataset, **drawing, **source.config)
+        curriculum = factory.create_curriculum(source.dataset)
+        last = {name: len(one.levels) - 1 for name, one in curriculum.attributes.items()}
+        if level > max(last.values()):
+            raise ConfigError(
+                f"{source}: levels: expected numbers from 0 to {max(last.values())}, got {level}"
+            )
+        for name, highest in last.items():
+            curriculum.set_attr_level(name, min(level, highest))
         config = replace(curriculum.generate_configuration(drawing), **source.config)
         return factory.DATASETS[source.dataset][0](config)
+    except ConfigError:
+        raise
     except FAULTS as error:  # assertions about knobs, or the first use of a wrong type
         reason = " ".join(str(error).split()) or "knobs that do not fit each other"
         raise ConfigError(f"{source}: config: {reason:.200}") from error
 
 
-def _curriculum(source: GymTasks, factory: Any, level: int) -> Any:
-    """The curriculum of a data set, each of its attributes at that level, or at its last."""
-    if source.dataset not in factory.CURRICULA:
-        raise ConfigError(f"{source}: levels: it has no curriculum: leave them out")
-    curriculum = factory.create_curriculum(source.dataset)
-    last = {name: len(attribute.levels) - 1 for name, attribute in curriculum.attributes.items()}
-    if level > (highest := max(last.values())):
-        raise ConfigError(f"{source}: levels: expected numbers from 0 to {highest}, got {level}")
-    for name in last:
-        curriculum.set_attr_level(name, min(level, last[name]))
-    return curriculum
-
-
-def _entries(source: GymTasks, dataset: Any) -> Iterable[Entry]:
-    for index in range(source.size):
-        try:
-            yield Entry(dataset, dataset[index])
-        except FAULTS as error:  # of a generator, on knobs that it has not checked
-            reason = " ".join(lines_of(error))
-            raise DataError(
-                f"{source}: question {index} cannot be drawn ({reason:.200}): change config"
-            ) from error
-
-
 def _is_plain(value: object) -> bool:
-    """Whether a knob can neither run code nor name a file."""
+    """Return true for a knob that can neither run code nor name a file."""
     if isinstance(value, list | tuple):
         return all(map(_is_plain, value))
     if isinstance(value, str):
-        return _TEXT.fullmatch(value) is not None
+        return PLAIN_WORD.fullmatch(value) is not None
     return value is None or isinstance(value, bool | int | float)

@@ -18,7 +18,6 @@ from symbiont_ecology.engine.run import start
 from symbiont_ecology.errors import ConfigError, DataError, EcologyError, EcologyWarning
 from symbiont_ecology.tasks import judge, task_sources
 from symbiont_ecology.tasks.data import DataTask
-from symbiont_ecology.tasks.splits import Split
 from toy import ToyHost
 
 OPEN = """
@@ -39,7 +38,6 @@ doc_to_text: "Question: {{question.strip()}}\\nAnswer:"
 doc_to_choice: "{{choices.text}}"
 doc_to_target: "{{choices.label.index(key)}}"
 """
-SPLITS: tuple[Split, ...] = ("train", "selection", "holdout")
 
 
 def open_rows(count: int = 60, start: int = 0) -> list[Row]:
@@ -103,17 +101,6 @@ def test_columns_serve_as_templates_do(tmp_path: Path) -> None:
         open_rows(),
     )
     assert described.lines[0].prompt == "Go on.\nthe word after 0?"
-
-
-def test_grade_school_problems_are_judged_by_the_number_behind_the_mark(tmp_path: Path) -> None:
-    text = OPEN.replace(
-        "ignore_punctuation: true", 'regexes_to_ignore: [",", "\\\\$", "(?s).*#### "]'
-    )
-    rows = [{"question": "how much?", "answer": "as 3 * 335 = 1005\n#### 1,005"}, *open_rows()]
-    task = harness(tmp_path, text, rows)
-    assert task.lines[0].answers == ("1,005",)
-    right = ("1005", "$1,005", "well\n#### 1005")
-    assert verdicts(task, task.lines[0].question, *right, "1006", "") == [1.0, 1.0, 1.0, 0.0, 0.0]
 
 
 def test_choices_are_listed_and_answered_by_their_letter(tmp_path: Path) -> None:
@@ -180,74 +167,39 @@ def test_any_of_several_targets_is_right_and_a_stop_text_takes_some_away(tmp_pat
         harness(tmp_path, text, [{"q": "q", "names": "a.b"}])
 
 
-def test_own_splits_are_kept_and_what_is_held_out_stays_so(tmp_path: Path) -> None:
-    for name, start_at, count in (("train", 0, 60), ("val", 100, 20), ("test", 50, 40)):
-        jsonl(tmp_path / f"{name}.jsonl", open_rows(count, start_at))
-    own = (
-        "doc_to_text: question\ndoc_to_target: answer\ntraining_split: train\ntest_split: test\n"
-        "dataset_kwargs: {data_files: {train: train.jsonl, val: val.jsonl, test: test.jsonl}}\n"
-    )
-    three = harness(tmp_path, f"{own}validation_split: val\n")
-    assert [len(three.part("short", split)) for split in SPLITS] == [50, 20, 40]
-    assert {line.answers[0] for line in three.part("short", "holdout")} == {
-        f"Word {number}" for number in range(51, 91)
-    }
-    two = harness(tmp_path, own)
-    train, selection, holdout = (len(two.part("short", split)) for split in SPLITS)
-    assert (train + selection, holdout) == (50, 40)
-    assert 0 < selection < 15
-    hashed = harness(tmp_path, own.replace("training_split: train\n", ""))
-    assert all(len(hashed.part("short", split)) for split in SPLITS)
-    assert len(hashed.lines) == 40
-    assert len({three.digest, two.digest, hashed.digest}) == 3
-    listed = own.replace("{train: train.jsonl, val: val.jsonl, test: test.jsonl}", "[val.jsonl]")
-    assert len(harness(tmp_path, listed).lines) == 20
-
-
-def test_another_way_to_judge_is_other_data(tmp_path: Path) -> None:
-    strict = harness(tmp_path, OPEN.replace("ignore_case: true", "ignore_case: false"), open_rows())
-    assert strict.digest != harness(tmp_path, OPEN, open_rows()).digest
+def test_a_grader_and_a_limit_of_the_config_win(tmp_path: Path) -> None:
     graded = harness(tmp_path, OPEN, open_rows(), grade="contains", reply_tokens=9)
     assert verdicts(graded, graded.lines[0].question, "It is word 1, I say") == [1.0]
     assert graded.reply_limit("short") == 9
 
 
 WRONG: dict[str, tuple[str, str]] = {
-    "a function": ("process_docs: !function utils.process\n", "'!function' would run code"),
-    "a Python tag": ("x: !!python/object/apply:os.system [ls]\n", "would run code"),
-    "a reference": ("a: &a [1]\nb: *a\n", "a reference, *a: write the value"),
+    "a function": ("process_docs: !function utils.process\n", "without tags, which name code"),
+    "a Python tag": ("x: !!python/object/apply:os.system [ls]\n", "without tags, which name code"),
+    "a reference": ("a: &a [1]\nb: *a\n", "and references, got 'a'"),
     "an unknown key": ("process_docs: x\ngen_prefix: y\n", "not supported: process_docs, gen_pre"),
     "another file": ("include: base.yaml\n", "keys that are not supported: include"),
     "another output": ("output_type: loglikelihood\n", "output_type: expected 'generate_until' or"),
-    "another metric": ("metric_list: [{metric: bleu}]\n", "expected exact_match, got bleu: set gr"),
+    "another metric": ("metric_list: [{metric: bleu}]\n", "expected exact_match, with ignore_cas"),
     "a pattern": (
         'metric_list: [{metric: exact_match, regexes_to_ignore: ["("]}]\n',
-        "regexes_to_ignore: '(': missing )",
+        "metric_list: expected exact_match",
     ),
-    "no texts": ("generation_kwargs: {until: [3]}\n", "generation_kwargs.until: expected texts"),
-    "no number": ("generation_kwargs: {max_gen_toks: x}\n", "max_gen_toks: expected a number"),
+    "no texts": ("generation_kwargs: {until: [3]}\n", "expected texts as until"),
+    "no number": ("generation_kwargs: {max_gen_toks: x}\n", "and a number as max_gen_toks"),
     "no YAML": ("[", "not valid YAML"),
-    "a loop in a loop": (
-        'doc_to_text: "{% for a in q %}{% for b in q %}{{a}}{% endfor %}{% endfor %}"\n',
-        "doc_to_text: a loop in a loop is not supported",
-    ),
-    "a product": ("doc_to_text: \"{{'x' * 10**9}}\"\n", "Mul is not supported"),
-    "a long text": (
-        f'doc_to_text: "{{{{q{".replace(q, q + q + q)" * 30}}}}}"\n',
-        "more than 100000 characters",
-    ),
-    "an inner part": ('doc_to_text: "{{q.__class__.__mro__}}"\n', "is unsafe"),
-    "a call": ('doc_to_text: "{{cycler(q)}}"\n', "calling cycler is not supported"),
-    "a filter": ('doc_to_text: "{{q | pprint}}"\n', "the filter pprint is not supported"),
+    "a loop": ('doc_to_text: "{% for a in q %}{{a}}{% endfor %}"\n', "write a template of {{"),
+    "a product": ("doc_to_text: \"{{'x' * 10**9}}\"\n", "'x' * 10 ** 9 is not supported"),
+    "a long text": (f'doc_to_text: "{" {{big}}" * 200}"\n', "more than 100000 characters"),
+    "an inner part": ('doc_to_text: "{{q.__class__.__mro__}}"\n', "is not supported"),
+    "a call": ('doc_to_text: "{{cycler(q)}}"\n', "cycler(q) is not supported"),
+    "a filter": ('doc_to_text: "{{q | pprint}}"\n', "q | pprint is not supported"),
+    "a deep one": (f'doc_to_text: "{{{{{"(" * 5000}q{")" * 5000}}}}}"\n', "cannot be filled in"),
     "a missing name": ('doc_to_text: "{{quest}}"\n', "'quest' is undefined"),
     "a missing column": ("doc_to_text: quest\n", "no column 'quest'; it has q, a"),
-    "no template": ('doc_to_text: "{{q"\n', "no template that can be read"),
+    "no template": ('doc_to_text: "{{q"\n', "write a template of {{"),
     "no text": ("doc_to_text: n\n", "doc_to_text: expected text, got 3"),
     "no answer": ("doc_to_target: nothing\n", "doc_to_target: expected an answer, got None"),
-    "an answer that is ignored": (
-        "metric_list: [{metric: exact_match, regexes_to_ignore: [a]}]\n",
-        "the answer 'a': raised ValueError: nothing of it counts",
-    ),
     "a reader of the environment": ('description: "${oc.env:HOME}"\n', "'${' is refused"),
 }
 
@@ -259,7 +211,7 @@ def test_what_cannot_be_read_is_one_clear_line(text: str, said: str, tmp_path: P
         if key not in text:
             whole += f"{key}: {column}\n"
     with pytest.raises(EcologyError) as refused:
-        harness(tmp_path, whole, [{"q": "q", "a": "a", "n": 3, "nothing": None}])
+        harness(tmp_path, whole, [{"q": "q", "a": "a", "n": 3, "nothing": None, "big": "x" * 999}])
     assert said in str(refused.value)
     assert str(tmp_path / "task.yaml") in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -290,7 +242,7 @@ def test_files_must_be_here(tmp_path: Path) -> None:
         harness(tmp_path, text)
     with pytest.raises(DataError, match=r"data https://x/y.jsonl: no such file"):
         harness(tmp_path, text + "dataset_kwargs: {data_files: https://x/y.jsonl}\n")
-    with pytest.raises(ConfigError, match="names train: set training_split and test_split"):
+    with pytest.raises(ConfigError, match="expected a local file, set data"):
         harness(tmp_path, text + "dataset_kwargs: {data_files: {train: x.jsonl}}\n")
     with pytest.raises(DataError, match="no lines"):
         harness(tmp_path, text, [])

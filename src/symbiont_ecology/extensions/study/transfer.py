@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.engine.runtime import Host
 from symbiont_ecology.evaluation.evaluator import Progress, no_progress
 from symbiont_ecology.evaluation.measure import LoadedRun
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.inference.pool import AdapterPool
-from symbiont_ecology.inference.routings import Ask
+from symbiont_ecology.extensions.study.routings import best_of
+from symbiont_ecology.inference.routings import AskOne
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Item, OrganelleId, cell_family
@@ -37,25 +36,19 @@ class TransferMatrix:
 def transfer_matrix(
     run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
 ) -> TransferMatrix:
-    """Asks the best organelle of every family about every family."""
+    """Ask the best organelle of every family about every family."""
     mixture = run.tasks
     selection = draw_shifts(mixture, ["in-distribution"], SELECTION_PER_CELL, split="selection")
     run = run.reselected(selection, host, progress)
     cells: dict[str, list[str]] = {name: [] for name in mixture.families}
     for cell in run.pool.scores:
         cells.setdefault(cell_family(cell), []).append(cell)
-    best = {name: run.pool.best_of(cells[name]) for name in mixture.families}
+    best = {name: best_of(run.pool, cells[name]) for name in mixture.families}
     host_shares = run.evaluate(items, host, "host", progress=progress).by_family()
     accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
     for owner, organelle_id in best.items():
-
-        def ask_owner(
-            pool: AdapterPool, items: Sequence[Item], ask: Ask, answerer: OrganelleId = organelle_id
-        ) -> list[Rollout]:
-            """One organelle answers everything."""
-            return ask(items, [answerer] * len(items))
-
-        shares = run.evaluate(items, host, ("transfer", ask_owner), progress=progress).by_family()
+        routing = ("transfer", AskOne(organelle_id))
+        shares = run.evaluate(items, host, routing, progress=progress).by_family()
         accuracy[owner] = {name: share.estimate for name, share in shares.items()}
         for name, share in shares.items():
             is_near = _group(name, mixture) == _group(owner, mixture)
@@ -68,8 +61,8 @@ def transfer_matrix(
 
 
 def _group(name: str, mixture: TaskMixture) -> str:
-    """The convention group of a family, which may be one that the run never met, or a word of
-    somebody's file."""
+    """Return the convention group of a family, which may be one that the run never met, or a word
+    of somebody's file."""
     if name not in mixture.families and name not in tasks.names():
         return name
     return (mixture.families.get(name) or tasks.build(name)).group

@@ -1,5 +1,4 @@
-"""Data sets by name and tables of one's own: options stay, gold answers win, parts never share a
-prompt."""
+"""Data sets by name: options stay, gold answers win, parts never share a prompt."""
 
 from __future__ import annotations
 
@@ -12,13 +11,13 @@ from typing import Any
 import pytest
 
 from lines import Row, jsonl
-from symbiont_ecology.cli.datasets import convert_table, get_set, list_sets
 from symbiont_ecology.errors import ConfigError, DataError, EcologyError, MissingExtraError
 from symbiont_ecology.evaluation.items import check_not_learned, read_items
+from symbiont_ecology.extensions.data.cli import get_set, list_sets
+from symbiont_ecology.extensions.data.sets import NAMED_SETS
 from symbiont_ecology.tasks import judge, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.grading import Choice, NumericAnswer
-from symbiont_ecology.tasks.named_sets import NAMED_SETS
 from symbiont_ecology.types import Item
 
 CITIES = ("Berlin", "Paris", "a city", "Rome", "Oslo", "Bern", "Lima", "Cairo", "Quito", "Accra")
@@ -72,10 +71,10 @@ def rows_of(name: str, count: int = 60, start: int = 0) -> list[Row]:
     return [SETS[name](number) for number in range(start, start + count)]
 
 
-def converted(tmp_path: Path, rows: list[Row], **words: Any) -> list[Item]:
+def converted(tmp_path: Path, name: str, rows: list[Row], **words: Any) -> list[Item]:
     """The questions that a file with these rows becomes."""
     out = tmp_path / f"out{len(list(tmp_path.iterdir()))}.jsonl"
-    convert_table(jsonl(tmp_path / "rows.jsonl", rows), out, **words)
+    get_set(name, out, file=jsonl(tmp_path / "rows.jsonl", rows), **words)
     return read_items(out)
 
 
@@ -83,14 +82,11 @@ def prompts(items: list[Item]) -> set[str]:
     return {item.prompt for item in items}
 
 
-# Sets that are known by name.
-
-
 @every_set
 def test_a_gold_answer_of_a_named_set_is_right_and_nothing_is_not(
     name: str, tmp_path: Path
 ) -> None:
-    items = converted(tmp_path, rows_of(name), like=name)
+    items = converted(tmp_path, name, rows_of(name))
     assert len(items) == 60
     assert {item.family for item in items} == {name}
     for item in items:
@@ -122,24 +118,24 @@ def test_a_gold_answer_of_a_named_set_is_right_and_nothing_is_not(
 def test_a_row_of_a_named_set_asks_all_that_it_says(
     name: str, prompt: str, answer: str, tmp_path: Path
 ) -> None:
-    item = converted(tmp_path, rows_of(name, 2), like=name)[1]
+    item = converted(tmp_path, name, rows_of(name, 2))[1]
     assert (item.prompt, item.answer) == (prompt, answer)
 
 
 def test_an_input_and_a_context_stand_beside_the_instruction(tmp_path: Path) -> None:
-    (first, _) = converted(tmp_path, rows_of("alpaca", 2))
+    (first, _) = converted(tmp_path, "alpaca", rows_of("alpaca", 2))
     assert first.prompt == "Name the number 0.\n\n0, please"
-    (first, _) = converted(tmp_path, rows_of("dolly", 2))
+    (first, _) = converted(tmp_path, "dolly", rows_of("dolly", 2))
     assert first.prompt == "Tell of 0.\n\nA text on 0."
 
 
 def test_categories_become_cells(tmp_path: Path) -> None:
-    items = converted(tmp_path, rows_of("mmlu-pro"), like="mmlu-pro")
+    items = converted(tmp_path, "mmlu-pro", rows_of("mmlu-pro"))
     assert {item.cell for item in items} == {("mmlu-pro", "computer-science"), ("mmlu-pro", "law")}
 
 
 def test_a_choice_is_a_letter_and_no_text_that_holds_it(tmp_path: Path) -> None:
-    first, second = converted(tmp_path, rows_of("mmlu-pro", 2), like="mmlu-pro")
+    first, second = converted(tmp_path, "mmlu-pro", rows_of("mmlu-pro", 2))
     for reply in ("A", "(A)", "A. Berlin 0", "The answer is A."):
         assert judge([(first, reply)])[0].verdict == 1.0, reply
     for reply in ("a", "a city", "A city of the north", "Banana", "A or B", "B", "Berlin 0", ""):
@@ -148,46 +144,16 @@ def test_a_choice_is_a_letter_and_no_text_that_holds_it(tmp_path: Path) -> None:
 
 
 def test_any_answer_of_a_passage_is_right(tmp_path: Path) -> None:
-    item = converted(tmp_path, rows_of("squad", 8), like="squad")[7]
+    item = converted(tmp_path, "squad", rows_of("squad", 8))[7]
     for reply, verdict in (("the 7 towers", 1.0), ("7 towers.", 1.0), ("towers", 0.0)):
         assert judge([(item, reply)])[0].verdict == verdict
 
 
 def test_a_number_is_right_behind_any_reasoning(tmp_path: Path) -> None:
-    item = converted(tmp_path, rows_of("gsm8k", 8), like="gsm8k")[7]
+    item = converted(tmp_path, "gsm8k", rows_of("gsm8k", 8))[7]
     for reply, verdict in (("So 7 bags hold 1014 socks.", 1.0), ("1014 of 2000", 0.0)):
         assert judge([(item, reply)])[0].verdict == verdict
     assert item.reply_limit == 300
-
-
-@pytest.mark.parametrize("name", ["mmlu-pro", "squad", "alpaca", "dolly"])
-def test_the_columns_of_a_named_set_are_known_again(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    items = converted(tmp_path, rows_of(name, 9))
-    assert f"read like {name}: " in capsys.readouterr().out
-    assert {item.family for item in items} == {name}
-
-
-def test_question_and_answer_alone_are_no_named_set(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    items = converted(tmp_path, [{"question": "2+2?", "answer": "four"}])
-    assert "columns: prompt is question, target is answer" in capsys.readouterr().out
-    assert (items[0].family, items[0].answer) == ("rows", "four")
-
-
-def test_the_list_names_every_set_with_its_licence(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    list_sets()
-    said = capsys.readouterr().out
-    for name, one in NAMED_SETS.items():
-        assert f"{one.hub}: {', '.join(one.form.columns)}" in said
-        (row,) = (line for line in said.splitlines() if line.startswith(f"{name} ") and "?" in line)
-        assert one.licence in row
-    assert "pip install 'symbiont-ecology[data]'" in said
 
 
 # Parts.
@@ -195,9 +161,9 @@ def test_the_list_names_every_set_with_its_licence(
 
 @every_set
 def test_parts_share_no_prompt_and_are_all_there_is(name: str, tmp_path: Path) -> None:
-    whole = prompts(converted(tmp_path, rows_of(name), like=name))
+    whole = prompts(converted(tmp_path, name, rows_of(name)))
     parts = [
-        prompts(converted(tmp_path, rows_of(name), like=name, part=part))
+        prompts(converted(tmp_path, name, rows_of(name), part=part))
         for part in ("train", "selection", "holdout")
     ]
     assert sum(map(len, parts)) == len(whole)
@@ -205,16 +171,16 @@ def test_parts_share_no_prompt_and_are_all_there_is(name: str, tmp_path: Path) -
 
 
 def test_a_prompt_is_in_the_same_part_whatever_file_it_comes_from(tmp_path: Path) -> None:
-    train = prompts(converted(tmp_path, rows_of("gsm8k", 80), like="gsm8k", part="train"))
+    train = prompts(converted(tmp_path, "gsm8k", rows_of("gsm8k", 80), part="train"))
     other = rows_of("gsm8k", 80, start=40)
-    assert not train & prompts(converted(tmp_path, other, like="gsm8k", part="holdout"))
-    assert train & prompts(converted(tmp_path, other, like="gsm8k"))
+    assert not train & prompts(converted(tmp_path, "gsm8k", other, part="holdout"))
+    assert train & prompts(converted(tmp_path, "gsm8k", other))
 
 
 def test_what_a_run_learns_from_is_not_in_the_part_that_is_held_out(tmp_path: Path) -> None:
-    jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k"))
-    convert_table(tmp_path / "rows.jsonl", tmp_path / "all.jsonl", like="gsm8k")
-    convert_table(tmp_path / "rows.jsonl", tmp_path / "test.jsonl", like="gsm8k", part="holdout")
+    rows = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k"))
+    get_set("gsm8k", tmp_path / "all.jsonl", file=rows)
+    get_set("gsm8k", tmp_path / "test.jsonl", file=rows, part="holdout")
     held_out = read_items(tmp_path / "test.jsonl")
     source = {"kind": "file", "name": "gsm8k", "path": str(tmp_path / "all.jsonl")}
     task = task_sources.build(source).task()
@@ -228,9 +194,9 @@ def test_what_a_run_learns_from_is_not_in_the_part_that_is_held_out(tmp_path: Pa
 
 
 def test_samples_are_drawn_by_a_seed(tmp_path: Path) -> None:
-    words = {"like": "squad", "samples": 12}
-    rows = rows_of("squad")
-    first, again, other = (converted(tmp_path, rows, **words, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (
+        converted(tmp_path, "squad", rows_of("squad"), samples=12, seed=seed) for seed in (0, 0, 1)
+    )
     assert len(first) == 12
     assert first == again
     assert prompts(first) != prompts(other)
@@ -247,7 +213,7 @@ def test_a_file_of_questions_brings_its_grader_and_its_limit(
     name: str, grader: object, tokens: int, tmp_path: Path
 ) -> None:
     out = tmp_path / "all.jsonl"
-    convert_table(jsonl(tmp_path / "rows.jsonl", rows_of(name)), out, like=name)
+    get_set(name, out, file=jsonl(tmp_path / "rows.jsonl", rows_of(name)))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         task = task_sources.build({"kind": "file", "name": name, "path": str(out)}).task()
@@ -266,118 +232,66 @@ def test_lines_that_are_graded_in_two_ways_are_one_clear_line(tmp_path: Path) ->
         source.task()
 
 
-# Tables of one's own.
-
-
-@pytest.mark.parametrize("answer", [1, 1.0, "B", "Paris"])
-def test_an_option_is_named_by_place_letter_or_text(answer: object, tmp_path: Path) -> None:
-    row = {"q": "Where?", "o": {"text": ["Rome", "Paris"], "label": ["A", "B"]}, "a": answer}
-    (item,) = converted(tmp_path, [row], prompt="q", target="a", options="o", name="places")
-    assert item.prompt == "Where?\nA. Rome\nB. Paris\nAnswer with the letter alone."
-    assert (item.answer, item.family) == ("B", "places")
-    assert [one.verdict for one in judge([(item, "B"), (item, "A"), (item, "C")])] == [1, 0, 0]
-
-
-def test_columns_can_be_named_and_the_rest_is_guessed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = [{"frage": "2+2?", "output": 4, "passage": "Count.", "subject": "sums", "depth": "x"}]
-    (item,) = converted(tmp_path, rows, prompt="frage", grade="number", reply_tokens=9)
-    said = capsys.readouterr().out
-    assert "prompt is frage, target is output, context is passage, category is subject" in said
-    assert (item.prompt, item.answer, item.cell) == ("Count.\n\n2+2?", "4", ("rows", "sums"))
-    assert item.reply_limit == 9
-    assert judge([(item, "It is 4.0")])[0].verdict == 1.0
-
-
-@pytest.mark.parametrize(
-    ("category", "depth"),
-    [("a b", "a-b"), (3, "3"), (3.0, "3"), (None, "short"), (float("nan"), "short")],
-)
-def test_a_category_is_a_word_or_a_number_and_else_none(
-    category: object, depth: str, tmp_path: Path
-) -> None:
-    row = {"q": "2+2?", "a": "4", "about": category}
-    (item,) = converted(tmp_path, [row], prompt="q", target="a", category="about")
-    assert item.depth == depth
+# Mistakes.
 
 
 def test_rows_that_cannot_be_asked_are_left_out_and_counted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    wrong = mmlu_pro(3) | {"answer": "A"}
     beyond = mmlu_pro(4) | {"answer_index": 10}
     empty = mmlu_pro(5) | {"question": " "}
     none = mmlu_pro(6) | {"options": None}
-    rows = [mmlu_pro(0), mmlu_pro(0), wrong, beyond, empty, none, mmlu_pro(7)]
-    assert len(converted(tmp_path, rows, like="mmlu-pro")) == 2
+    rows = [mmlu_pro(0), mmlu_pro(0), beyond, empty, none, mmlu_pro(7)]
+    assert len(converted(tmp_path, "mmlu-pro", rows)) == 2
     said = capsys.readouterr().out
     for reason in (
         "the same prompt again (1)",
-        "answer and answer_index differ (1)",
-        "the answer is none of the options (2)",
-        "no prompt (1)",
+        "doc_to_target: expected one of the 10 choices, or its number from 0 (1)",
+        "doc_to_text: expected text (1)",
+        "doc_to_choice: expected 2 to 26 texts (1)",
     ):
         assert reason in said
-    assert "2 of 2 questions of mmlu-pro" in said
+    assert "2 of 2 questions" in said
 
 
 @pytest.mark.parametrize(
     ("rows", "words", "error", "said"),
     [
-        ([{"x": "1"}], {}, ConfigError, "cannot guess the column of the prompts among x"),
-        ([{"prompt": "1"}], {}, ConfigError, "cannot guess the column of the targets among prompt"),
-        ([], {}, DataError, "expected rows with named columns"),
-        (["x"], {}, DataError, "expected rows with named columns, got 'x'"),
-        ([gsm8k(1)], {"like": "gsm"}, ConfigError, "no data set 'gsm'; did you mean 'gsm8k'?"),
-        ([gsm8k(1)], {"like": "squad"}, DataError, "no column 'context'; it has question, answer"),
-        ([gsm8k(1)], {"like": "gsm8k", "grade": "exact"}, ConfigError, "expected no columns"),
-        ([gsm8k(1)], {"prompt": "q", "target": "answer"}, DataError, "no column 'q'"),
-        ([gsm8k(1)], {"part": "train"}, ConfigError, "--part: expected --name beside it"),
+        ([gsm8k(1)], {"name": "gsm"}, ConfigError, "no data set 'gsm'; did you mean 'gsm8k'?"),
+        ([gsm8k(1)], {"name": "squad"}, DataError, "no column 'context'; it has question, answer"),
         ([gsm8k(1)], {"part": "test"}, ConfigError, "--part: expected one of all, train"),
-        ([gsm8k(1)], {"grade": "exat"}, ConfigError, "no grader 'exat'"),
-        ([gsm8k(1) | {"answer": ""}], {}, DataError, "expected questions, found none: no answer"),
-        ([gsm8k(1) | {"answer": "x"}], {"like": "gsm8k"}, DataError, "the grader cannot use"),
+        ([gsm8k(1)], {"split": "dev"}, ConfigError, "--split: expected one of train, test, got"),
+        ([gsm8k(1) | {"answer": ""}], {}, DataError, "expected questions, found none: doc_to_tar"),
+        ([gsm8k(1) | {"answer": "x"}], {}, DataError, "the grader cannot use"),
         ([gsm8k(1), ["x"]], {}, DataError, "line 2: expected an object"),
-        ([gsm8k(1)], {"name": "a/b"}, ConfigError, "name: expected letters, digits, dots"),
     ],
 )
 def test_a_mistake_with_a_table_is_one_clear_line(
     rows: list[Any], words: dict[str, str], error: type[EcologyError], said: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error) as refused:
-        convert_table(jsonl(tmp_path / "rows.jsonl", rows), tmp_path / "out.jsonl", **words)
+        converted(tmp_path, words.pop("name", "gsm8k"), rows, **words)
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
-    assert not (tmp_path / "out.jsonl").exists()
+    assert not list(tmp_path.glob("out*"))
 
 
-def test_a_file_is_not_written_over_and_one_that_is_missing_is_said(tmp_path: Path) -> None:
-    rows = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k", 3))
-    with pytest.raises(ConfigError, match="is there already: choose another --out"):
-        convert_table(rows, rows)
-    with pytest.raises(DataError, match="no such file"):
-        convert_table(tmp_path / "nothing.jsonl", tmp_path / "out.jsonl")
-
-
-def test_the_same_file_may_be_written_twice(tmp_path: Path) -> None:
+def test_a_file_is_not_written_over_but_with_the_same(tmp_path: Path) -> None:
     rows, out = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k", 3)), tmp_path / "out.jsonl"
-    convert_table(rows, out)
+    get_set("gsm8k", out, file=rows)
     before = out.read_bytes()
-    convert_table(rows, out)
+    get_set("gsm8k", out, file=rows)
     assert out.read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.jsonl", "rows.jsonl"]
+    with pytest.raises(ConfigError, match="is there already: choose another --out"):
+        get_set("gsm8k", rows, file=rows)
 
 
-def test_json_and_parquet_become_the_same_questions_as_jsonl(tmp_path: Path) -> None:
-    expected = converted(tmp_path, rows_of("mmlu-pro", 9))
-    (tmp_path / "rows.json").write_text(json.dumps(rows_of("mmlu-pro", 9)))
-    convert_table(tmp_path / "rows.json", tmp_path / "json.jsonl")
-    assert read_items(tmp_path / "json.jsonl") == expected
-    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
-    writer.write_table(pyarrow.Table.from_pylist(rows_of("mmlu-pro", 9)), tmp_path / "rows.parquet")
-    convert_table(tmp_path / "rows.parquet", tmp_path / "parquet.jsonl")
-    assert read_items(tmp_path / "parquet.jsonl") == expected
+def test_the_list_names_every_set_with_its_licence(capsys: pytest.CaptureFixture[str]) -> None:
+    list_sets()
+    said = capsys.readouterr().out
+    for name, one in NAMED_SETS.items():
+        assert f"{name}: {one.about}" in said
+        assert f"{one.hub}, {one.licence}" in said
 
 
 # The hub.
@@ -407,8 +321,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @every_set
 def test_a_named_set_is_read_from_the_hub_as_from_a_file(name: str, hub: Path) -> None:
-    jsonl(hub / "rows.jsonl", rows_of(name, 40))
-    convert_table(hub / "rows.jsonl", hub / "file.jsonl", like=name)
+    get_set(name, hub / "file.jsonl", file=jsonl(hub / "rows.jsonl", rows_of(name, 40)))
     get_set(name, hub / "hub.jsonl")
     expected = [(item.prompt, item.answer) for item in read_items(hub / "file.jsonl")]
     assert [(item.prompt, item.answer) for item in read_items(hub / "hub.jsonl")] == expected
@@ -429,13 +342,8 @@ def test_a_set_out_of_reach_is_one_line_with_what_to_do(
     with pytest.raises(DataError) as refused:
         get_set("gsm8k", hub / "x.jsonl")
     assert "cannot be loaded" in str(refused.value)
-    assert "datasets convert FILE --like gsm8k --out" in str(refused.value)
+    assert "--file reads one of your own" in str(refused.value)
     assert not (hub / "x.jsonl").exists()
-
-
-def test_a_wrong_split_is_refused_before_anything_is_fetched(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--split: expected one of train, test, got 'dev'"):
-        get_set("gsm8k", tmp_path / "x.jsonl", split="dev")
 
 
 def test_a_missing_package_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``transfer``: the best organelle of every family on the questions of all families."""
+"""``transfer``: how the best organelle of one family does on the others."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ def transfer(
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
     from symbiont_ecology.evaluation.spec import EvaluationSpec
-    from symbiont_ecology.evaluation.transfer import transfer_matrix
+    from symbiont_ecology.extensions.study.transfer import transfer_matrix
 
-    spec = EvaluationSpec(
-        holdout=None if holdout is None else str(holdout), per_cell=per_cell, shifts=tuple(shift)
-    )
+    file = None if holdout is None else str(holdout)
+    spec = EvaluationSpec(holdout=file, per_cell=per_cell, shifts=tuple(shift))
     with console.report(json_file) as write_json:
         run = console.open_run(folder, host)
         loaded = run.loaded

@@ -18,8 +18,9 @@ from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.engine.provenance import PROVENANCE_FILE
 from symbiont_ecology.engine.run import resume, start
 from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, RunError
-from symbiont_ecology.tasks import judge, reasoning, task_sources, verification
-from symbiont_ecology.tasks.reasoning import LEFT_OUT, GymTask, offered, offers
+from symbiont_ecology.extensions.data import reasoning
+from symbiont_ecology.extensions.data.reasoning import LEFT_OUT, GymTask, offered, offers
+from symbiont_ecology.tasks import judge, task_sources, verification
 from toy import ToyHost
 
 factory = pytest.importorskip("reasoning_gym.factory")
@@ -67,14 +68,14 @@ def test_every_question_gives_full_marks_to_its_own_answer_and_none_to_silence(
     assert 1 <= len(task.lines) <= 6
     for line in task.lines:
         (answer,) = line.answers
-        entry, item = task.entries[line.question], task.item(line.question, line.depth)
-        before = repr(entry.drawn)
+        dataset, drawn = task.entries[line.question]
+        item, before = task.item(line.question, line.depth), repr(drawn)
+        assert dataset.score_answer(answer, drawn) == 1
         for reply in (answer, f"<answer>{answer}</answer>", f"Hm.\n<answer> {answer}\n</answer>."):
-            assert entry.is_right(reply), (line.question, reply)
-            assert item.verifier(reply) is True
+            assert item.verifier(reply) is True, (line.question, reply)
         for reply in ("", " \n", "<answer></answer>", "I do not know.", "nan", "```\n```"):
             assert item.verifier(reply) is False, (line.question, reply)
-        assert repr(entry.drawn) == before  # a scorer leaves the question as it was
+        assert repr(drawn) == before  # a scorer leaves the question as it was
 
 
 @every_data_set
@@ -271,7 +272,7 @@ def test_too_few_questions_are_refused_with_their_counts() -> None:
 
 
 def test_the_page_names_every_data_set_that_is_left_out() -> None:
-    page = (Path(__file__).parents[2] / "docs/running.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/running.md").read_text(encoding="utf-8")
     _, _, section = page.partition("## Questions of reasoning-gym")
     table = section.partition("| left out | because |")[2].partition("##")[0]
     named = {name for row in table.splitlines()[2:] for name in row.split("|")[1:2]}

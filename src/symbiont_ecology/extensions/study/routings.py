@@ -1,0 +1,139 @@
+"""Routings for studies: oracles that read labels, and votes that ask several."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.inference.pool import AdapterPool
+from symbiont_ecology.inference.routings import Ask, Choice, favourites, routings
+from symbiont_ecology.tasks.grading import final_answer
+from symbiont_ecology.types import Item, OrganelleId, cell_family, cell_name
+
+MAX_VOTERS = 3
+"""Candidates that are asked in a vote, and at most in a cascade."""
+CONFIDENT = -0.05
+"""Mean log-probability per token, in nats, from which an answer of a cascade stands."""
+
+
+def best_of(pool: AdapterPool, cells: Sequence[str]) -> OrganelleId:
+    """Return the elite with the highest success in one of the cells, or the host."""
+    scores = [
+        (score, name)
+        for cell in cells
+        for name, score in pool.scores.get(cell, {}).items()
+        if name in pool.elites
+    ]
+    return max(scores, default=(0.0, HOST))[1]
+
+
+@routings.register("family")
+@dataclass(frozen=True)
+class AskBestOfFamily(Choice):
+    """An oracle: the best elite of any cell of the item's family."""
+
+    needs_labels: ClassVar[bool] = True
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        cells: dict[str, list[str]] = {item.family: [] for item in items}
+        for cell in pool.scores:
+            cells.setdefault(cell_family(cell), []).append(cell)
+        chosen = {item.family: best_of(pool, cells[item.family]) for item in items}
+        return [chosen[item.family] for item in items]
+
+
+@routings.register("cell")
+@dataclass(frozen=True)
+class AskBestOfCell(Choice):
+    """An oracle: the best elite of the item's cell."""
+
+    needs_labels: ClassVar[bool] = True
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        return [best_of(pool, [cell_name(item.cell)]) for item in items]
+
+
+@routings.function("vote")
+def vote(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """Most of the router's favourites agree on a final answer; in a tie the first has the say."""
+    ballots = _in_turn(pool, items, ask, lambda ballot: True)
+    return [_elected(ballot) for ballot in ballots]
+
+
+@routings.function("majority")
+def ask_electorate(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """Everyone alive with the score of an exam answers, or everyone alive if there were none; most
+    agree on a final answer, and in a tie the best has the say. It needs neither labels nor a
+    router."""
+    alive = list(pool.state.population.values())
+    scored = [organelle for organelle in alive if organelle.score is not None]
+    ranked = sorted(scored, key=lambda organelle: -(organelle.score or 0.0)) or alive
+    voters = [organelle.id for organelle in ranked] or [HOST]
+    return [_elected(ballot) for ballot in _everyone(items, voters, ask)]
+
+
+@routings.function("cascade")
+def cascade(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """The favourite, and the next one where nobody is confident; the most confident stands."""
+
+    def goes_on(ballot: Sequence[Rollout]) -> bool:
+        return all(rollout.confidence < CONFIDENT for rollout in ballot)
+
+    return [_most_confident(ballot) for ballot in _in_turn(pool, items, ask, goes_on)]
+
+
+@routings.function("surest")
+def ask_everyone(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
+    """Everyone, the host too; the most confident has the say. It needs neither labels nor a router.
+
+    Of an organelle that holds several cells, only its latest moment is asked.
+    """
+    moments = sorted(pool.elites, key=lambda elite: int(elite.partition("@")[2] or 0))
+    latest = {elite.partition("@")[0]: elite for elite in moments}
+    return [_most_confident(ballot) for ballot in _everyone(items, [HOST, *latest.values()], ask)]
+
+
+def _everyone(
+    items: Sequence[Item], candidates: Sequence[OrganelleId], ask: Ask
+) -> list[list[Rollout]]:
+    """Ask all candidates about each item."""
+    rollouts = ask([item for item in items for _ in candidates], [*candidates] * len(items))
+    starts = range(0, len(rollouts), len(candidates))
+    return [rollouts[start : start + len(candidates)] for start in starts]
+
+
+def _in_turn(
+    pool: AdapterPool, items: Sequence[Item], ask: Ask, goes_on: Callable[[Sequence[Rollout]], bool]
+) -> list[list[Rollout]]:
+    """Ask favourite after favourite about the items whose answers so far say ``goes_on``."""
+    ranked = favourites(pool, items, MAX_VOTERS)
+    ballots: list[list[Rollout]] = [[] for _ in items]
+    for place in range(max(map(len, ranked), default=0)):
+        open_items = [
+            index
+            for index, names in enumerate(ranked)
+            if place < len(names) and goes_on(ballots[index])
+        ]
+        rollouts = ask(
+            [items[index] for index in open_items], [ranked[index][place] for index in open_items]
+        )
+        for index, rollout in zip(open_items, rollouts, strict=True):
+            ballots[index].append(rollout)
+    return ballots
+
+
+def _most_confident(ballot: Sequence[Rollout]) -> Rollout:
+    """Return the most confident rollout, at the cost of all."""
+    chosen = max(ballot, key=lambda rollout: rollout.confidence)
+    return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
+
+
+def _elected(ballot: Sequence[Rollout]) -> Rollout:
+    """Return the first rollout with the answer that most agree on, at the cost of all."""
+    votes = Counter(final_answer(rollout.text) for rollout in ballot)
+    chosen = max(ballot, key=lambda rollout: votes[final_answer(rollout.text)])
+    return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
