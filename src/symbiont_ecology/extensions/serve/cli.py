@@ -44,9 +44,16 @@ def serve(
     patience: Annotated[
         float, option("Seconds that a verdict waits to be learned with others.")
     ] = 5,
-    max_tokens: Annotated[int, option("Longest answer, in tokens.", least=1)] = 256,
+    max_tokens: Annotated[
+        int, option("Longest answer, in tokens.", "--max-tokens", "--most-tokens", least=1)
+    ] = 256,
     max_waiting: Annotated[
-        int, option("Requests that may wait; more are refused.", least=1)
+        int,
+        option(
+            "Requests that may wait; more are refused.",
+            *("--max-waiting", "--most-waiting"),
+            least=1,
+        ),
     ] = 1024,
     per_minute: Annotated[float, option("Requests of one user in a minute.")] = 600,
     timeout: Annotated[float, option("Seconds that an answer may take.")] = 120,
