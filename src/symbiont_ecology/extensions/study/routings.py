@@ -64,18 +64,6 @@ def vote(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     return [_elected(ballot) for ballot in ballots]
 
 
-@routings.function("majority")
-def ask_electorate(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
-    """Everyone alive with the score of an exam answers, or everyone alive if there were none; most
-    agree on a final answer, and in a tie the best has the say. It needs neither labels nor a
-    router."""
-    alive = list(pool.state.population.values())
-    scored = [organelle for organelle in alive if organelle.score is not None]
-    ranked = sorted(scored, key=lambda organelle: -(organelle.score or 0.0)) or alive
-    voters = [organelle.id for organelle in ranked] or [HOST]
-    return [_elected(ballot) for ballot in _everyone(items, voters, ask)]
-
-
 @routings.function("cascade")
 def cascade(pool: AdapterPool, items: Sequence[Item], ask: Ask) -> list[Rollout]:
     """The favourite, and the next one where nobody is confident; the most confident stands."""
