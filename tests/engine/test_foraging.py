@@ -154,7 +154,7 @@ def test_founders_divide_the_examples_one_kind_each() -> None:
     found = Foraging(meals=7).found(context, Room(9, 40, TRAITS))
     groups = [[place for place in range(20) if place % 3 == kind] for kind in range(3)]
     assert found == [
-        Found(TRAITS, 4, memories=tuple(examples[place] for place in group), meals=7)
+        Found(TRAITS, 4, memories=tuple(examples[place] for place in group), initial_steps=7)
         for group in groups
     ]
     assert all(isinstance(one, Found) and one.traits is not TRAITS for one in found)
