@@ -37,7 +37,7 @@ from symbiont_ecology.types import cell_name
 
 
 def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> GenerationEnded:
-    """Advances the state by one generation, writes its events and returns the last of them."""
+    """Advance the state by one generation, write its events and return the last of them."""
     # What counts as right may have changed, and what it pays: organelles see it in their verdicts.
     context = runtime.at(state, *budget_phase(state, runtime.milestones))
     strategy, before, memory_mb = context.strategy, state.spent, context.host.memory_mb
@@ -92,7 +92,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
 
 def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[Event]:
-    """Carries out what was decided, in that order; then newborns have their first food.
+    """Apply what was decided, in that order; then newborns learn what their habitats accepted.
 
     Raises:
         RunError: the strategy decided something else.
@@ -115,8 +115,8 @@ def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[E
 
 
 def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> None:
-    """Generation 0 begins: measures the exchange rate on the bare host, lets an adapter learn the
-    examples of a warm start, founds the population."""
+    """Begin generation 0: measure the exchange rate on the bare host, let an adapter learn the
+    examples of a warm start, found the population."""
     context = GenerationContext(**vars(runtime), state=state, draw=Draw(state.seed, -1))
     memory_mb = context.host.memory_mb
     cells = context.tasks.cells
@@ -132,8 +132,8 @@ def found_population(state: EcologyState, runtime: Runtime, log: EventLog) -> No
 
 
 def _shrinking(memory_mb: float, context: GenerationContext) -> list[Event]:
-    """Whether batches became smaller, since one did not fit into memory: smaller ones round
-    differently."""
+    """Return the event of batches that became smaller, since one did not fit into memory: smaller
+    ones round differently."""
     is_shrunk = context.host.memory_mb < memory_mb
     return [BatchShrunk(context.state.generation, context.host.memory_mb)] if is_shrunk else []
 

@@ -99,7 +99,7 @@ def embedded(answers: Sequence[RememberedAnswer], context: GenerationContext) ->
     return host.embed(prompts, ids)
 
 
-def _texts(answers: Iterable[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
+def _texts(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
     return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
 
 
@@ -174,13 +174,13 @@ def _score(names: Iterable[str], context: GenerationContext) -> None:
         for organelle_id, slot in wave.items():
             host.place(slot, context.store.weights(state.genome(organelle_id).weights))
         rows = [(name, answer, who) for name, answer in pairs for who in wave]
-        prompts, ids = _texts(answer for _, answer, _ in rows)
+        prompts, ids = _texts([answer for _, answer, _ in rows])
         scores = host.score(prompts, ids, [wave[who] for *_, who in rows])
         for (name, _, who), values in zip(rows, scores, strict=True):
             loss = -float(np.asarray(values).sum()) / len(answers[name])
             total = losses[name].get(who, 0.0) + loss
             losses[name][who] = total if math.isfinite(total) else WORST_LOSS
-        prompts, ids = _texts(answer for _, answer in pairs)
+        prompts, ids = _texts([answer for _, answer in pairs])
         for cost in costs_of(prompts, ids, host, host.shape.scoring_flops, context.rank):
             flops = len(wave) * cost.flops
             state.spent += Cost.computed(flops, cost.tokens_in, cost.tokens_out)

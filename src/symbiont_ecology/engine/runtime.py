@@ -15,12 +15,13 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.economics import HostShape, Prices
 from symbiont_ecology.fence import Faults
 from symbiont_ecology.learning import LearningRule, RewardRule
+from symbiont_ecology.learning.experience import LearnedSlots
 from symbiont_ecology.rng import Draw
 from symbiont_ecology.routing.allocators import Allocator
 from symbiont_ecology.strategies import Strategy, StrategyContext
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.transcripts import TranscriptLog
-from symbiont_ecology.types import Completions, Decoding, LearningBatch, LearningStatistics, Request
+from symbiont_ecology.types import Completions, Decoding, LearningBatch, Request
 from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.weights.blobs import BlobStore
 
@@ -84,8 +85,8 @@ class Host(Protocol):
         batch: LearningBatch,
         weights: Mapping[int, AdapterWeights],
         optimizer_state: Mapping[int, OptimizerState],
-    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
-        """One step for every slot with lessons."""
+    ) -> LearnedSlots:
+        """Make one step for every slot with lessons."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -123,8 +124,8 @@ class Runtime:
         return f"<{strategy} with {rule} on {len(self.tasks.cells)} cells>"
 
     def at(self, state: EcologyState, reached: float, until: float) -> GenerationContext:
-        """The generation that comes next, between two milestones: what counts as right may have
-        changed at the first, and what it pays depends on the season."""
+        """Return the generation that comes next, between two milestones: what counts as right may
+        have changed at the first, and what it pays depends on the season."""
         prices = self.prices.times(self.climate.payment(state.generation))
         parts = vars(self) | {"tasks": self.tasks.at(reached), "prices": prices}
         return GenerationContext(
@@ -133,7 +134,7 @@ class Runtime:
 
     @property
     def practice(self) -> Decoding:
-        """How answers are found in practice, which must differ for there to be anything to learn.
+        """The decoding of practice, whose answers must differ for there to be anything to learn.
 
         They are sampled from the organelle's own distribution, the policy that learning improves,
         or from a cooler one if the rule says so.
@@ -155,7 +156,7 @@ class GenerationContext(Runtime):
 
     @property
     def strategy_context(self) -> StrategyContext:
-        """What the strategy may look at."""
+        """All that the strategy may look at."""
         return StrategyContext(
             self.state, self.tasks, self.prices, self.allocator, self.rank, draw=self.draw
         )

@@ -55,7 +55,7 @@ def test_every_question_goes_to_one_member_and_all_get_as_many(
     state, world = load_state(tmp_path / "run"), toy_runtime(tmp_path / "run", made)
     context = GenerationContext(
         **vars(world), state=state, draw=Draw(state.seed, state.generation)
-    ).context
+    ).strategy_context
     hands, pairs = Counter[Any](), defaultdict[Any, list[int]](list)
     assigned, asked = world.strategy.ask(context), Counter[Any]()
     for one in assigned:
