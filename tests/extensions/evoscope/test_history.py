@@ -61,7 +61,7 @@ def test_ranks_holders_and_servers_end_as_the_state_does(folder: Path) -> None:
     history, state = History.of_run(folder), load_state(folder)
     for organelle_id, organelle in state.population.items():
         assert history.rank(organelle_id, history.generation) == organelle.genome.rank
-    servers = {change.habitat: change.id for change in history.servings}
+    servers = {change.user: change.id for change in history.servings}
     assert servers == {name: habitat.server for name, habitat in state.habitats.items()}
 
 

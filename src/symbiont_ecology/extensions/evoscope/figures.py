@@ -180,10 +180,10 @@ def serving_bars(history: History) -> Iterator[tuple[str, OrganelleId, int, int]
     latest = dict[str, tuple[OrganelleId, int]]()
     for change in history.servings:
         if change.generation < history.generation:
-            if change.habitat in latest:
-                yield (change.habitat, *latest.pop(change.habitat), change.generation)
+            if change.user in latest:
+                yield (change.user, *latest.pop(change.user), change.generation)
             if change.id:
-                latest[change.habitat] = change.id, change.generation
+                latest[change.user] = change.id, change.generation
     for user, (server, begin) in latest.items():
         yield user, server, begin, history.generation
 

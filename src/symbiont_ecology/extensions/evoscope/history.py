@@ -123,7 +123,7 @@ class ServerChange:
     """A new server of a user from a generation on; nobody is ``""``."""
 
     generation: int
-    habitat: str
+    user: str
     id: OrganelleId
 
 

@@ -178,7 +178,7 @@ class RunReport:
     def serving(self) -> list[ServedUsers]:
         """The users of each organelle at the end, the busiest first."""
         by_server: dict[OrganelleId, list[str]] = {}
-        for user, server in {entry.habitat: entry.id for entry in self.history.servings}.items():
+        for user, server in {entry.user: entry.id for entry in self.history.servings}.items():
             if server in self.history.taxa and self.history.taxa[server].died is None:
                 by_server.setdefault(server, []).append(user)
         served = [ServedUsers(server, tuple(sorted(users))) for server, users in by_server.items()]
