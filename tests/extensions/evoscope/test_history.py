@@ -106,7 +106,6 @@ def test_the_world_says_what_it_did(seen: dict[str, Path]) -> None:
     (world,) = (one for one in history.news() if one.kind == "world")
     assert world.generation == 25
     assert world.places
-    assert history.world_changes() == [25]
     texts = [one.text for one in History.of_run(seen["eventful"]).news() if one.kind == "world"]
     assert len(texts) == 4
     assert sum("catastrophe" in text for text in texts) == 2

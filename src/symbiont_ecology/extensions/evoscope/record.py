@@ -31,7 +31,7 @@ from symbiont_ecology.extensions.evoscope.methods import (
     lives_of,
     methods_record,
 )
-from symbiont_ecology.extensions.evoscope.news import News, kinds_of
+from symbiont_ecology.extensions.evoscope.news import News
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, Transcript, Transcripts, read_transcripts
 from symbiont_ecology.types import OrganelleId
@@ -110,7 +110,7 @@ def log_record(history: History) -> PageRecord:
         "prices": _price_changes(history, frames),
         "claims": [asdict(claim) for claim in history.claims],
         "servings": [asdict(change) for change in history.servings],
-        "kinds": [asdict(change) for change in kinds_of(history.config, history.generation)],
+        "kinds": [asdict(change) for change in history.kinds()],
         "trials": [{**asdict(t), "evidence": t.evidence} for t in history.trials.values()],
         "news": [{**asdict(one), "text": one.text[:MAX_TEXT]} for one in chosen],
         "hostAnswers": [
