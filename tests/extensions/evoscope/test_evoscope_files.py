@@ -147,7 +147,7 @@ def test_the_queries_of_the_page_about_numbers_give_what_the_page_shows(
     queries = {line[0]: line[1].strip("`") for line in lines if line[1].startswith("`e.")}
     (record,) = page_record([seen["users"]])["runs"]
     acts, books, curves = record["acts"], record["books"], record["curves"]
-    who, cell, user, g = "o2", acts["cells"][0], acts["habitats"][0], 20
+    who, cell, user, g = "o2", acts["cells"][0], acts["users"][0], 20
     number = [one["id"] for one in record["organelles"]].index(who)
 
     def total(table: dict[str, Any], column: str, **wanted: int) -> float:
@@ -159,7 +159,7 @@ def test_the_queries_of_the_page_about_numbers_give_what_the_page_shows(
         for own, frame, balance in zip(books["who"], books["frame"], books["balance"], strict=True)
         if own == number and frame <= g
     ]
-    asked_by = [one["id"] for one in record["servings"] if one["habitat"] == user]
+    asked_by = [one["id"] for one in record["servings"] if one["user"] == user]
     shown = {
         "alive at g": curves["population"][g],
         "right answers of a generation": curves["right"][g],
@@ -170,7 +170,7 @@ def test_the_queries_of_the_page_about_numbers_give_what_the_page_shows(
         "rank at birth": record["organelles"][number]["ranks"][0][1],
         "born in": record["organelles"][number]["born"],
         "wins of trials": sum(trial["wins"] for trial in record["trials"]),
-        "answers to a user": total(acts, "asked", habitat=0),
+        "answers to a user": total(acts, "asked", user=0),
         "who answered a user last": asked_by[-1],
     }
     names = {"e": Run.open(seen["users"]).events, "len": len, "sum": sum}

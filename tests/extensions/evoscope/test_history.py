@@ -61,7 +61,7 @@ def test_ranks_holders_and_servers_end_as_the_state_does(folder: Path) -> None:
     history, state = History.of_run(folder), load_state(folder)
     for organelle_id, organelle in state.population.items():
         assert history.rank(organelle_id, history.generation) == organelle.genome.rank
-    servers = {change.habitat: change.id for change in history.servings}
+    servers = {change.user: change.id for change in history.servings}
     assert servers == {name: habitat.server for name, habitat in state.habitats.items()}
 
 
@@ -106,7 +106,6 @@ def test_the_world_says_what_it_did(seen: dict[str, Path]) -> None:
     (world,) = (one for one in history.news() if one.kind == "world")
     assert world.generation == 25
     assert world.places
-    assert history.world_changes() == [25]
     texts = [one.text for one in History.of_run(seen["eventful"]).news() if one.kind == "world"]
     assert len(texts) == 4
     assert sum("catastrophe" in text for text in texts) == 2

@@ -62,8 +62,7 @@ def curves(run: Source, ax: Axes | Figure | None = None) -> Axes:
     ax.plot(ends, shares, "o-"[columns.count > 1 :], color=RIGHT, lw=1.8, zorder=3)
     ax.set(ylim=(0, 100), ylabel="right answers, %")
     ax.grid(alpha=0.25)
-    for change in history.world_changes():
-        ax.axvline(change, color="black", ls=":", lw=1)
+    _mark_changes(ax, history)
     about = f"right answers of the {columns.width * (2 * SMOOTHED + 1)} generations around each"
     _finish(ax, history, f"Answers and population: {about}")
     if history.is_alone:
@@ -167,8 +166,7 @@ def servers(run: Source, ax: Axes | Figure | None = None) -> Axes:
         named[name] = colours.get(server, OTHERS_COLOUR)
         row = users.index(user)
         ax.broken_barh([(begin, end - begin)], (row - 0.42, 0.84), color=named[name])
-    for change in history.world_changes():
-        ax.axvline(change, color="black", ls=":", lw=1)
+    _mark_changes(ax, history)
     _name_rows(ax, users)
     _legend(ax, [Patch(color=colour, label=name) for name, colour in named.items()])
     _finish(ax, history, "Who serves whom: a row for every user, a colour for its organelle")
@@ -180,10 +178,10 @@ def serving_bars(history: History) -> Iterator[tuple[str, OrganelleId, int, int]
     latest = dict[str, tuple[OrganelleId, int]]()
     for change in history.servings:
         if change.generation < history.generation:
-            if change.habitat in latest:
-                yield (change.habitat, *latest.pop(change.habitat), change.generation)
+            if change.user in latest:
+                yield (change.user, *latest.pop(change.user), change.generation)
             if change.id:
-                latest[change.habitat] = change.id, change.generation
+                latest[change.user] = change.id, change.generation
     for user, (server, begin) in latest.items():
         yield user, server, begin, history.generation
 
@@ -258,6 +256,11 @@ def _axes(ax: Axes | Figure | None, height: float) -> Axes:
 def _row_height(rows: int) -> float:
     """Return inches of a figure with so many rows."""
     return float(np.clip(1.4 + 0.15 * rows, 2.4, 10.0))
+
+
+def _mark_changes(ax: Axes, history: History) -> None:
+    for generation in {news.generation for news in history.world_news()}:
+        ax.axvline(generation, color="black", ls=":", lw=1)
 
 
 def _finish(ax: Axes, history: History, title: str) -> None:

@@ -18,7 +18,7 @@ from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,13 @@ from symbiont_ecology.engine.living import EVENTS_FILE
 from symbiont_ecology.engine.run import read_config
 from symbiont_ecology.errors import ConfigError, RunError
 from symbiont_ecology.event_log import LogReader, LogRewoundError
-from symbiont_ecology.extensions.evoscope.news import Chronicle, News, kinds_of, world_news
+from symbiont_ecology.extensions.evoscope.news import (
+    Chronicle,
+    KindChange,
+    News,
+    kinds_of,
+    world_news,
+)
 from symbiont_ecology.statistics import Interval, evidence, wilson
 from symbiont_ecology.strategies import strategies
 from symbiont_ecology.types import BlobRef, OrganelleId, cell_family
@@ -80,7 +86,7 @@ class Taxon:
     traits: Mapping[str, float] = field(default_factory=dict)
 
     def is_alive(self, generation: int) -> bool:
-        """Return whether it lives after a generation."""
+        """Return True if it lives after a generation."""
         return self.born <= generation and (self.died is None or self.died > generation)
 
 
@@ -123,7 +129,7 @@ class ServerChange:
     """A new server of a user from a generation on; nobody is ``""``."""
 
     generation: int
-    habitat: str
+    user: str
     id: OrganelleId
 
 
@@ -317,6 +323,7 @@ class History:
         self._servers: dict[str, OrganelleId] = {}
         self._holders: dict[BlobRef, OrganelleId] = {}
         self._reader = LogReader(self.folder / EVENTS_FILE)
+        self._kinds_until = lru_cache(maxsize=1)(partial(kinds_of, config))
 
     @classmethod
     def of(cls, config: RunConfig, log: Iterable[events.Event] = ()) -> History:
@@ -358,12 +365,12 @@ class History:
 
     @property
     def is_alone(self) -> bool:
-        """Whether one organelle lives by itself, without rivals, relatives and users."""
+        """True if one organelle lives by itself, without rivals, relatives and users."""
         return not self.has_economy and len(self.taxa) < 2 and not self.servings
 
     @property
     def has_exams(self) -> bool:
-        """Whether everybody sits the same exam: nobody is chosen to answer, or serves anybody."""
+        """True if everybody sits the same exam: nobody is chosen to answer, or serves anybody."""
         return any(isinstance(event, events.Scored) for event in self.selection)
 
     @property
@@ -383,15 +390,16 @@ class History:
 
     def news(self) -> list[News]:
         """Return what happened in whole generations, the world's own changes first in each."""
-        kinds = kinds_of(self.config, self.generation)
-        told = [*world_news(self.config, kinds, self.ends), *self.chronicle.news]
-        told.sort(key=_generation_of)
+        told = sorted([*self.world_news(), *self.chronicle.news], key=_generation_of)
         return told[: bisect_right(told, self.generation - 1, key=_generation_of)]
 
-    def world_changes(self) -> list[int]:
-        """Return the generations in which the world changed, rising."""
-        kinds = kinds_of(self.config, self.generation)
-        return sorted({news.generation for news in world_news(self.config, kinds, self.ends)})
+    def world_news(self) -> list[News]:
+        """Return what the world did in the generations that were lived."""
+        return world_news(self.config, self.kinds(), self.ends)
+
+    def kinds(self) -> list[KindChange]:
+        """Return the hidden kinds of all users of a synthetic world, and when they change."""
+        return self._kinds_until(self.generation)
 
     def answered(self, start: int = 0, stop: int | None = None, family: str = "") -> Answered:
         """Return the answers of organelles in some generations, to questions of one family."""
@@ -522,7 +530,7 @@ def _generation_of(row: Act | events.Settled | News) -> int:
 
 
 def _has_economy(config: RunConfig) -> bool:
-    """Return whether the bankrupt die; so is assumed of a strategy of a plug-in."""
+    """Return True if the bankrupt die, or if the strategy is of a plug-in and not known."""
     try:
         return strategies.build(config.strategy).is_mortal
     except ConfigError:

@@ -83,7 +83,7 @@ def lives_of(history: History) -> list[Life]:
 
 
 def has_converged(lives: Sequence[Life]) -> bool:
-    """Return whether the best fitness has hardly risen for some lives."""
+    """Return True if the best fitness has hardly risen for some lives."""
     if len(lives) <= CONVERGED_LIVES:
         return False
     before, now = (lives[place].ranking[0].fitness for place in (-1 - CONVERGED_LIVES, -1))

@@ -262,7 +262,7 @@ class KindChange:
     """A user is of a hidden kind from a generation on."""
 
     generation: int
-    habitat: str
+    user: str
     kind: int
 
 
@@ -305,9 +305,9 @@ def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:
     latest, moments = dict[str, int](), defaultdict[int, dict[str, str]](dict)
     for change in kinds:
         if change.generation:
-            text = f"{change.habitat} (kind {latest[change.habitat]} → {change.kind})"
-            moments[change.generation][change.habitat] = text
-        latest[change.habitat] = change.kind
+            text = f"{change.user} (kind {latest[change.user]} → {change.kind})"
+            moments[change.generation][change.user] = text
+        latest[change.user] = change.kind
     for generation, texts in moments.items():
         verb = "wants" if len(texts) == 1 else "want"
         text = f"{listed(texts.values())} {verb} something else from here on"

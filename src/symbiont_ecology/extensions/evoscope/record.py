@@ -2,7 +2,7 @@
 What is left out is said on the page.
 
 Columns that belong together have one length. ``frame`` numbers frames, ``who``, ``cell`` and
-``habitat`` number names in their lists. Energy is in mATP.
+``user`` number names in their lists. Energy is in mATP.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from symbiont_ecology.extensions.evoscope.methods import (
     lives_of,
     methods_record,
 )
-from symbiont_ecology.extensions.evoscope.news import News, kinds_of
+from symbiont_ecology.extensions.evoscope.news import News
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, Transcript, Transcripts, read_transcripts
 from symbiont_ecology.types import OrganelleId
 
-RECORD_SCHEMA = 1
+RECORD_SCHEMA = 2
 MAX_FRAMES, MAX_ACTS, MAX_NEWS, MAX_REPLIES = 600, 120_000, 4_000, 3_000
 """Moments that the slider knows, rows of answers, news, replies."""
 MAX_TEXT = 400
@@ -110,7 +110,7 @@ def log_record(history: History) -> PageRecord:
         "prices": _price_changes(history, frames),
         "claims": [asdict(claim) for claim in history.claims],
         "servings": [asdict(change) for change in history.servings],
-        "kinds": [asdict(change) for change in kinds_of(history.config, history.generation)],
+        "kinds": [asdict(change) for change in history.kinds()],
         "trials": [{**asdict(t), "evidence": t.evidence} for t in history.trials.values()],
         "news": [{**asdict(one), "text": one.text[:MAX_TEXT]} for one in chosen],
         "hostAnswers": [
@@ -240,9 +240,9 @@ def _act_columns(history: History, frames: Frames) -> tuple[PageRecord, list[str
         kept = sorted(kept, key=lambda entry: entry[1][0], reverse=True)[:MAX_ACTS]
         rule = "those with most answers"
         left_out.append(f"{MAX_ACTS} of {len(rows)} rows of who was asked what are shown: {rule}.")
-    names = ("frame", "who", "cell", "habitat", "asked", "right")
+    names = ("frame", "who", "cell", "user", "asked", "right")
     columns = _columns(names, [[*key, asked, _short(right)] for key, (asked, right) in kept])
-    return {**columns, "cells": list(cells), "habitats": list(users)}, left_out
+    return {**columns, "cells": list(cells), "users": list(users)}, left_out
 
 
 def _price_changes(history: History, frames: Frames) -> dict[str, list[tuple[int, int]]]:
@@ -277,6 +277,7 @@ def _reply_row(transcript: Transcript, beside: Mapping[str, str]) -> PageRecord:
         name: value[:MAX_TEXT] if isinstance(value, str) else value
         for name, value in vars(transcript).items()
     }
+    row["user"] = row.pop("habitat")
     if (reply := beside.get(transcript.prompt)) is not None:
         row["host"] = reply[:MAX_TEXT]
     return row

@@ -23,7 +23,7 @@ from symbiont_ecology.errors import RunError
 from symbiont_ecology.evaluation.evaluation_log import LoggedEvaluation, logged
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.extensions.evoscope.history import LATE, History, Trial
-from symbiont_ecology.extensions.evoscope.news import News, kinds_of, world_news
+from symbiont_ecology.extensions.evoscope.news import News
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.statistics import Interval, wilson
 from symbiont_ecology.types import OrganelleId, cell_family
@@ -178,7 +178,7 @@ class RunReport:
     def serving(self) -> list[ServedUsers]:
         """The users of each organelle at the end, the busiest first."""
         by_server: dict[OrganelleId, list[str]] = {}
-        for user, server in {entry.habitat: entry.id for entry in self.history.servings}.items():
+        for user, server in {entry.user: entry.id for entry in self.history.servings}.items():
             if server in self.history.taxa and self.history.taxa[server].died is None:
                 by_server.setdefault(server, []).append(user)
         served = [ServedUsers(server, tuple(sorted(users))) for server, users in by_server.items()]
@@ -204,8 +204,7 @@ class RunReport:
     def told(self) -> list[News]:
         """News that a reader should know, in their order: what the world did, and the first of all
         others."""
-        kinds = kinds_of(self.config, self.history.generation)
-        news = world_news(self.config, kinds, self.history.ends)
+        news = self.history.world_news()
         news += [entry for entry in self.history.chronicle.news if entry.kind in TOLD_KINDS]
         return sorted(news[:MAX_NEWS_TOLD], key=lambda entry: entry.generation)
 

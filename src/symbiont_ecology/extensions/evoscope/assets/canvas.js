@@ -32,11 +32,11 @@ class LivingCanvas {
           height: Math.max(...ys) - Math.min(...ys) + 2 * margin }
       : { left: -SPACING, top: -SPACING, width: 2 * SPACING, height: 2 * SPACING };
     this.most = Math.max(1, ...[...run.books.values()].map((books) => Math.max(...books.balance)));
-    this.orbits = new Map(run.habitats.map((name, place) => [name, (2 * Math.PI * place) / run.habitats.length]));
+    this.orbits = new Map(run.users.map((name, place) => [name, (2 * Math.PI * place) / run.users.length]));
     this.snapshots = new Map();
   }
 
-  // Who is where at the end of a frame: bodies by id, and the place of every habitat's dot.
+  // Who is where at the end of a frame: bodies by id, and the place of every user's dot.
   snapshot(frame) {
     if (this.snapshots.has(frame)) return this.snapshots.get(frame);
     const run = this.run, bodies = new Map(), dots = new Map();
@@ -44,13 +44,13 @@ class LivingCanvas {
       const energy = Math.max(run.balance(one.id, frame), 0) / this.most;
       bodies.set(one.id, { x: one.place[0] * SPACING, y: one.place[1] * SPACING, radius: 8 + 24 * Math.sqrt(energy) });
     }
-    for (const [id, habitats] of run.served(frame)) {
+    for (const [id, users] of run.served(frame)) {
       const body = bodies.get(id);
       if (!body) continue;
-      habitats.forEach((habitat, place) => {
-        const angle = habitats.length > 1 ? (2 * Math.PI * place) / habitats.length - Math.PI / 2 : this.orbits.get(habitat);
+      users.forEach((user, place) => {
+        const angle = users.length > 1 ? (2 * Math.PI * place) / users.length - Math.PI / 2 : this.orbits.get(user);
         const reach = Math.min(body.radius + 9, 0.46 * SPACING);
-        dots.set(habitat, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id, isAbove: Math.sin(angle) < -0.8 });
+        dots.set(user, { x: body.x + reach * Math.cos(angle), y: body.y + reach * Math.sin(angle), server: id, isAbove: Math.sin(angle) < -0.8 });
       });
     }
     const taken = { bodies, dots };
@@ -131,12 +131,12 @@ class LivingCanvas {
   }
 
   paintDots(pen, now, next, ease, ink) {
-    for (const habitat of this.run.habitats) {
-      const from = now.dots.get(habitat), to = next.dots.get(habitat);
+    for (const user of this.run.users) {
+      const from = now.dots.get(user), to = next.dots.get(user);
       if (!from && !to) continue;
       const start = from ?? to, end = to ?? from;
       const dot = { x: mix(start.x, end.x, ease), y: mix(start.y, end.y, ease), radius: 4 };
-      const isChosen = this.state.isSelected("habitat", habitat);
+      const isChosen = this.state.isSelected("user", user);
       pen.globalAlpha = (from && to ? 1 : from ? 1 - ease : ease) * (isChosen ? 1 : this.strength(start.server));
       pen.beginPath();
       pen.arc(dot.x, dot.y, isChosen ? 6.5 : dot.radius, 0, 2 * Math.PI);
@@ -145,7 +145,7 @@ class LivingCanvas {
       pen.lineWidth = 1.6;
       pen.strokeStyle = ink;
       pen.stroke();
-      this.spots.push({ ...dot, radius: 7, selection: { type: "habitat", id: habitat }, title: `user ${habitat}, served by ${start.server}` });
+      this.spots.push({ ...dot, radius: 7, selection: { type: "user", id: user }, title: `user ${user}, served by ${start.server}` });
     }
   }
 
@@ -178,15 +178,15 @@ class LivingCanvas {
     const chosen = this.state.selection;
     if (!chosen) return 1;
     if (chosen.type === "organelle") return chosen.id === id ? 1 : 0.45;
-    if (chosen.type === "habitat") return this.run.server(chosen.id, this.state.frame)?.id === id ? 1 : 0.45;
+    if (chosen.type === "user") return this.run.server(chosen.id, this.state.frame)?.id === id ? 1 : 0.45;
     return 1;
   }
 
   titleOf(id, frame) {
-    const run = this.run, one = run.byId.get(id), habitats = run.served(frame).get(id) ?? [];
+    const run = this.run, one = run.byId.get(id), users = run.served(frame).get(id) ?? [];
     const energy = `${atp(run.balance(id, frame))} ATP`, age = run.generation(frame) - one.born;
     return `${id}: ${energy}, ${age} generations old, best at ${run.specialty.get(id) ?? "nothing yet"}` +
-      (habitats.length ? `, serves ${habitats.join(" ")}` : "");
+      (users.length ? `, serves ${users.join(" ")}` : "");
   }
 
   spotAt(event) {

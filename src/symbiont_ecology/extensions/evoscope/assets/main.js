@@ -66,7 +66,7 @@ class Page {
     select.replaceChildren(...this.runs.map((run, number) => el("option", { value: number }, plain(run.name))));
     select.value = this.runs.indexOf(this.run);
     byName("run-picker").hidden = this.runs.length < 2;
-    byName("names").replaceChildren(...[...this.run.ids.slice(-300), ...this.run.habitats, ...this.run.families].map((name) => el("option", { value: name })));
+    byName("names").replaceChildren(...[...this.run.ids.slice(-300), ...this.run.users, ...this.run.families].map((name) => el("option", { value: name })));
   }
 
   bind() {
@@ -294,7 +294,7 @@ class Page {
     const generation = parseInt(said.get("g"), 10);
     this.frame = Number.isFinite(generation) ? Math.max(0, this.run.frameOf(generation)) : Math.max(this.run.last, 0);
     this.moment = this.frame;
-    const type = ["organelle", "habitat", "cell", "family"].find((name) => said.get(name));
+    const type = ["organelle", "user", "cell", "family"].find((name) => said.get(name));
     this.selection = type ? { type, id: said.get(type) } : null;
   }
 

@@ -25,16 +25,16 @@ class Panels {
 
   // A sentence in which organelles and users can be selected.
   sentence(news) {
-    const { run } = this.state, users = new Set(run.habitats), names = new Set([...news.organelles, ...news.places]);
+    const { run } = this.state, users = new Set(run.users), names = new Set([...news.organelles, ...news.places]);
     const shown = plain(news.text).split(/(\s+|[.,;:]+(?=\s|$))/);
     return shown.map((word) =>
-      run.byId.has(word) && names.has(word) ? this.link("organelle", word) : users.has(word) ? this.link("habitat", word) : run.families.includes(word) ? this.link("family", word) : word);
+      run.byId.has(word) && names.has(word) ? this.link("organelle", word) : users.has(word) ? this.link("user", word) : run.families.includes(word) ? this.link("family", word) : word);
   }
 
   biography(place) {
     const chosen = this.state.selection, run = this.state.run;
     const parts = !chosen ? this.ofRun(run) : chosen.type === "organelle" ? this.ofOrganelle(run, chosen.id)
-      : chosen.type === "habitat" ? this.ofHabitat(run, chosen.id) : this.ofCells(run, chosen);
+      : chosen.type === "user" ? this.ofUser(run, chosen.id) : this.ofCells(run, chosen);
     place.replaceChildren(...parts.filter(Boolean));
   }
 
@@ -50,7 +50,7 @@ class Panels {
     return [
       el("h3", {}, "The run"),
       this.facts({
-        "bare host": run.hasHabitats ? null : `${percent(host)} of ${host.asked} questions right before anybody learned`,
+        "bare host": run.hasUsers ? null : `${percent(host)} of ${host.asked} questions right before anybody learned`,
         right: !total(0) ? "nobody was asked anything yet" : `${percent(total(0))} of ${total(0).asked} up to the slider; ${percent(total(late))} of the quarter before it`,
         alive: `${run.alive(frame).length} at the slider, of ${run.organelles.filter((one) => one.born <= run.generation(frame)).length} born by then`,
         "best lately": ranked.length && !run.isAlone && !run.hasExams ? [this.link("organelle", ranked[0][0]), ` with most right answers in that quarter, ${Math.round(ranked[0][1].right)} of ${ranked[0][1].asked}`] : null,
@@ -117,7 +117,7 @@ class Panels {
         score: Number.isFinite(one.score) ? `${scoreOf(one)}, first exam in generation ${one.examined}` : null,
         energy: !run.hasEconomy ? null : run.isAlive(one, frame) ? `${atp(run.balance(id, frame))} ATP at the slider` : "not alive at the slider",
         earned: !run.hasEconomy ? null : `${atp(total("revenue"))} ATP up to the slider; spent on compute ${atp(total("cost"))}, rent ${atp(total("rent"))}, tickets ${atp(total("ticket"))}`,
-        serves: run.hasHabitats ? (served.length ? this.links("habitat", served) : "nobody at the slider") : null,
+        serves: run.hasUsers ? (served.length ? this.links("user", served) : "nobody at the slider") : null,
         rank: ranks || null, lessons: one.lessons,
         traits: one.genes ? this.genes(one) || null : Object.entries(one.traits).map(([name, value]) => `${name} ${+value.toPrecision(3)}`).join(", ") || null,
         "ΔW": one.body ? `norm ${short(one.body.norm)}, ${one.body.parameters.toLocaleString("en")} parameters` : "no longer in the folder",
@@ -155,9 +155,9 @@ class Panels {
       sums.slice(0, 12).map(([cell, sum]) => el("tr", {}, el("td", {}, this.link("cell", cell)), el("td", { class: "number" }, sum.asked), el("td", { class: "number" }, percent(sum)), el("td", { class: "number" }, percent(host.get(cell))))))];
   }
 
-  ofHabitat(run, id) {
+  ofUser(run, id) {
     const { frame } = this.state, move = run.server(id, frame), moves = run.moves.get(id) ?? [], kind = run.kind(id, frame);
-    const sum = (first, last) => run.sums(first, last, (row) => (run.acts.habitats[run.acts.habitat[row]] === id ? "all" : null)).get("all");
+    const sum = (first, last) => run.sums(first, last, (row) => (run.acts.users[run.acts.user[row]] === id ? "all" : null)).get("all");
     return [
       el("h3", {}, `user ${plain(id)}`),
       this.facts({
@@ -197,10 +197,10 @@ class Panels {
   }
 
   replyTable(replies) {
-    const hasHost = replies.some((one) => one.host !== undefined), hasUser = replies.some((one) => one.habitat), hasTarget = replies.some((one) => one.target);
+    const hasHost = replies.some((one) => one.host !== undefined), hasUser = replies.some((one) => one.user), hasTarget = replies.some((one) => one.target);
     const sure = (one) => (one.confidence === null || one.confidence === undefined ? "–" : `${Math.round(100 * Math.exp(one.confidence))} %`);
     return el("table", {}, el("tr", {}, el("th", { class: "number" }, "gen."), el("th", {}, "who"), hasUser ? el("th", {}, "user") : null, el("th", {}, "question"), el("th", {}, "reply"), hasTarget ? el("th", {}, "wanted") : null, hasHost ? el("th", {}, "bare host") : null, el("th", { class: "number", title: "probability per token" }, "sure")),
-      replies.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, this.link("organelle", one.id)), hasUser ? el("td", {}, one.habitat ? this.link("habitat", one.habitat) : "") : null,
+      replies.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, this.link("organelle", one.id)), hasUser ? el("td", {}, one.user ? this.link("user", one.user) : "") : null,
         el("td", {}, text(`${one.examples ? `(${one.examples} examples) ` : ""}${one.prompt.trim()}`)), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasTarget ? el("td", {}, text(one.target)) : null, hasHost ? el("td", {}, text(one.host ?? "–")) : null, el("td", { class: "number" }, sure(one)))));
   }
 
@@ -244,7 +244,7 @@ class Panels {
   passing(place) {
     const { run, frame, query } = this.state, now = run.generation(frame), word = query.toLowerCase();
     const isMeant = (one) => (this.filter === "all" || (one.verdict >= 0.5) === (this.filter === "right")) &&
-      (!word || [one.id, one.habitat, one.cell, one.prompt, one.reply].some((part) => part?.toLowerCase().includes(word)));
+      (!word || [one.id, one.user, one.cell, one.prompt, one.reply].some((part) => part?.toLowerCase().includes(word)));
     const found = run.replies.filter((one) => one.generation <= now && isMeant(one)), shown = found.slice(-60).reverse();
     place.replaceChildren(
       el("div", { class: "chips" }, ["all", "right", "wrong"].map((name) => el("button", { type: "button", "aria-pressed": String(this.filter === name), onclick: () => { this.filter = name; this.passing(place); } }, name))),

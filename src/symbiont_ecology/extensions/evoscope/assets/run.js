@@ -21,23 +21,23 @@ class RunView {
     for (const one of record.organelles)
       for (const parent of one.parents) this.byId.get(parent)?.children.push(one.id);
     this.cells = record.acts.cells;
-    this.habitats = [...record.acts.habitats].sort(byNumber);
+    this.users = [...record.acts.users].sort(byNumber);
     this.families = [...new Set(this.cells.map(familyOf))];
     this.books = this.#booksByOrganelle();
     this.actStarts = starts(record.acts.frame, this.last + 1);
-    this.moves = groupBy(record.servings, (one) => one.habitat);
-    this.kindsOf = groupBy(record.kinds, (one) => one.habitat);
+    this.moves = groupBy(record.servings, (one) => one.user);
+    this.kindsOf = groupBy(record.kinds, (one) => one.user);
     this.newsOf = new Map();
     for (const one of record.news)
       for (const name of new Set([...one.organelles, ...one.places, ...one.places.map(familyOf)])) push(this.newsOf, name, one);
     this.repliesOf = new Map();
     for (const one of record.replies)
-      for (const name of new Set([one.id, one.habitat, one.cell])) push(this.repliesOf, name, one);
+      for (const name of new Set([one.id, one.user, one.cell])) push(this.repliesOf, name, one);
     this.specialty = this.#specialties();
-    this.hasHabitats = this.habitats.length > 0;
+    this.hasUsers = this.users.length > 0;
     this.founders = this.#foundersByAnswers();
     // One organelle by itself has no rivals, no relatives and no users.
-    this.isAlone = !this.isPhylogeny && !this.hasEconomy && this.ids.length < 2 && !this.hasHabitats;
+    this.isAlone = !this.isPhylogeny && !this.hasEconomy && this.ids.length < 2 && !this.hasUsers;
     this.examined = record.organelles.filter((one) => Number.isFinite(one.score));
     this.hasExams = this.examined.length > 0; // everybody sits the same exam, so nobody serves anybody
     this.scores = extentOf(this.examined.map((one) => one.score));
@@ -83,24 +83,24 @@ class RunView {
     return rank;
   }
 
-  // Who serves a habitat after a frame: {id, generation}, or null.
-  server(habitat, frame) {
-    const moves = this.moves.get(habitat) ?? [];
+  // Who serves a user after a frame: {id, generation}, or null.
+  server(user, frame) {
+    const moves = this.moves.get(user) ?? [];
     const place = lastAtMost(moves.map((one) => one.generation), this.generation(frame));
     return place < 0 || !moves[place].id ? null : moves[place];
   }
 
   served(frame) {
     const served = new Map();
-    for (const habitat of this.habitats) {
-      const move = this.server(habitat, frame);
-      if (move) push(served, move.id, habitat);
+    for (const user of this.users) {
+      const move = this.server(user, frame);
+      if (move) push(served, move.id, user);
     }
     return served;
   }
 
-  kind(habitat, frame) {
-    const kinds = this.kindsOf.get(habitat) ?? [];
+  kind(user, frame) {
+    const kinds = this.kindsOf.get(user) ?? [];
     const place = lastAtMost(kinds.map((one) => one.generation), this.generation(frame));
     return place < 0 ? null : kinds[place].kind;
   }
@@ -138,7 +138,7 @@ class RunView {
 
   // What a name stands for, as a selection; null if it is nothing here.
   named(name) {
-    const type = this.byId.has(name) || this.trials.some((one) => one.id === name) ? "organelle" : this.habitats.includes(name) ? "habitat"
+    const type = this.byId.has(name) || this.trials.some((one) => one.id === name) ? "organelle" : this.users.includes(name) ? "user"
       : this.cells.includes(name) ? "cell" : this.families.includes(name) ? "family" : null;
     return type && { type, id: name };
   }

@@ -47,30 +47,30 @@ const serversView = {
   id: "servers", title: "Who serves whom", width: "wide",
   unit: "a row per user (or cell), a colour per organelle: who answered most there",
   suits: (run) => !run.isAlone && !run.hasExams,
-  height: (run) => Math.min(Math.max(110 + 11 * (run.hasHabitats ? run.habitats : run.cells).length, 200), 640),
+  height: (run) => Math.min(Math.max(110 + 11 * (run.hasUsers ? run.users : run.cells).length, 200), 640),
   option(run, state) {
-    const rows = run.hasHabitats ? sortedHabitats(run) : [...run.cells].sort();
+    const rows = run.hasUsers ? sortedUsers(run) : [...run.cells].sort();
     if (!rows.length) return "Nobody was asked anything yet.";
-    const bars = run.hasHabitats ? servingBars(run, rows, state) : actingBars(run, rows, state);
-    return { grid: { ...GRID, left: run.hasHabitats ? 56 : 150, top: 10 }, xAxis: generations(run), yAxis: rowAxis(rows), series: [barSeries(bars)], tooltip: {} };
+    const bars = run.hasUsers ? servingBars(run, rows, state) : actingBars(run, rows, state);
+    return { grid: { ...GRID, left: run.hasUsers ? 56 : 150, top: 10 }, xAxis: generations(run), yAxis: rowAxis(rows), series: [barSeries(bars)], tooltip: {} };
   },
 };
 
 // Users of one kind beside each other, as far as kinds are known.
-function sortedHabitats(run) {
+function sortedUsers(run) {
   const last = (name) => run.kind(name, run.last) ?? -1;
-  return [...run.habitats].sort((a, b) => last(a) - last(b) || byNumber(a, b));
+  return [...run.users].sort((a, b) => last(a) - last(b) || byNumber(a, b));
 }
 
 function servingBars(run, rows, state) {
-  return rows.flatMap((habitat, row) => {
-    const moves = run.moves.get(habitat) ?? [];
+  return rows.flatMap((user, row) => {
+    const moves = run.moves.get(user) ?? [];
     return moves.filter((move) => move.id).map((move) => {
       const place = moves.indexOf(move), until = moves[place + 1]?.generation ?? run.generations;
-      const kind = run.kind(habitat, run.frameOf(move.generation));
-      return { row, from: move.generation, to: until, colour: run.colour(move.id, state.colours), strength: barStrength(state, move.id, habitat),
+      const kind = run.kind(user, run.frameOf(move.generation));
+      return { row, from: move.generation, to: until, colour: run.colour(move.id, state.colours), strength: barStrength(state, move.id, user),
         pick: { type: "organelle", id: move.id }, label: move.id,
-        text: `user ${habitat} is served by ${move.id}\ngenerations ${move.generation} to ${until - 1}` + (kind === null ? "" : `\nhidden kind ${kind}`) };
+        text: `user ${user} is served by ${move.id}\ngenerations ${move.generation} to ${until - 1}` + (kind === null ? "" : `\nhidden kind ${kind}`) };
     });
   });
 }
@@ -120,13 +120,13 @@ const cellsView = {
     if (!run.hasEconomy) delete measures.price;
     const choice = (key, options) => el("select", { "aria-label": key, onchange: (event) => { this[key] = event.target.value; redraw(); } },
       Object.entries(options).map(([value, text]) => el("option", { value }, text)));
-    return [choice("measure", measures), choice("rows", { cell: "cells", habitat: "users" })];
+    return [choice("measure", measures), choice("rows", { cell: "cells", user: "users" })];
   },
   height: (run) => Math.min(Math.max(130 + 14 * run.cells.length, 270), 520),
   option(run, state) {
-    const isHabitat = this.rows === "habitat", names = isHabitat ? sortedHabitats(run) : [...run.cells].sort();
-    if (!names.length) return isHabitat ? "This world has no users: choose cells." : "Nobody was asked anything yet.";
-    const list = isHabitat ? run.acts.habitats : run.cells, column = isHabitat ? run.acts.habitat : run.acts.cell;
+    const isUser = this.rows === "user", names = isUser ? sortedUsers(run) : [...run.cells].sort();
+    if (!names.length) return isUser ? "This world has no users: choose cells." : "Nobody was asked anything yet.";
+    const list = isUser ? run.acts.users : run.cells, column = isUser ? run.acts.user : run.acts.cell;
     const places = new Map(names.map((name, row) => [name, row])), data = [];
     for (const [first, last] of stretches(run, 60)) {
       const from = run.generation(first - 1) + (first ? 1 : 0), to = run.generation(last) + 1;
@@ -134,7 +134,7 @@ const cellsView = {
         const price = run.price(name, last);
         const value = this.measure === "right" ? (100 * sum.right) / sum.asked : this.measure === "asked" ? sum.asked : price === null ? null : price / 1000;
         if (value === null) continue;
-        data.push({ row: places.get(name), from, to, value, pick: { type: isHabitat ? "habitat" : "cell", id: name },
+        data.push({ row: places.get(name), from, to, value, pick: { type: isUser ? "user" : "cell", id: name },
           text: `${name}\ngenerations ${from} to ${to - 1}\n${percent(sum)} of ${sum.asked} answers right` + (price === null ? "" : `\na right answer pays ${atp(price)} ATP`) });
       }
     }
@@ -145,7 +145,7 @@ const cellsView = {
       one.strength = state.selection?.id === names[one.row] || !state.selection || state.selection.type === "organelle" ? 1 : 0.5;
     }
     return {
-      grid: { ...GRID, left: isHabitat ? 56 : 150, right: 60, top: 10 }, xAxis: generations(run), yAxis: rowAxis(names), series: [barSeries(data, 0.94)], tooltip: {},
+      grid: { ...GRID, left: isUser ? 56 : 150, right: 60, top: 10 }, xAxis: generations(run), yAxis: rowAxis(names), series: [barSeries(data, 0.94)], tooltip: {},
       visualMap: { type: "continuous", min: least, max: Math.max(most, least + 1e-9), inRange: { color: SCALE }, orient: "vertical", right: 0, top: "middle", itemHeight: 90, itemWidth: 8, calculable: false, seriesIndex: [],
         text: [most.toFixed(most < 10 ? 1 : 0), least.toFixed(least && least < 10 ? 1 : 0)], textStyle: { color: cssColour("--soft") } },
     };
@@ -163,10 +163,10 @@ const archiveView = {
   option(run, state) {
     const held = [...run.holders(state.frame).values()].filter((claim) => claim.id);
     if (!held.length) return "Nobody holds a cell of the archive at this time.";
-    const isHabitat = !held[0].cell.includes("/"), parts = (name) => (isHabitat ? [name.replace(/.$/, "…"), name.slice(-1)] : [familyOf(name), name.slice(familyOf(name).length + 1)]);
+    const isUser = !held[0].cell.includes("/"), parts = (name) => (isUser ? [name.replace(/.$/, "…"), name.slice(-1)] : [familyOf(name), name.slice(familyOf(name).length + 1)]);
     const rows = [...new Set(held.map((claim) => parts(claim.cell)[0]))].sort(byNumber), columns = [...new Set(held.map((claim) => parts(claim.cell)[1]))].sort(byNumber);
     return {
-      grid: { left: isHabitat ? 46 : 120, right: 60, top: 10, bottom: 40 }, xAxis: { type: "category", data: columns, name: isHabitat ? "last digit of the user" : "depth", splitLine: { show: false } }, yAxis: rowAxis(rows, { splitLine: { show: false } }),
+      grid: { left: isUser ? 46 : 120, right: 60, top: 10, bottom: 40 }, xAxis: { type: "category", data: columns, name: isUser ? "last digit of the user" : "depth", splitLine: { show: false } }, yAxis: rowAxis(rows, { splitLine: { show: false } }),
       visualMap: { min: 0, max: 1, inRange: { color: SCALE }, orient: "vertical", right: 0, top: "middle", itemHeight: 90, itemWidth: 8, calculable: false, text: ["1", "0"], textStyle: { color: cssColour("--soft") } },
       series: [{ type: "heatmap", label: { show: held.length <= 60, formatter: (one) => one.data.pick.id, fontSize: 11 },
         data: held.map((claim) => ({ value: [columns.indexOf(parts(claim.cell)[1]), rows.indexOf(parts(claim.cell)[0]), +claim.score.toFixed(3)], pick: { type: "organelle", id: claim.id }, claim, label: { color: claim.score > 0.5 ? "#000" : "#fff" } })) }],
