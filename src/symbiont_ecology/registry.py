@@ -137,7 +137,7 @@ class Registry(Generic[T]):
         """The class of that name; ConfigError names the nearest one and lists all."""
         entries = self._all()
         if name not in entries and (advice := _REMOVED.get((self.kind, name))):
-            raise ConfigError(f"{self.kind} {name!r} was removed: {advice}")
+            raise ConfigError(f"{self.kind} {name!r} is gone: {advice}")
         if name not in entries:
             hint = did_you_mean(name, entries)
             raise ConfigError(

@@ -127,7 +127,7 @@ def _check_together(context: typer.Context) -> None:
 def _evaluate_run(
     folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, dry_run: bool
 ) -> Record:
-    """Asks the run and its baselines, or says what would be asked of whom.
+    """Ask the run and its baselines, or say what would be asked of whom.
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
 
@@ -173,7 +173,11 @@ def _evaluate_run(
 
 
 def _make_again(folder: Path, host: str | None) -> None:
-    """Makes every evaluation of a run again; exit code 1 if one is not what it was."""
+    """Make every evaluation of a run again.
+
+    Raises:
+        RunError: one is not what it was.
+    """
     from symbiont_ecology.evaluation.evaluation_log import (
         EVALUATIONS_FILE,
         repeat_evaluations,
@@ -201,7 +205,7 @@ def _make_again(folder: Path, host: str | None) -> None:
 
 
 def _tell_systems(comparison: BaselineComparison) -> None:
-    """Accuracies by family and system, how the main one differs, and what it costs."""
+    """Print accuracies by family and system, how the main one differs, and what it costs."""
     main = comparison.systems[comparison.main]
     console.print_table(console.accuracy_table(comparison.systems))
     for name, difference in comparison.differences.items():

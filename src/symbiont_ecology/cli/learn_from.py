@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from symbiont_ecology.tasks.logs import LogRow, LogTasks
 
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
-MOST_SHOWN = 4
+MAX_NAMES = 4
 """Users that a line names."""
-MOST_ASKED = 500
+MAX_ASKED = 500
 """Held-out rows that the report asks about, at most."""
 
 
@@ -70,7 +70,7 @@ def learn_from(
 def _config(
     source: LogTasks, families: Sequence[str], host: str, passes: float, overrides: Sequence[str]
 ) -> RunConfig:
-    """The run that learns all rows so many times.
+    """Return the config of the run that learns all rows so many times.
 
     Raises:
         ConfigError: it does not fit together.
@@ -131,10 +131,10 @@ def _tell_log(source: LogTasks, rows: Sequence[LogRow], families: Sequence[str])
 
 
 def _check_lengths(run: Run, log: Path) -> None:
-    """Whether the model can read every row, before anything is learned.
+    """Refuse rows that the model cannot read, before anything is learned.
 
     Raises:
-        DataError: it cannot; the message names the row.
+        DataError: there is one; the message names it.
     """
     from symbiont_ecology.engine.build import mixture
     from symbiont_ecology.tasks.logs import DEPTH, LogTask
@@ -155,14 +155,14 @@ def _check_lengths(run: Run, log: Path) -> None:
 
 
 def _report(run: Run, rows: Sequence[LogRow]) -> None:
-    """Writes the adapters and the report, and prints who uses which."""
+    """Write the adapters and the report, and print who uses which."""
     from symbiont_ecology.evaluation.logged import held_out
     from symbiont_ecology.export import HABITATS_FILE, export_run
 
     target = run.folder / EXPORT
     export_run(run, target)
     with console.asking() as progress:
-        unseen = held_out(run.loaded, run.host, MOST_ASKED, progress)
+        unseen = held_out(run.loaded, run.host, MAX_ASKED, progress)
     answered = Counter(row.habitat for row in rows)
     summary = console.table(
         *("adapter", "users", "rows", "writes it", "model writes it", "likelihood", "by model"),
@@ -192,8 +192,8 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
 
 
 def _names(habitats: Sequence[str]) -> str:
-    text = ", ".join(habitats[:MOST_SHOWN])
-    rest = len(habitats) - MOST_SHOWN
+    text = ", ".join(habitats[:MAX_NAMES])
+    rest = len(habitats) - MAX_NAMES
     return f"{text} and {rest} more" if rest > 0 else text
 
 
@@ -207,7 +207,7 @@ def _cells(part: HeldOut, habitats: Sequence[str], answered: Counter[str]) -> li
 
 
 def _figures(part: HeldOut) -> dict[str, object]:
-    """Held-out replies in numbers: share written exactly so, and nats per token."""
+    """Return held-out replies in numbers: share written exactly so, and nats per token."""
     if not part.items:
         return {"held_out": 0}
     from symbiont_ecology.evaluation.measure import interval_values
