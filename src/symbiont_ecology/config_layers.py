@@ -114,7 +114,7 @@ def _without_removed(values: dict[str, object], where: str) -> dict[str, object]
             continue
         if parts[key] is not None:
             raise ConfigError(
-                f"{where}: the key {dotted!r} was removed, got {parts[key]!r:.60}: {advice}"
+                f"{where}: the key {dotted!r} is gone, got {parts[key]!r:.60}: {advice}"
             )
         values = {**values, section: {name: parts[name] for name in parts if name != key}}
     return values

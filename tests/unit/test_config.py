@@ -311,9 +311,9 @@ def test_a_key_that_is_gone_is_read_if_it_is_null_and_refused_with_advice_if_not
 ) -> None:
     old = dump_config(load_config("demo")).replace("run:\n", "run:\n  mirror: null\n")
     assert load_config(write(folder, "old", old)) == load_config("demo")
-    with pytest.raises(ConfigError, match="was removed"):
+    with pytest.raises(ConfigError, match="is gone"):
         load_config("demo", ["run.mirror=s3://bucket/run"])
-    with pytest.raises(ConfigError, match="was removed"):
+    with pytest.raises(ConfigError, match="is gone"):
         reward_rules.build("human")
 
 

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluation.measure import Evaluation, EvaluationDifference
     from symbiont_ecology.statistics import Interval
 
-MOST_ANSWERERS = 8
+MAX_ANSWERERS = 8
 """Organelles that a line on who answered names."""
-WIDEST_TABLE = 10_000
-"""Characters of a line of a table."""
+MAX_TABLE_CHARS = 10_000
+"""Of a line of a table."""
 
 
 def _program() -> str:
-    """How this command was reached, so that a printed command can be typed as it is."""
+    """Return how this command was reached, so that a printed command can be typed as it is."""
     program = Path(sys.argv[0])
     if shutil.which("symbiont") or program.name != "symbiont":
         return "symbiont"
@@ -44,29 +44,30 @@ def _program() -> str:
 
 
 def command_line(*words: object) -> str:
-    """A command of ours that can be typed as it is: what a shell would take apart is quoted."""
+    """Return a command of ours that can be typed as it is: what a shell would take apart is
+    quoted."""
     return shlex.join([_program(), *map(str, words)])
 
 
 def typed_with(*more: object) -> str:
-    """The words that were typed, and more options."""
+    """Return the words that were typed, and more options."""
     name, words = sys.argv[1:2], sys.argv[2:]
     return command_line(*name, *more, *words)
 
 
 def typed_again(folder: Path, out: Path | None) -> str:
-    """The words that were typed, which go on in a folder; with ``--out``, if it was left out."""
+    """Return the words that were typed, with the folder in which they go on."""
     return typed_with(*([] if out else ["--out", folder]))
 
 
 def tell_loading(quiet: bool) -> None:
-    """A first sign of life, before anything heavy is imported."""
+    """Print a first sign of life, before anything heavy is imported."""
     if not quiet:
         print(f"symbiont {__version__}: loading …", file=sys.stderr, flush=True)
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """A table whose first column is text, and whose others are numbers."""
+    """Return a table whose first column is text, and whose others are numbers."""
     result = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
     for place, column in enumerate(columns):
         result.add_column(column, justify="right" if place else "left", no_wrap=True)
@@ -74,28 +75,28 @@ def table(*columns: str, title: str | None = None) -> Table:
 
 
 def print_table(made: Table) -> None:
-    """Prints a table, never cut: where it is wider than the terminal, the terminal breaks its
+    """Print a table, never cut: where it is wider than the terminal, the terminal breaks its
     lines."""
     console = Console()
-    unbounded = console.options.update(max_width=WIDEST_TABLE)
+    unbounded = console.options.update(max_width=MAX_TABLE_CHARS)
     console.width = max(console.width, console.measure(made, options=unbounded).maximum)
     console.print(made)
 
 
 def tell_facts(facts: Mapping[str, str]) -> None:
-    """A line for every fact, with its label in front."""
+    """Print a line for every fact, with its label in front."""
     width = max(map(len, facts)) + 2
     for label, value in facts.items():
         print(f"{label:{width}s}{value}")
 
 
 def percent(interval: Interval) -> str:
-    """An interval of shares in percent: ``43 % [37, 50]``."""
+    """Return an interval of shares in percent: ``43 % [37, 50]``."""
     return f"{100 * interval.estimate:.0f} % [{100 * interval.low:.0f}, {100 * interval.high:.0f}]"
 
 
 def points(difference: EvaluationDifference) -> str:
-    """A difference of shares in points: ``+1.2 points [-0.3, +2.7]``."""
+    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7]``."""
     estimate, low, high = (
         100 * value for value in (difference.estimate, difference.low, difference.high)
     )
@@ -103,7 +104,7 @@ def points(difference: EvaluationDifference) -> str:
 
 
 def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
-    """Accuracy by family, one column per evaluation of the same items."""
+    """Return accuracy by family, one column per evaluation of the same items."""
     rows = table("family", *evaluations, title=title)
     shares = [evaluation.by_family() for evaluation in evaluations.values()]
     for family in shares[0]:
@@ -114,7 +115,7 @@ def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = No
 
 
 def tell_evaluation(evaluation: Evaluation) -> None:
-    """A table of accuracies and one line on who answered."""
+    """Print a table of accuracies and one line on who answered."""
     print_table(accuracy_table({"right, with 95 % interval": evaluation}))
     tell_answerers(evaluation)
     if evaluation.general:
@@ -122,7 +123,7 @@ def tell_evaluation(evaluation: Evaluation) -> None:
 
 
 def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
-    """What plain English and conversation are to each system or adapter, beside the bare host."""
+    """Print the perplexity of plain English and conversation, beside the bare host."""
     columns = "nats a token", "English", "− host", "chat", "− host", "to host"
     rows = table(*columns)
     for name, ability in abilities.items():
@@ -137,10 +138,10 @@ def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
 
 
 def tell_answerers(evaluation: Evaluation) -> None:
-    """Who answered, what it cost, and which verifiers failed."""
+    """Print who answered, what it cost, and which verifiers failed."""
     ranked = evaluation.choices.most_common()
-    names = ", ".join(f"{name} {count}" for name, count in ranked[:MOST_ANSWERERS])
-    more = " …" if len(ranked) > MOST_ANSWERERS else ""
+    names = ", ".join(f"{name} {count}" for name, count in ranked[:MAX_ANSWERERS])
+    more = " …" if len(ranked) > MAX_ANSWERERS else ""
     print(
         f"answered by: {names}{more}; {len(evaluation.rollouts)} questions, "
         f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer"
@@ -153,8 +154,8 @@ def tell_answerers(evaluation: Evaluation) -> None:
 
 
 def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
-    """A run whose host may lie at another place, and has room for adapters of that rank. Its kernel
-    answers, so that no server need be there.
+    """Open a run whose host may lie at another place, and has room for adapters of that rank. Its
+    kernel answers, so that no server need be there.
 
     The fingerprint of a host decides whether it is the same.
 
@@ -172,9 +173,9 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
 
 @contextmanager
 def report(json_file: Path | None, dry_run: bool = False) -> Iterator[Callable[[object], None]]:
-    """Text goes to stdout, or to stderr where ``-`` keeps stdout for JSON; yields what writes JSON.
+    """Yield what writes JSON. Text goes to stdout, or to stderr where ``-`` keeps stdout for JSON.
 
-    Unless it is a dry run, this makes sure at once that the file can be written.
+    Unless it is a dry run, make sure at once that the file can be written.
 
     Raises:
         RunError: it cannot.
@@ -184,7 +185,6 @@ def report(json_file: Path | None, dry_run: bool = False) -> Iterator[Callable[[
         prepare(json_file)
 
     def write(data: object) -> None:
-        """Writes plain values, if JSON was asked for."""
         if is_apart:
             stdout.write(_as_json(data))
         elif json_file is not None:
@@ -195,7 +195,7 @@ def report(json_file: Path | None, dry_run: bool = False) -> Iterator[Callable[[
 
 
 def prepare(path: Path) -> None:
-    """Makes the folder of a file, and sure that the file can be written.
+    """Make the folder of a file, and sure that the file can be written.
 
     Raises:
         RunError: it cannot.
@@ -209,7 +209,7 @@ def prepare(path: Path) -> None:
 
 
 def write_json(path: Path, data: object) -> None:
-    """Writes plain values to a file, which is whole or not there; or through a link, or to a device
+    """Write plain values to a file, which is whole or not there; or through a link, or to a device
     such as a pipe, as they come.
 
     Raises:
@@ -230,14 +230,14 @@ def _as_json(data: object) -> str:
 
 
 def progress_bar(*columns: ProgressColumn) -> Progress:
-    """A bar on stderr that is gone when it is done, and not shown where stderr is no terminal."""
+    """Return a bar on stderr that is gone when it is done, and shown on a terminal alone."""
     console = Console(stderr=True)
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 @contextmanager
 def asking() -> Iterator[evaluator.Progress]:
-    """A count of the questions that were answered, on a terminal."""
+    """Count the questions that were answered, on a terminal."""
     text = TextColumn("asking {task.completed:.0f} questions")
     with progress_bar(SpinnerColumn(), text, TimeElapsedColumn()) as bar:
         task = bar.add_task("asking", total=None)

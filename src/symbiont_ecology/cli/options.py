@@ -20,7 +20,7 @@ from symbiont_ecology.errors import ConfigError
 def option(
     about: str, *names: str, default: str = "", least: int | None = None, metavar: str | None = None
 ) -> object:
-    """An option with its help, and its smallest value.
+    """Return an option with its help, and its smallest value.
 
     ``default`` says in words what stands for it where it is left out.
     """
@@ -29,12 +29,12 @@ def option(
 
 
 def argument(about: str, metavar: str | None = None, default: str = "") -> object:
-    """An argument with its help, as ``option``."""
+    """Return an argument with its help, as ``option``."""
     return typer.Argument(help=about, metavar=metavar, show_default=default or False)
 
 
 def resumable_folder(default: str) -> object:
-    """Where a command works; there it goes on when it is typed again."""
+    """Return the option for the folder of a command that goes on when it is typed again."""
     return option("Folder; if it exists, the command goes on there.", default=default)
 
 
@@ -125,18 +125,18 @@ def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
 
 
 def unfolded(docstring: str) -> str:
-    """A docstring as help: a paragraph is one line, which the terminal breaks where it ends."""
+    """Return a docstring as help: a paragraph is one line, which the terminal breaks."""
     return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
 
 
 def at_home(word: str) -> str:
-    """A word such as ``--out=~/runs`` with the home folder: shells replace ``~`` only where a word
-    begins."""
+    """Return a word such as ``--out=~/runs`` with the home folder: shells replace ``~`` only at
+    the beginning of a word."""
     name, sign, value = word.partition("=")
     return name + sign + os.path.expanduser(value) if value.startswith("~/") else word
 
 
 def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:
-    """The names among some words, and the changes, which have the form ``key=value``."""
+    """Return the names among some words, and the changes, which have the form ``key=value``."""
     names = [word for word in words or [] if "=" not in word]
     return names, [word for word in words or [] if "=" in word]
