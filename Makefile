@@ -25,9 +25,9 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft test test-oldest test-wheel wheels fuzz campaign mutants check sanitize
-.PHONY: docs docs-links
-.PHONY: docs-check all host bench evidence paper ablate notebooks clean
+.PHONY: help setup demo demo-real calibrate-resume regex-evo-vs-sft paper ablate
+.PHONY: all check test test-fast test-oldest test-wheel wheels fuzz mutants sanitize docs docs-links docs-check
+.PHONY: bench evidence host notebooks clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,9 +38,8 @@ help: ## print this list
 	@echo "                          what calibrate-resume runs"
 	@echo "  REGEX_CONFIG=experiments/regex REGEX_CALIB_GENS=40 REGEX_FULL_GENS=120 REGEX_RATES=0.003,0.006 REGEX_OUTPUT=artifacts/regex"
 	@echo "                          what regex-evo-vs-sft runs"
-	@echo "  MUTANTS=economics/ledger.py"
-	@echo "                          the modules that mutants changes: [tool.mutants] in pyproject.toml"
 	@echo "  PACK=embedded-v2        the protocol that paper runs: symbiont list protocols"
+	@echo "  MUTANTS='*ledger*'      the changes that mutants makes"
 
 setup: $(INSTALLED) ## make .venv with everything that demo and test need
 
@@ -89,14 +88,19 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 test: setup ## run the tests, about a quarter of an hour on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
+# What has no language model, no process of its own and no browser. FAST_TESTS: folders and options of pytest.
+FAST_TESTS ?= FASTLIST
+test-fast: setup ## run the quick ones, two minutes on two cores
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(FAST_TESTS)
+
 fuzz: setup ## what comes from outside, made bad by draw: 3,000 cases of each kind, some minutes
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/fuzz --cases 3000 -s
 
-# MUTANTS: modules below src/symbiont_ecology; empty: all that [tool.mutants] in pyproject.toml names. Interrupted, it goes on.
+# MUTANTS: names of changes, with wildcards; empty: all of [tool.mutmut] in pyproject.toml. Interrupted, it goes on.
 MUTANTS ?=
-mutants: setup ## change what must never be wrong in small ways and see whether tests notice it; some 2,600 changes, a quarter of an hour
+mutants: setup ## change what must never be wrong in small ways and see whether tests notice it; an hour or more
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[mutants]'
-	OMP_NUM_THREADS=1 nice -n 19 $(BIN)/python scripts/mutants.py $(MUTANTS)
+	OMP_NUM_THREADS=1 PATH="$(abspath $(BIN)):$$PATH" nice -n 19 mutmut run --max-children 2 $(if $(MUTANTS),'$(MUTANTS)')
 
 # Direct dependencies at the lowest versions that pyproject.toml allows. OLDEST_TESTS: what is run, files of tests or folders.
 OLDEST_TESTS ?= tests/unit tests/contracts/test_kernel.py tests/engine/test_resume.py tests/engine/test_resume_disk.py
@@ -113,10 +117,6 @@ wheels: setup ## into dist: the source, a wheel for Linux with the compiled pass
 
 test-wheel: wheels ## install the wheels outside the checkout and try the commands, some minutes
 	$(BIN)/python scripts/try_wheels.py dist
-
-campaign: setup ## kill every command that writes, cut the power, fuzz all input; fills docs/results.md; some hours, goes on
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/kills.py --json docs/results/kills.json
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/campaign.py
 
 check: setup ## format, lint, types, import order
 	$(BIN)/ruff format --check .
@@ -136,7 +136,7 @@ docs: setup ## build the site of README and docs in build/site, run the examples
 docs-links: setup ## ask for every address that README and docs name; needs the network
 	$(BIN)/sphinx-build -q -b linkcheck -c docs . build/links
 
-docs-check: setup ## rebuild paper packs and the ablations' page, compare them and what pages quote with what is committed
+docs-check: setup ## make paper packs and pages of ablations again, compare them and the figures in pages with what is committed
 	$(BIN)/python scripts/docs_check.py
 
 all: check test ## check and test
@@ -144,19 +144,14 @@ all: check test ## check and test
 host: setup ## rebuild the embedded host, at most 45 minutes
 	$(BIN)/python scripts/train_host.py
 
-# A floor that fails must not keep the others from being measured: the status waits until the end.
-bench: setup ## time the host kernel against PEFT, SmolLM2 too if it is there, fill docs/performance.md, at most 30 minutes
-	@status=0; out=docs/results/kernel; \
-	$(BIN)/python benchmarks/kernel.py --json $$out.json || status=1; \
-	$(BIN)/python benchmarks/ragged.py --json $${out}_ragged.json || status=1; \
-	$(BIN)/python benchmarks/breakdown.py --json $${out}_breakdown.json || status=1; \
-	$(BIN)/python benchmarks/overhead.py --json docs/results/overhead.json || status=1; \
-	$(BIN)/python benchmarks/growth.py --json $${out}_growth.json --plot docs/figures/kernel_growth.png || status=1; \
-	$(BIN)/python benchmarks/real_host.py --quick --json docs/results/real_host.json || status=1; \
-	$(BIN)/python benchmarks/page.py || status=1; exit $$status
+bench: setup ## time the kernel against PEFT, SmolLM2 too if it is there, fill docs/performance.md, at most 30 minutes
+	@status=0; \
+	$(BIN)/python benchmarks/kernel.py || status=1; \
+	$(BIN)/python benchmarks/real_host.py --quick || status=1; exit $$status
 
-evidence: setup ## reproduce the figures in docs/results.md, about twenty minutes
+evidence: setup ## live the demo over five seeds and write its figures into the pages, some five minutes
 	$(BIN)/python scripts/evidence.py
+	$(BIN)/python scripts/docs_check.py --fill
 
 paper: setup ## run all of protocol PACK and make its paper pack (embedded-v2: some two hours on two cores); again: goes on
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
