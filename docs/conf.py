@@ -18,7 +18,7 @@ extensions = [
 ]
 root_doc = "docs/index"
 include_patterns = ["*.md", "docs/**.md", "examples/**.md"]
-exclude_patterns = ["docs/paper_packs/*/excerpt.md", "docs/history/**"]  # other pages quote the former
+exclude_patterns = ["docs/paper_packs/*/excerpt.md"]  # other pages quote them
 myst_heading_anchors = 4
 autodoc_default_options = {"members": True}
 autodoc_member_order = "bysource"

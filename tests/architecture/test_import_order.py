@@ -25,6 +25,7 @@ ORDER = (
         "files",
         "jsonlog",
         "untrusted",
+        "palette",
         "notebook",
         "process",
     ),
@@ -370,7 +371,7 @@ def test_what_may_catch_everything_is_one_function_of_a_file(
 ) -> None:
     monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
     path = tmp_path / where
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     body = "    try:\n        1\n    except Exception:\n        2\n"
     path.write_text(f"def {function}():\n{body}")
     test_no_file_evaluates_text_pickles_or_reads_the_environment(path)

@@ -28,7 +28,7 @@ from typed import PAGES, ROOT, Typed, commands_in, fenced, shortened
 COMMANDS: Any = typer.main.get_command(app)
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-ELSEWHERE = {"ray", "tensorboard", "vllm", "export", "grep"}
+ELSEWHERE = {"ray", "tensorboard", "vllm", "export", "grep", "mutmut"}
 """Programs that are not ours."""
 HAVE_CONFIG = ("run", "calibrate", "look", "sft")
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
@@ -57,7 +57,8 @@ def check(typed: Typed) -> None:
         case ["python", "scripts/sanitize.py", place, *_]:  # and options of pytest
             assert (ROOT / place).exists()
         case ["python", script, *words]:
-            known = (ROOT / script).read_text() + (ROOT / "scripts/original.toml").read_text()
+            files = script, "scripts/original.toml", "benchmarks/timing.py"
+            known = "".join((ROOT / file).read_text() for file in files)
             assert all(f'"{word}"' in known for word in words if word.startswith("--")), words
         case ["pip", "install", "uv"] | ["uv", "pip", "install", *_, "symbiont-ecology"]:
             return

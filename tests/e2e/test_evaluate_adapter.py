@@ -171,32 +171,3 @@ def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
         said = symbiont("evaluate", lived, *word)
         assert said.code == 2
         assert f"evaluate {word[0]}: expected --adapter beside it" in said.error
-
-
-def test_a_data_set_goes_all_the_way_from_a_table_to_a_comparison(
-    symbiont: Symbiont, adapter: Path, host: Path, tmp_path: Path
-) -> None:
-    rows = [
-        {"question": f"Which is {n % 3}?", "passage": f"List {n}.", "choices": ["x", "y", "z"]}
-        | {"answer": n % 3, "subject": ("art", "law")[n % 2]}
-        for n in range(60)
-    ]
-    table, train, test = (tmp_path / name for name in ("t.jsonl", "train.jsonl", "test.jsonl"))
-    jsonl(table, rows)
-    for out, part in ((train, "train"), (test, "holdout")):
-        said = symbiont(
-            "datasets", "convert", table, "--out", out, "--part", part, "--name", "quiz"
-        )
-        assert said.code == 0, said.err
-        assert f"written: {out}" in said.out
-    said = symbiont(
-        *("evaluate", "--adapter", adapter, "--host", host, "--holdout", test, "--compare"),
-        *("--trained-on", train, "--style", "terse", "--json", tmp_path / "c.json"),
-    )
-    assert said.code == 0, said.err
-    found = json.loads((tmp_path / "c.json").read_text())
-    assert set(found["categories"]) == {"quiz", "quiz/art", "quiz/law"}
-    for item in found["items"]:
-        assert item["prompt"].endswith("?\nA. x\nB. y\nC. z\nAnswer with the letter alone.\n"), (
-            "the options are asked, with the style's line end"
-        )

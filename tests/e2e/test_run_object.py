@@ -7,11 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from seen import eventful_plan
 from symbiont_ecology import Run
 from symbiont_ecology.errors import ConfigError, DataError, RunError
-from symbiont_ecology.extensions.evoscope.history import History
-from toy import ToyHost
 
 LONGEST_REPR = 400
 
@@ -109,10 +106,3 @@ def test_mistakes_are_named_before_anything_is_loaded(run: Run, tmp_path: Path) 
         Run.open(tmp_path / "nowhere")
     with pytest.raises(ConfigError, match="can only change"):
         Run.open(run.folder, "seed=4")
-
-
-def test_the_history_of_a_run_follows_it(tmp_path: Path) -> None:
-    run = Run.start(eventful_plan(4), folder=tmp_path / "run", host=ToyHost())
-    seen = [run.history for _ in run]
-    assert all(isinstance(one, History) for one in seen)
-    assert [one.generation for one in seen] == [1, 2, 3, 4]

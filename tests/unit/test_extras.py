@@ -23,7 +23,7 @@ EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
 FOR_WORK = ("dev", "docs", "mutants", "peers", "clients", "trackers")
 """Extras of tests, pages and comparisons, and one that is others together: no file of the package
 asks for them."""
-HOMES = {"service/": "serve", "experiments/job_pool.py": "ray"}
+HOMES = {"extensions/serve/": "serve", "extensions/ray/": "ray", "experiments/job_pool.py": "ray"}
 """Files that are only imported after a check elsewhere."""
 IMPORTED_AS = {"rouge-score": "rouge_score", "reasoning-gym": "reasoning_gym"}
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,9 +130,3 @@ def test_a_server_with_another_model_is_refused(server: FakeServer, tmp_path: Pa
     server.key = "right"
     with pytest.raises(HostError, match="status 401"):
         connect(server, tmp_path)
-
-
-def test_noise_within_the_host_is_refused(server: FakeServer, tmp_path: Path) -> None:
-    noisy = dataclasses.replace(Decoding(), perturbation=0.1)
-    with pytest.raises(HostError, match=r"set host\.engine=kernel"):
-        connect(server, tmp_path).rollout(rows_of(HOST_SLOT), [None, None], noisy)

@@ -183,7 +183,7 @@ def test_the_key_is_sent_and_read_from_a_file(server: FakeServer, tmp_path: Path
         ([VLLM, "host.engine.url=127.0.0.1"], "url: expected such as http://127.0.0.1:8000"),
         ([VLLM, "host.engine.url='http://10.0.0.7:8000'"], "url: 10.0.0.7 is beyond this machine"),
         ([VLLM, "host.slots=65"], "expected host.slots=65 or more, got 64"),
-        ([VLLM, "learning_rule=hebbian"], "host.engine: the learning rule puts noise"),
+        ([VLLM, "learning_rule=hebbian"], "learning_rule: 'hebbian' works within the kernel"),
     ],
 )
 def test_a_wrong_engine_is_one_line_before_a_model_is_loaded(words: list[str], said: str) -> None:
