@@ -19,7 +19,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.engine.act import Question, roll_out, waves
@@ -27,6 +27,7 @@ from symbiont_ecology.engine.build import host_source
 from symbiont_ecology.engine.provenance import check_host
 from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError
 from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.host.learning import Reading
 from symbiont_ecology.host.loading import find_device
 from symbiont_ecology.inference.routings import Choice, check_asker, check_habitat, prompt_routing
 from symbiont_ecology.registry import did_you_mean
@@ -41,9 +42,6 @@ try:
     from tqdm import tqdm
 except ImportError as error:
     raise MissingExtraError("a run as a model of the harness", "lm_eval", "lm-eval") from error
-
-if TYPE_CHECKING:
-    from symbiont_ecology.host.learning import Reading
 
 DEFAULT_LIMIT = 256
 """New tokens of a reply, where a task does not say it."""
@@ -106,6 +104,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         changes = {"model": host, "device": device and _usable(device)}
         update = {name: value for name, value in changes.items() if value}
         self.kernel = replace(source, config=source.config.model_copy(update=update)).load()
+        fingerprint = check_host(loaded.folder, self.kernel)
         self.kernel.is_chat = False  # the harness brings the template, if it is wanted
         self.tokenizer = self.kernel.tokenizer
         self._questions: dict[str, str] = {}
@@ -114,7 +113,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             "generation": loaded.pool.state.generation,
             "who": who,
             "habitat": habitat,
-            "host": check_host(loaded.folder, self.kernel),
+            "host": fingerprint,
         }
 
     @property

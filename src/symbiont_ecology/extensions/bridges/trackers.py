@@ -76,9 +76,9 @@ class CurveTracker(ABC):
                     run = TrackedRun(record["id"], folder, config, number)
                     plots.append(stack.enter_context(self.curves(run)))
                 if self.takes_back or number > record["reported"].get(name, -1):
-                    plots[0](number, curve_values(generation))
                     record["reported"][name] = number
-                    write_whole(path, json.dumps(record) + "\n")
+                    write_whole(path, json.dumps(record) + "\n")  # first: none is told twice
+                    plots[0](number, curve_values(generation))
 
             yield on_generation
 
