@@ -28,7 +28,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.analysis import ablation, pack
+from symbiont_ecology.extensions.study import ablation, pack
 from symbiont_ecology.errors import EcologyError
 
 CODE = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)

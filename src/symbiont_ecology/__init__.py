@@ -17,17 +17,17 @@ __all__ = [
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import load_config
+    from symbiont_ecology.extensions.study.suite import Comparison, Suite
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.run import Run
-    from symbiont_ecology.suite import Comparison, Suite
     from symbiont_ecology.tasks import Task
     from symbiont_ecology.tasks.grading import graders
 
 _HOMES = {
-    "Comparison": "symbiont_ecology.suite",
+    "Comparison": "symbiont_ecology.extensions.study.suite",
     "HostKernel": "symbiont_ecology.host.kernel",
     "Run": "symbiont_ecology.run",
-    "Suite": "symbiont_ecology.suite",
+    "Suite": "symbiont_ecology.extensions.study.suite",
     "Task": "symbiont_ecology.tasks",
     "graders": "symbiont_ecology.tasks.grading",
     "load_config": "symbiont_ecology.config",

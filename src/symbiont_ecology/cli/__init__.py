@@ -18,12 +18,9 @@ import typer
 
 from symbiont_ecology import __version__
 from symbiont_ecology.cli.calibrate import calibrate
-from symbiont_ecology.cli.compare import compare, pack
 from symbiont_ecology.cli.controls import remember_interrupts
 from symbiont_ecology.cli.data import data
 from symbiont_ecology.cli.datasets import datasets
-from symbiont_ecology.cli.demo import demo
-from symbiont_ecology.cli.demo_real import demo_real
 from symbiont_ecology.cli.deploy import export, infer, phylogeny
 from symbiont_ecology.cli.doctor import doctor
 from symbiont_ecology.cli.evaluate import evaluate, transfer
@@ -43,9 +40,7 @@ from symbiont_ecology.cli.report import diff, report_command
 from symbiont_ecology.cli.run import resume_command, run
 from symbiont_ecology.cli.runs import runs
 from symbiont_ecology.cli.serve import key_command, serve
-from symbiont_ecology.cli.sft import sft
 from symbiont_ecology.cli.show import show
-from symbiont_ecology.cli.suites import ablate, suite
 from symbiont_ecology.cli.verify import verify
 from symbiont_ecology.errors import (
     INTERRUPTED,
@@ -71,8 +66,6 @@ UNREAD = 141
 LONGEST_MESSAGE = 500
 """Characters of an error or a warning; a longer one is cut in its middle."""
 _COMMANDS: dict[str, Callable[..., None]] = {
-    "demo": demo,
-    "demo-real": demo_real,
     "run": run,
     "resume": resume_command,
     "judge": judge_command,
@@ -85,12 +78,7 @@ _COMMANDS: dict[str, Callable[..., None]] = {
     "fetch": fetch_command,
     "evaluate": evaluate,
     "transfer": transfer,
-    "sft": sft,
     "evolve": evolve,
-    "suite": suite,
-    "ablate": ablate,
-    "compare": compare,
-    "pack": pack,
     "runs": runs,
     "verify": verify,
     "infer": infer,

@@ -125,8 +125,7 @@ def _entries(kind: str) -> list[tuple[str, str]]:
     if kind not in FILES:
         entries = registry(kind)
         return [(name, _first_sentence(entries.doc(name))) for name in entries.names()]
-    from symbiont_ecology.experiments.protocol import protocols
-    from symbiont_ecology.shipped import presets
+    from symbiont_ecology.shipped import presets, protocols
 
     files = presets() if kind == "presets" else protocols()
     return [(name, _first_sentence(_comment(path))) for name, path in files.items()]
@@ -140,8 +139,7 @@ def _comment(file: Path) -> str:
 
 def _file(kind: str, name: str) -> Path:
     """The YAML file of that name."""
-    from symbiont_ecology.experiments.protocol import find_protocol
-    from symbiont_ecology.shipped import find_preset
+    from symbiont_ecology.shipped import find_preset, find_protocol
 
     return find_preset(name) if kind == "presets" else find_protocol(name)
 

@@ -23,12 +23,10 @@ def report_command(
     out: Annotated[Path | None, option("The file.", default="DIR/report.md")] = None,
 ) -> None:
     """Write a report: figures with their queries, what happened, what looks wrong."""
-    from symbiont_ecology.analysis.pack import PROTOCOL
+    from symbiont_ecology.extension import commands
 
-    if (folder / PROTOCOL).exists():
-        from symbiont_ecology.cli.compare import pack
-
-        pack([folder], out=out or folder / "report")
+    if (folder / "protocol.json").exists() and (pack := commands().get("pack")):
+        pack.load()([folder], out=out or folder / "report")
         return
     from symbiont_ecology.analysis.run_report import RunReport
     from symbiont_ecology.files import write_whole

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.experiments.protocol import arm_key
+from symbiont_ecology.config import RunConfig, arm_key
 from symbiont_ecology.history.history import History
 from symbiont_ecology.registry import kind_of
 from symbiont_ecology.statistics import Interval, paired_interval

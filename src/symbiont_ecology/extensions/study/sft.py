@@ -9,7 +9,7 @@ on selection items like every other arm; nothing of it is reported.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,9 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.engine.living import lived_seconds
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.evaluation.evaluation_log import logged
-from symbiont_ecology.experiments.jobs import Job, read_outcome
-from symbiont_ecology.experiments.outcomes import TuneOutcome
-from symbiont_ecology.experiments.protocol import Protocol
-from symbiont_ecology.experiments.suite import tuning_jobs
+from symbiont_ecology.extensions.study.jobs import Job, read_outcome
+from symbiont_ecology.extensions.study.protocol import Protocol
+from symbiont_ecology.extensions.study.suite import score_of, tuning_jobs
 from symbiont_ecology.registry import validate
 
 BUDGET_KEYS = {
@@ -38,18 +37,13 @@ ARM = "sft"
 
 
 @dataclass(frozen=True)
-class Budget:
-    """How much SFT may spend: ``amount`` in the unit of ``measure`` (a key of ``BUDGET_KEYS``)."""
+class SweepPlan:
+    """What is spent (``amount`` in the unit of ``measure``, a key of ``BUDGET_KEYS``), and what is
+    swept: every rate with every rank. ``questions`` are reference answers per cell and step,
+    ``per_cell`` selection items."""
 
     measure: str
     amount: float
-
-
-@dataclass(frozen=True)
-class SweepPlan:
-    """What is swept: every rate with every rank. ``questions`` are reference answers per cell and
-    step, ``per_cell`` selection items."""
-
     rates: Sequence[float]
     ranks: Sequence[int]
     questions: int = 1
@@ -73,8 +67,8 @@ class SweepPoint:
     folder: str
 
 
-def budget_of(folder: Path, measure: str) -> Budget:
-    """What a run spent. ``total_*`` adds every selection in its evaluations to its training.
+def spent_by(folder: Path, measure: str) -> float:
+    """Return what a run spent. ``total_*`` adds every selection in its evaluations to its training.
 
     Raises:
         ConfigError: no such measure.
@@ -84,10 +78,9 @@ def budget_of(folder: Path, measure: str) -> Budget:
         raise ConfigError(f"--budget: expected one of {', '.join(BUDGET_KEYS)}, got {measure!r}")
     state = load_state(folder)
     if measure == "wall_clock_seconds":
-        return Budget(measure, lived_seconds(folder, state.generation))
-    cost = state.spent
+        return lived_seconds(folder, state.generation)
     is_flops = measure.endswith("flops")
-    amount = cost.flops if is_flops else cost.tokens
+    amount = state.spent.flops if is_flops else state.spent.tokens
     if measure.startswith("total"):
         # Systems of one evaluation share a selection: its content and size tell it from others.
         selections = {}
@@ -96,28 +89,26 @@ def budget_of(folder: Path, measure: str) -> Budget:
             key = line.generation, line.asked.sha256.get(file, file), line.asked.most
             selections[key] = line.selection_flops if is_flops else line.selection_tokens
         amount += sum(selections.values())
-    return Budget(measure, float(amount))
+    return float(amount)
 
 
 def sft_protocol(
-    base: str, overrides: Sequence[str], config: RunConfig, budget: Budget, plan: SweepPlan
+    base: str, overrides: Sequence[str], config: RunConfig, plan: SweepPlan
 ) -> Protocol:
-    """The sweep as a protocol with one arm. ``base`` is a preset or file, ``config`` what it makes
-    with the overrides."""
-    limit = BUDGET_KEYS[budget.measure]
+    """Return the sweep as a protocol with one arm. ``base`` is a preset or file, ``config`` what it
+    makes with the overrides."""
+    limit = BUDGET_KEYS[plan.measure]
     no_limits = dict.fromkeys(sorted(set(BUDGET_KEYS.values())), "null")
-    tune = [
-        [
-            f"strategy.learning_rate={rate}",
-            f"host.rank={rank}",
-            *_limits({**no_limits, limit: repr(budget.amount * part)}),
-        ]
-        for rank, rate, part in plan.options
-    ]
+    tune = []
+    for rank, rate, part in plan.options:
+        limits = {**no_limits, limit: repr(plan.amount * part)}
+        own = [f"run.{key}={value}" for key, value in limits.items()]
+        tune.append([f"strategy.learning_rate={rate}", f"host.rank={rank}", *own])
     strategy = f"strategy={{kind: single, samples: 0, questions: {plan.questions}, aging: 0}}"
-    facts: Mapping[str, object] = {
+    about = {"about": "one adapter", "sees": "gold answers", "routing": "single"}
+    facts = {
         "name": ARM,
-        "question": f"SFT for {budget.amount:.4g} {budget.measure}",
+        "question": f"SFT for {plan.amount:.4g} {plan.measure}",
         "base": (base,),
         "set": (*overrides, strategy, "learning_rule=supervised"),
         "unit_flops": 1.0,  # every option brings its own limit
@@ -125,39 +116,30 @@ def sft_protocol(
         "seeds": (config.seed + 1,),  # which nothing is run with
         "tuning_seeds": (config.seed,),
         "tuning_per_cell": plan.per_cell,
-        "arms": {
-            ARM: {"about": "one adapter", "sees": "gold answers", "tune": tune, "routing": "single"}
-        },
+        "arms": {ARM: {**about, "tune": tune}},
         "main": ARM,
     }
     return validate(Protocol, facts, "sft")
 
 
 def sweep_jobs(protocol: Protocol) -> tuple[Job, ...]:
-    """A job for every option; also if there is only one."""
+    """Return a job for every option; also if there is only one."""
     return tuning_jobs(protocol) or (Job("tune", ARM, protocol.tuning_seeds[0], 1.0),)
 
 
 def sweep_points(protocol: Protocol, folder: Path, plan: SweepPlan) -> list[SweepPoint]:
-    """The finished options, in the order of the plan."""
+    """Return the finished options, in the order of the plan."""
     points = []
     for job in sweep_jobs(protocol):
         outcome = read_outcome(folder / job.name, protocol)
-        if isinstance(outcome, TuneOutcome):
+        if outcome is not None:
             rank, rate, part = plan.options[job.option]
             flops = load_state(folder / job.name).spent.flops
-            points.append(
-                SweepPoint(
-                    rate, rank, part, accuracy=outcome.accuracy, train_flops=flops, folder=job.name
-                )
-            )
+            share = score_of(outcome).accuracy
+            points.append(SweepPoint(rate, rank, part, share, flops, job.name))
     return points
 
 
 def best_point(points: Sequence[SweepPoint]) -> SweepPoint:
-    """The most accurate; of equals the cheapest, which stops first."""
+    """Return the most accurate; of equals the cheapest, which stops first."""
     return min(points, key=lambda point: (-point.accuracy, point.train_flops))
-
-
-def _limits(values: Mapping[str, str]) -> list[str]:
-    return [f"run.{key}={value}" for key, value in values.items()]

@@ -1,0 +1,22 @@
+"""Studies: comparisons that are planned before they run. Protocols of arms, worlds and seeds, the
+suites that do them, statistics, paper packs, ablations, compute-matched SFT, and the demos."""
+
+from symbiont_ecology.extension import Command, Extension
+
+_HERE = "symbiont_ecology.extensions.study"
+_COMMANDS = {
+    "demo": "cli_demos:demo",
+    "demo-real": "cli_demos:demo_real",
+    "suite": "cli:suite",
+    "compare": "cli:compare",
+    "ablate": "cli:ablate",
+    "sft": "cli:sft",
+    "pack": "cli:pack",
+}
+
+EXTENSION = Extension(
+    parts={"strategy": (f"{_HERE}.arms",)},
+    commands={
+        name: Command(f"{_HERE}.{target}", panel="Compare") for name, target in _COMMANDS.items()
+    },
+)

@@ -1,0 +1,450 @@
+"""The figures of comparisons: accuracy against compute, differences, energy, retention, the flip,
+families one after another, and for worlds how much is accepted and who serves whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter, ScalarFormatter
+from scipy import optimize, stats
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.evaluation.measure import Evaluation
+from symbiont_ecology.extensions.study.comparison import Summary
+from symbiont_ecology.extensions.study.measures import SIDES, Stream
+from symbiont_ecology.extensions.study.results import Results
+from symbiont_ecology.plots.palette import (
+    ARM_COLOURS,
+    MAIN_COLOUR,
+    OTHERS_COLOUR,
+    SECOND_COLOUR,
+    VIEW_COLOURS,
+)
+
+COMPARED = ("in-distribution", "wording", "retention", "flip, area")
+"""The views in which differences are drawn."""
+PERIODS = 10
+"""Parts of a run that the return on energy is summed over."""
+MAX_POINTS, MIN_ANSWERS, DEMO_POINTS = 40, 400, 26
+"""Points of a curve at most, and answers of all seeds to a point at least; points in the demo."""
+LABEL_GAP = 6.5
+"""Least distance of two labels, in points of a percentage."""
+TICKS = (1, 2, 3, 4, 6, 8, 12, 24, 50, 100, 200, 500, 1000)
+BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
+"""Of systems, the main one last."""
+_NOBODY = "#ffffff"
+Numbers = Sequence[float] | np.ndarray
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure without date and version, so that equal numbers give equal files."""
+    figure.savefig(path, dpi=110, metadata={"Software": None})
+
+
+@dataclass(frozen=True)
+class Pen:
+    """The line of an arm: wide for the arm in question, dashed where only the routing is another.
+    Of more arms than colours, the further ones have dots and dashes."""
+
+    dash: str
+    colour: str
+    width: float
+
+    def draw(
+        self, axis: Axes, xs: Numbers, ys: Numbers, label: str | None = None, marker: str = ""
+    ) -> None:
+        """Draw a line."""
+        axis.plot(xs, ys, marker + self.dash, color=self.colour, label=label, lw=self.width)
+
+    def shade(self, axis: Axes, xs: Numbers, lowest: Numbers, highest: Numbers) -> None:
+        """Fill the band between two lines."""
+        axis.fill_between(xs, lowest, highest, color=self.colour, alpha=0.15, lw=0)
+
+
+def pens_of(
+    arms: Sequence[str], main: str, second: str | None = None, of: Mapping[str, str] | None = None
+) -> dict[str, Pen]:
+    """Return the pen of every arm; ``of`` names the arm whose runs, and colour, another one has."""
+    pens, places, runs_of = dict[str, Pen](), dict[str, int](), of or {}
+    for arm in arms:
+        runs = runs_of.get(arm, arm)
+        if runs in (main, second):
+            colour, dash = MAIN_COLOUR if runs == main else SECOND_COLOUR, "-"
+        else:
+            rounds, place = divmod(places.setdefault(runs, len(places)), len(ARM_COLOURS))
+            colour, dash = ARM_COLOURS[place], ("-", "-.", ":")[rounds % 3]
+        pens[arm] = Pen("--" if runs != arm else dash, colour, 2.6 if arm == main else 1.3)
+    return pens
+
+
+def _pens(results: Results) -> dict[str, Pen]:
+    arms = results.protocol.arms
+    of = {name: arm.of for name, arm in arms.items() if arm.of}
+    return pens_of(list(arms), results.protocol.main, results.protocol.second, of)
+
+
+# Budgets.
+
+
+def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
+    """Draw every figure that the results have data for; return the names of the files."""
+    painters = {
+        "accuracy.png": _accuracy,
+        "differences.png": _differences,
+        "roi.png": _roi,
+        "retention.png": _retention,
+        "flip.png": _flip,
+        "stages.png": _stages,
+    }
+    figures = {name: draw(results, summary) for name, draw in painters.items()}
+    return _saved({name: figure for name, figure in figures.items() if figure is not None}, folder)
+
+
+def _saved(figures: Mapping[str, Figure], folder: Path) -> list[str]:
+    for name, figure in figures.items():
+        save(figure, folder / name)
+    return list(figures)
+
+
+def _accuracy(results: Results, summary: Summary) -> Figure:
+    """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest
+    seed of the main arm."""
+    budgets, largest = list(summary.accuracy.values()), summary.accuracy[summary.largest]
+    columns, pens = min(len(largest), 3), _pens(results)
+    rows = -(-len(largest) // columns)
+    figure = Figure(figsize=(4.1 * columns, 3.1 * rows), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).ravel()
+    flops = [budget * results.protocol.unit_flops for budget in results.protocol.budgets]
+    for axis, view in zip(axes, largest, strict=False):
+        for arm, pen in pens.items():
+            shares = [views.get(view, {}).get(arm) for views in budgets]
+            points = [(x, share) for x, share in zip(flops, shares, strict=True) if share]
+            if not points:
+                continue
+            xs = [x for x, _ in points]
+            pen.draw(axis, xs, [100 * share.estimate for _, share in points], arm, ".")
+            if arm == results.protocol.main:
+                ends = ([100 * end(share.seeds) for _, share in points] for end in (min, max))
+                pen.shade(axis, xs, *ends)
+        if host := largest[view].get(HOST):
+            axis.axhline(100 * host.estimate, color="black", ls=":", lw=1, label="bare host")
+        axis.set(title=view, xscale="log", ylim=(0, 100))
+        axis.set_xticks(flops, [f"{tick:.3g}" for tick in flops])
+        axis.set_xticks([], minor=True)
+        axis.grid(alpha=0.3)
+    for axis in axes[len(largest) :]:
+        axis.axis("off")
+    for axis in axes[max(len(largest) - columns, 0) : len(largest)]:
+        axis.set_xlabel("useful training FLOPs")
+    figure.supylabel("right answers, %", fontsize=10)
+    _legend_below(figure, axes[0])
+    return figure
+
+
+def _differences(results: Results, summary: Summary) -> Figure | None:
+    """The main arm minus those that learn, at the largest budget: a panel per view, a row per
+    arm."""
+    views = summary.differences[summary.largest]
+    all_views = {**views, "flip, area": summary.flip["differences"].get("area")}
+    panels = {view: tests for view in COMPARED if (tests := all_views.get(view))}
+    learners = [arm for arm, side in results.protocol.arms.items() if side.sees != "nothing"]
+    arms = [arm for arm in views.get(results.protocol.shifts[0], {}) if arm in learners]
+    if not arms:
+        return None
+    figure = Figure(figsize=(1.4 + 2.7 * len(panels), 0.9 + 0.27 * len(arms)), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
+    for axis, (view, tests) in zip(axes, panels.items(), strict=True):
+        axis.axvline(0, color="black", lw=1)
+        for place, arm in enumerate(arms):
+            if (test := tests.get(arm)) is None:
+                continue
+            low, middle, high = 100 * test.low, 100 * test.estimate, 100 * test.high
+            fill = MAIN_COLOUR if test.is_claimed else "white"
+            axis.plot([low, high], [place, place], color=MAIN_COLOUR, lw=1.3)
+            axis.plot(middle, place, "o", ms=6, mec=MAIN_COLOUR, mfc=fill)
+        axis.set(title=view, xlabel="points")
+        axis.grid(alpha=0.3)
+    axes[0].set_yticks(range(len(arms)), [f"{results.protocol.main} − {arm}" for arm in arms])
+    axes[0].invert_yaxis()
+    return figure
+
+
+def _roi(results: Results, summary: Summary) -> Figure | None:
+    """Revenue over cost through training, at the largest budget, for arms that earn."""
+    figure, axis = _single(3.6)
+    end = results.largest * results.protocol.unit_flops
+    edges = np.linspace(0, end, PERIODS + 1)
+    for arm, pen in _pens(results).items():
+        if results.protocol.arms[arm].of:  # it earned what its sister did
+            continue
+        curves = []
+        for run in results.runs(arm, results.largest):
+            course = run.run.course if run.run else []
+            flops, _, revenue, cost, _ = np.array(course or np.zeros((0, 5))).T
+            if revenue.any():
+                xs = np.minimum(flops, end)  # the last generation may end a rollout later
+                earned, spent = (np.histogram(xs, edges, weights=e)[0] for e in (revenue, cost))
+                empty = np.full(PERIODS, np.nan)
+                curves.append(np.divide(earned, spent, out=empty, where=spent > 0))
+        if curves:
+            grid = (edges[1:] + edges[:-1]) / 2
+            mask = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
+            pen.draw(axis, grid[mask], np.nanmean(np.array(curves)[:, mask], axis=0), arm, ".")
+    if not axis.lines:
+        return None
+    axis.axhline(1, color="black", ls=":", lw=1)
+    axis.set(xlabel="useful training FLOPs", ylabel="revenue ÷ cost (ROI)", ylim=(0, None))
+    _legend_beside(axis)
+    return figure
+
+
+def _retention(results: Results, summary: Summary) -> Figure | None:
+    """Skill against retention, means over seeds from the smallest budget to the largest point."""
+    if not summary.retention["arms"]:
+        return None
+    figure, axis = _single(4.2)
+    pens = _pens(results)
+    for arm, frontier in summary.retention["arms"].items():
+        means = [np.mean(points, axis=0) for points in frontier["points"].values()]
+        skill, retention = 100 * np.array(means).T
+        pens[arm].draw(axis, skill, retention, arm)
+        sizes = 14 * np.arange(1, len(means) + 1)
+        axis.scatter(skill, retention, s=sizes, color=pens[arm].colour, lw=0)
+    axis.set(xlabel="skill: right in distribution, %", ylabel="retention of other conventions, %")
+    _legend_beside(axis)
+    return figure
+
+
+def _flip(results: Results, summary: Summary) -> Figure | None:
+    """Accuracy on families that changed and on those that did not, through the flip and back."""
+    plan, unit, pens = results.protocol.flip, results.protocol.unit_flops, _pens(results)
+    if plan is None or not summary.flip["arms"]:
+        return None
+    figure = Figure(figsize=(12.6, 4.2), layout="constrained")
+    axes = figure.subplots(1, len(SIDES), sharey=True)
+    starts = {"before": plan.at, "flipped": plan.at, "back": plan.back}
+    for axis, side in zip(axes, SIDES, strict=True):
+        for arm, flip in summary.flip["arms"].items():
+            for phase, start in starts.items():
+                legs = [leg for leg in flip["curves"][side] if leg["phase"] == phase]
+                xs = [(start + leg["extra"]) * unit for leg in legs]
+                ends = [(leg["mean"], leg["low"], leg["high"]) for leg in legs]
+                middle, low, high = 100 * np.array(ends).T
+                pens[arm].draw(axis, xs, middle, arm if phase == "back" else None, ".")
+                if arm == results.protocol.main:
+                    pens[arm].shade(axis, xs, low, high)
+        for moment in (plan.at, plan.back):
+            axis.axvline(moment * unit, color="black", ls=":", lw=1)
+        axis.set(title=f"{side} families", xlabel="useful training FLOPs", ylim=(0, 100))
+        axis.grid(alpha=0.3)
+    axes[0].set_ylabel("right answers, %")
+    _legend_below(figure, axes[0])
+    return figure
+
+
+def _stages(results: Results, summary: Summary) -> Figure | None:
+    """A panel per arm: what is right of each family, from the end of its own stage on."""
+    courses = summary.stages.get("courses", {})
+    if not courses:
+        return None
+    columns = min(len(courses), 4)
+    rows = -(-len(courses) // columns)
+    figure = Figure(figsize=(3.1 * columns, 2.6 * rows + 0.5), layout="constrained")
+    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
+    for place, axis in enumerate(axes.flat):
+        axis.set_visible(place < len(courses))
+    for axis, (arm, course) in zip(axes.flat, courses.items(), strict=False):
+        for number, (family, shares) in enumerate(course.items()):
+            colour = VIEW_COLOURS[number % len(VIEW_COLOURS)]
+            xs, heights = np.arange(1, len(shares) + 1), 100 * np.array(shares)
+            axis.plot(xs[: number + 1], heights[: number + 1], ":", color=colour, lw=1)
+            axis.plot(xs[number:], heights[number:], "o-", color=colour, ms=3, label=family)
+        weight = "bold" if arm == results.protocol.main else None
+        axis.set_title(arm, fontsize=9, fontweight=weight)
+        axis.set(ylim=(-3, 103), xticks=np.arange(1, len(course) + 1))
+        axis.grid(alpha=0.3)
+    for axis in axes[:, 0]:
+        axis.set_ylabel("right, %")
+    for axis in axes[-1]:
+        axis.set_xlabel("families that came")
+    _legend_below(figure, axes[0][0], 6)
+    return figure
+
+
+def _single(height: float) -> tuple[Figure, Axes]:
+    """A figure of one panel with room for a legend at its side."""
+    figure = Figure(figsize=(6.4, height), layout="constrained")
+    return figure, figure.subplots()
+
+
+def _legend_beside(axis: Axes) -> None:
+    axis.grid(alpha=0.3)
+    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+def _legend_below(figure: Figure, axis: Axes, columns: int = 5) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    columns = min(len(labels), columns)
+    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=columns)
+
+
+# Worlds, and the demos.
+
+
+def draw_worlds(results: Results, folder: Path) -> list[str]:
+    """Draw every figure of a suite of worlds; return the names of the files. A world in which the
+    main arm has not lived yet has none."""
+    main, figures = results.protocol.main, dict[str, Figure]()
+    for world in results.protocol.worlds:
+        lived = {arm: results.streams.get((world, arm), {}) for arm in results.protocol.arms}
+        runs = {arm: list(own.values()) for arm, own in lived.items() if own}
+        if main in runs:
+            figures[f"{world}.png"] = _acceptance(runs, _pens(results), main)
+            figures[f"{world}-servers.png"] = _servers(runs[main][0])
+    return _saved(figures, folder)
+
+
+def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
+    """Draw one picture of one seed: acceptance of all arms above, who serves whom in the main arm
+    below."""
+    figure = Figure(figsize=(9.6, 6.4), layout="constrained")
+    above, below = figure.subplots(2, 1, height_ratios=(1, 1.1), sharex=True)
+    for arm, pen in pens_of(list(runs), main).items():
+        xs, ys = _curve(runs[arm], DEMO_POINTS)
+        pen.draw(above, xs, 100 * ys, arm)
+    above.set(ylabel="accepted answers, %", ylim=(0, 100))
+    above.grid(alpha=0.3)
+    _name_ends(above)
+    _draw_servers(runs[main], below)
+    below.set_ylabel("users, by what they want at the end")
+    record = runs[main].record
+    moments = {"^": [moment for moment, _ in record.births], "x": record.deaths}
+    for place, (marker, generations) in enumerate(moments.items()):  # along the upper edge
+        ys = np.full(len(generations), 1.025 + 0.035 * place)
+        edge = below.get_xaxis_transform()
+        below.plot(
+            generations, ys, marker, color="black", ms=4, mew=1, clip_on=False, transform=edge
+        )
+    if (moment := runs[main].asked.world.config.drift_at) is not None:
+        for axis in (above, below):
+            axis.axvline(moment, color="black", ls=":", lw=1)
+        words = "some users change their mind"
+        above.annotate(words, (moment, 4), (4, 0), textcoords="offset points", fontsize=9)
+    title = (
+        "who answers whom: a row per user, a colour per adapter; ▲ an adapter is born, ✕ one dies"
+    )
+    below.set_title(title, fontsize=9, loc="left", pad=20)
+    save(figure, path)
+
+
+def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
+    """Draw groups of bars, right answers of several systems with their intervals: a group for every
+    family, and one for all."""
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    axis = figure.subplots()
+    families = list(next(iter(systems.values())).by_family())
+    places, width = np.arange(len(families) + 1), 0.8 / len(systems)
+    for number, (name, evaluation) in enumerate(systems.items()):
+        shares = [*evaluation.by_family().values(), evaluation.accuracy()]
+        heights = 100 * np.array([share.estimate for share in shares])
+        errors = 100 * np.array([[s.estimate - s.low, s.high - s.estimate] for s in shares]).T
+        colour = BAR_COLOURS[(number - len(systems)) % len(BAR_COLOURS)]
+        xs = places + (number - (len(systems) - 1) / 2) * width
+        axis.bar(xs, heights, 0.9 * width, color=colour, label=name)
+        axis.errorbar(xs, heights, errors, fmt="none", ecolor="black", lw=0.8)
+    axis.set_xticks(places, [*families, "all"])
+    axis.set(ylabel="right, %", ylim=(0, 104))
+    axis.grid(axis="y", alpha=0.3)
+    axis.set_axisbelow(True)
+    figure.legend(fontsize=9, loc="outside upper center", ncols=len(systems), frameon=False)
+    save(figure, path)
+
+
+def _acceptance(runs: Mapping[str, Sequence[Stream]], pens: Mapping[str, Pen], main: str) -> Figure:
+    """Acceptance through time, means over seeds, with the interval of the main arm, and the number
+    of adapters."""
+    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
+    for arm, streams in sorted(runs.items(), key=lambda entry: entry[0] == main):  # it is on top
+        answers = sum(len(run.accepted) for run in streams)
+        points = min(MAX_POINTS, max(answers // MIN_ANSWERS, 2))
+        xs, shares = zip(*(_curve(run, points) for run in streams), strict=True)
+        mean = 100 * np.mean(shares, axis=0)
+        pens[arm].draw(left, xs[0], mean, arm)
+        if arm == main and len(streams) > 1:
+            half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(100 * np.array(shares))
+            pens[arm].shade(left, xs[0], mean - half, mean + half)
+        living = np.mean([run.record.population for run in streams], axis=0)
+        pens[arm].draw(right, np.arange(len(living)), living)
+    left.set(xlabel="generation", ylabel="accepted, %", ylim=(0, 100))
+    right.set(xlabel="generation", ylabel="adapters", yscale="log")
+    low, high = right.get_ylim()
+    right.set_yticks([tick for tick in TICKS if low <= tick <= high])
+    right.yaxis.set_major_formatter(ScalarFormatter())
+    right.yaxis.set_minor_formatter(NullFormatter())
+    for axis in (left, right):
+        axis.grid(alpha=0.3)
+    _name_ends(left)
+    return figure
+
+
+def _name_ends(axis: Axes) -> None:
+    """Write the name of each line beside its end, in its colour."""
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in axis.lines]
+    order = np.argsort(ends)
+    steps = LABEL_GAP * np.arange(len(order))
+    # As near to their ends as their distance allows, and from 0 to 100.
+    lowest = optimize.isotonic_regression(np.array(ends)[order] - steps).x
+    heights = lowest.clip(0, 100 - steps[-1]) + steps
+    for place, height in zip(order, heights, strict=True):
+        line, beside = axis.lines[place], axis.get_yaxis_transform()
+        dash = "" if line.get_linestyle() == "-" else f" ({line.get_linestyle()})"
+        axis.annotate(
+            f"{line.get_label()}{dash}", (1, height), (6, 0), xycoords=beside,
+            textcoords="offset points", color=line.get_color(), va="center", fontsize=8,
+        )  # fmt: skip
+
+
+def _servers(run: Stream) -> Figure:
+    """Who serves whom in one run."""
+    rows = len(run.asked.world.names)
+    figure = Figure(figsize=(9.6, 1.5 + min(rows, 120) / 36), layout="constrained")
+    axis = figure.subplots()
+    _draw_servers(run, axis)
+    axis.set_title(
+        f"who answers whom, seed {run.seed}: a row per user, by what they want at the end; a "
+        f"colour for each of the {len(VIEW_COLOURS)} busiest organelles",
+        fontsize=9,
+    )
+    return figure
+
+
+def _draw_servers(run: Stream, axis: Axes) -> None:
+    """Who serves whom through time: a row per habitat, by kind, and a colour per organelle."""
+    servers, kinds = run.servers, run.kinds[:, -1]
+    order = np.lexsort((run.asked.world.arrivals, kinds))
+    organelles = [organelle for organelle in np.unique(servers) if organelle >= 0]
+    busiest = sorted(organelles, key=lambda organelle: -int((servers == organelle).sum()))
+    colours = np.full((*servers.shape, 3), to_rgb(_NOBODY))
+    for place, organelle in enumerate(busiest):
+        code = VIEW_COLOURS[place] if place < len(VIEW_COLOURS) else OTHERS_COLOUR
+        colours[servers == organelle] = to_rgb(code)
+    axis.imshow(colours[order], aspect="auto", interpolation="nearest")
+    for edge in np.flatnonzero(np.diff(kinds[order])) + 0.5:
+        axis.axhline(edge, color="black", lw=0.8)
+    axis.set(xlabel="generation", ylabel="users")
+    axis.set_yticks([])
+
+
+def _curve(run: Stream, points: int) -> tuple[np.ndarray, np.ndarray]:
+    """The middle of each part of a run, in generations, and the share that was accepted in it."""
+    edges = np.linspace(0, run.asked.length, min(points, run.asked.length) + 1)
+    counts, _ = np.histogram(run.asked.generations, edges)
+    accepted, _ = np.histogram(run.asked.generations, edges, weights=run.accepted)
+    return (edges[1:] + edges[:-1]) / 2, accepted / np.maximum(counts, 1)

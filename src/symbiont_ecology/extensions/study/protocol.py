@@ -1,0 +1,391 @@
+"""A protocol: which arms are compared, on what, with how many seeds; fixed in a file before
+anything runs.
+
+    name: embedded-v2                    name: habitats-v1
+    base: [tasks/trained]                worlds:
+    unit_flops: 2.0e+11                    city: {about: …, base: [habitats/city], arms: [told, …]}
+    budgets: [0.25, 1, 4]                goals:
+    arms:                                  - {world: city, measure: adapters, at_most: 8, about: …}
+      single:                            arms:
+        about: one adapter                 told: {about: one adapter per kind, set: [strategy=told]}
+        set: [strategy.kind=single]
+        tune: [[strategy.learning_rate=0.002], …]
+
+Without worlds there is one, which ``base`` makes: every arm lives a run for each budget of training
+FLOPs and is asked held-out questions. In worlds with habitats a run ends by its generations, every
+arm meets the same questions for a seed, and what counts is what users accepted on the way. All else
+is alike. Results name the protocol by its hash: one that was changed afterwards has another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from symbiont_ecology.config import DECIDES_NOTHING, Flip, RunConfig, compose
+from symbiont_ecology.config_layers import merge, parse_override, read_layers
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.build import components
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import did_you_mean, validate
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.shipped import find_protocol
+
+PositiveCount = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+FEW_REPLIES = "run.transcripts=0.5"
+"""What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
+OF_BUDGETS = ("base", "budgets", "flip", "second", "shifts", "stage_per_cell")
+"""Keys that a protocol of worlds leaves out."""
+
+
+def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:
+    if not values or len(set(values)) < len(values):
+        raise ValueError(f"expected one or more, each of them once, got {list(values)}")
+    return values
+
+
+Once = AfterValidator(_some_once)
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Names of protocols and arms are names of folders, too."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Arm(_Part):
+    """One side of the comparison."""
+
+    about: str  # what it is, in a few words
+    # What it learned from: nothing, verdicts, gold answers, or after a warm start
+    # "verdicts, 4 gold examples per cell", which tables say then.
+    sees: str = "verdicts"
+    set: tuple[str, ...] = ()  # overrides of the world
+    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, one of which tuning chooses
+    of: str | None = None  # the arm whose runs it answers with, when only its routing is another
+    routing: str = "learned"  # how it answers
+    also: tuple[str, ...] = ()  # other routings, for the tables on routing
+    repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
+
+
+class World(_Part):
+    """A world and the arms that are compared in it."""
+
+    about: str  # what it is, in a few words
+    base: tuple[str, ...]  # presets that it is made of
+    set: tuple[str, ...] = ()  # overrides of them
+    arms: Annotated[tuple[Name, ...], Once]
+
+
+class Goal(_Part):
+    """What the main arm is meant to reach in a world, fixed before the seeds are looked at.
+
+    It is about the mean over seeds of a measure; or of its difference to another arm, to another
+    world, or of both.
+    """
+
+    about: str  # in a few words
+    world: Name
+    measure: str  # one of measures.STREAM_MEASURES
+    minus: Name | None = None  # an arm
+    than: Name | None = None  # a world whose value is subtracted
+    at_least: float | None = None  # in the unit of the measure; shares are between 0 and 1
+    at_most: float | None = None
+
+
+class FlipPlan(_Part):
+    """The convention flip: half of the families change at ``at``, and back at ``back`` (in units of
+    FLOPs).
+
+    After each change the arms are measured when they have spent each of ``extra`` beyond it.
+    """
+
+    at: PositiveFloat
+    back: PositiveFloat
+    extra: tuple[Annotated[float, Field(ge=0)], ...]
+    per_cell: PositiveCount = 50  # questions per cell and measurement, others in each
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> FlipPlan:
+        extra = self.extra
+        if len(extra) < 2 or extra[0] != 0 or any(b <= a for a, b in pairwise(extra)):
+            raise ValueError(f"extra: expected 0 and rising numbers behind it, got {list(extra)}")
+        if self.back < self.at + extra[-1]:
+            raise ValueError(f"back: expected at least at + the last extra, got {self.back}")
+        return self
+
+
+class Protocol(_Part):
+    """The whole comparison."""
+
+    name: Name
+    question: str  # what it is meant to answer
+    base: tuple[str, ...] = ()  # presets that every arm extends, where there are no worlds
+    set: tuple[str, ...] = ()  # overrides for every arm
+    worlds: dict[Name, World] = {}
+    unit_flops: PositiveFloat = 1.0
+    budgets: Annotated[tuple[PositiveFloat, ...], Once] = (1.0,)  # in units, rising
+    seeds: Annotated[tuple[int, ...], Once]
+    tuning_seeds: tuple[int, ...] = ()
+    arms: dict[Name, Arm]
+    main: str = "ecology"  # the arm that is compared with all others
+    second: str | None = None  # the arm of a second table: beside those that see gold answers
+    chosen: dict[Name, dict[Name, int]] = {}  # by world and arm, what tuning chose before
+    goals: tuple[Goal, ...] = ()
+    shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
+    per_cell: PositiveCount = 200  # questions per cell and shift
+    tuning_per_cell: PositiveCount = 20  # selection questions per cell when tuning
+    # Options of a tuning whose accuracies differ by no more than this are chosen by retention.
+    tie: Annotated[float, Field(ge=0, lt=1)] = 0
+    # The cue ceiling from which on a cell counts as elicitation.
+    elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
+    flip: FlipPlan | None = None
+    stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Protocol:
+        for key, name in (("main", self.main), ("second", self.second or self.main)):
+            _check_known(name, self.arms, key, "arms")
+        for name, arm in self.arms.items():
+            self._check_arm(name, arm)
+        if self.worlds:
+            self._check_worlds()
+        else:
+            self._check_budgets()
+        if overlap := {*self.seeds} & {*self.tuning_seeds}:
+            raise ValueError(f"seeds that tune cannot be reported: {sorted(overlap)}")
+        untuned = (
+            f"arms.{arm}"
+            for world, place in self.places.items()
+            for arm in place.arms
+            if self.options_left(world, arm) and not self.tuning_seeds
+        )
+        if example := next(untuned, None):
+            raise ValueError(f"tuning_seeds: expected some: {example} has configs to choose from")
+        return self
+
+    def _check_arm(self, name: str, arm: Arm) -> None:
+        if name == HOST:
+            raise ValueError(f"arms: {HOST!r} is the bare host, which is always asked")
+        if not arm.tune:
+            raise ValueError(f"arms.{name}.tune: expected one config or more")
+        is_whole = bool(arm.set) or len(arm.tune) > 1
+        if arm.of is not None and (arm.of not in self.own_arms or is_whole):
+            raise ValueError(
+                f"arms.{name}: of names an arm with runs of its own, and leaves set and tune out"
+            )
+        if arm.repeats is None:
+            return
+        _check_known(arm.repeats, self.arms, f"arms.{name}.repeats", "arms")
+        if self.arms[arm.repeats].repeats is not None or len(arm.tune) > 1:
+            raise ValueError(
+                f"arms.{name}: expected repeats to name an arm that repeats none, and no tune: "
+                "what it repeats is there after tuning only"
+            )
+
+    def _check_budgets(self) -> None:
+        if not {"unit_flops", "budgets"} <= self.model_fields_set:
+            raise ValueError("expected unit_flops and budgets, or worlds")
+        if list(self.budgets) != sorted(self.budgets):
+            raise ValueError(f"budgets: expected rising numbers, got {list(self.budgets)}")
+        counts = {name: len(self.arms[name].tune) for name in self.own_arms}
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"every arm gets the same number of tuning configs, got {counts}")
+
+    def _check_worlds(self) -> None:
+        defaults = {key: type(self).model_fields[key].default for key in OF_BUDGETS}
+        if other := [key for key, value in defaults.items() if getattr(self, key) != value]:
+            raise ValueError(f"{other[0]}: in a protocol with worlds, leave it out")
+        for name, world in self.worlds.items():
+            _check_known(self.main, world.arms, f"worlds.{name}.arms: main", "arms there")
+            for side in world.arms:
+                _check_known(side, self.arms, f"worlds.{name}.arms", "arms")
+                if model := self.arms[side].repeats:
+                    where = f"worlds.{name}.arms: {side}.repeats"
+                    _check_known(model, world.arms, where, "arms there")
+        for goal in self.goals:
+            for name in (goal.world, goal.than or goal.world):
+                _check_known(name, self.worlds, "goals", "worlds")
+                if goal.minus:
+                    _check_known(goal.minus, self.worlds[name].arms, "goals", "arms there")
+            if goal.at_least is None and goal.at_most is None:
+                raise ValueError(f"goals: expected at_least or at_most, got {goal.about!r}")
+        for name, options in self.chosen.items():
+            _check_known(name, self.worlds, "chosen", "worlds")
+            for side, option in options.items():
+                _check_known(side, self.worlds[name].arms, f"chosen.{name}", "arms")
+                if option not in range(len(self.arms[side].tune)):
+                    raise ValueError(f"chosen.{name}.{side}: no option {option}")
+
+    @property
+    def own_arms(self) -> tuple[str, ...]:
+        """The arms that have runs of their own."""
+        return tuple(name for name, arm in self.arms.items() if arm.of is None)
+
+    @property
+    def places(self) -> dict[str, World]:
+        """The worlds by name; without any, the one that ``base`` makes, which has none."""
+        return self.worlds or {"": World(about="", base=self.base, arms=self.own_arms)}
+
+    @property
+    def run_budgets(self) -> tuple[float, ...]:
+        """The budgets of an arm's runs; 0 in worlds, where generations end a run."""
+        return (0.0,) if self.worlds else self.budgets
+
+    @property
+    def warm_arms(self) -> str:
+        """The arms that began with some gold examples, and what they saw; empty if there are
+        none."""
+        groups: dict[str, list[str]] = {}
+        for name, arm in self.arms.items():
+            if "gold examples" in arm.sees:
+                groups.setdefault(arm.sees, []).append(name)
+        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in groups.items())
+
+    def runs_of(self, arm: str) -> str:
+        """Return the arm whose runs an arm answers with: itself, unless only its routing is
+        another."""
+        return self.arms[arm].of or arm
+
+    def routings(self, arm: str) -> tuple[str, ...]:
+        """Return how the runs of an arm answer everything: its own way, and those of arms that
+        share its runs."""
+        shared = (side.routing for side in self.arms.values() if side.of == arm)
+        return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
+
+    def options_left(self, world: str, arm: str) -> int:
+        """Return how many configs of an arm are to be tried in a world; 0 if the choice is made."""
+        count = len(self.arms[arm].tune)
+        return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything in it, of the presets that it extends and of the parts that they
+        name; but not of trackers, which decide nothing."""
+        digest = hashlib.sha256(self.model_dump_json().encode())
+        for world, place in self.places.items():
+            for arm in place.arms if place.base else ():
+                config = self.config(arm, 1.0, 0, world=world)
+                digest.update(config.model_dump_json(exclude=DECIDES_NOTHING).encode())
+                # With the defaults of their fields, and of the parts that they have built for
+                # themselves.
+                digest.update(repr([vars(part) for part in components(config)]).encode())
+        return digest.hexdigest()[:16]
+
+    def config(
+        self,
+        arm: str,
+        budget: float,
+        seed: int,
+        option: int = 0,
+        world: str = "",
+        more: Sequence[str] = (),
+    ) -> RunConfig:
+        """Return the config of one run. Without worlds it ends when the budget (in units) is
+        spent."""
+        place, side = self.places[world], self.arms[arm]
+        loop = (
+            f"run.train_flops={budget * self.unit_flops}",
+            "run.generations=1000000",
+            "run.checkpoint_every=1",
+        )
+        changes = (*self.set, *place.set, *side.set, *(() if self.worlds else loop))
+        own = (*side.tune[option], *more, f"seed={seed}", "executor=local")  # one process
+        where = ", ".join([f"protocol {self.name!r}", *([world] if world else []), f"arm {arm!r}"])
+        return compose(place.base, (FEW_REPLIES, *changes, *own), where)
+
+    def of_arms(self, names: Sequence[str]) -> Protocol:
+        """Return the same with these arms alone: another protocol, with a name and a digest of its
+        own.
+
+        Raises:
+            ConfigError: it has worlds, no such arm, or one that answers with the runs of one left
+                out.
+        """
+        if self.worlds:
+            raise ConfigError(f"expected a protocol whose arms share one world, got {self.name!r}")
+        for name in names:
+            if name not in self.arms:
+                hint = did_you_mean(name, self.arms)
+                arms = ", ".join(self.arms)
+                raise ConfigError(
+                    f"protocol {self.name!r} has no arm {name!r};{hint} it has {arms}"
+                )
+            if self.runs_of(name) not in names:
+                raise ConfigError(
+                    f"arm {name!r} answers with the runs of {self.runs_of(name)!r}: name both"
+                )
+        changes = {
+            "name": ".".join((self.name, *names)),
+            "arms": {name: self.arms[name] for name in names},
+            "main": self.main if self.main in names else names[0],
+            "second": self.second if self.second in names else None,
+        }
+        return validate(Protocol, {**dict(self), **changes}, f"protocol {self.name!r}")
+
+    def arrivals(self, budget: float) -> tuple[float, ...]:
+        """Return the training FLOPs at which families come in the main arm's world."""
+        return self.config(self.main, budget, 0).tasks.arrivals
+
+    def flipped(self, config: RunConfig) -> RunConfig:
+        """Return the config with the protocol's flip; the seed draws which half of the families
+        changes."""
+        assert self.flip is not None
+        names = config.tasks.families
+        if len(names) < 2:
+            raise ConfigError(
+                f"flip: expected two families or more, half of which change, got {list(names)}"
+            )
+        order = Draw(config.seed)("flip").permutation(len(names))
+        half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
+        flip = Flip(
+            families=half,
+            at_flops=self.flip.at * self.unit_flops,
+            back_flops=self.flip.back * self.unit_flops,
+        )
+        return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
+
+
+def _check_known(name: str, names: Collection[str], where: str, kind: str) -> None:
+    """Refuse a name that a protocol does not explain."""
+    if name not in names:
+        hint = did_you_mean(name, names) or f" there are {', '.join(names)}"
+        raise ValueError(f"{where}: {name!r} is none of the {kind};{hint}")
+
+
+def load_protocol(
+    name_or_path: str | Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
+) -> Protocol:
+    """Return a protocol by name or path, changed: that is another protocol, with another digest.
+
+    ``overrides`` such as ``seeds=[0]`` or ``arms.single.about=…`` replace fields of the protocol
+    itself; ``additions`` such as ``host.device=cpu`` are put at the end of its ``set``, for the
+    config of every arm.
+
+    Raises:
+        ConfigError: there is none, or it does not fit its schema.
+    """
+    path = find_protocol(name_or_path)
+    data = read_changed(path, overrides)
+    where = f"protocol {path.stem!r}"
+    protocol = validate(Protocol, data, where)
+    if not additions:
+        return protocol
+    own = cast("Sequence[str]", data.get("set", ()))
+    return validate(Protocol, {**data, "set": [*own, *additions]}, where)
+
+
+def read_changed(path: Path, overrides: Sequence[str]) -> dict[str, object]:
+    """Return the layers of a file with overrides on top."""
+    data = read_layers(path)
+    for override in overrides:
+        data = merge(data, parse_override(override))
+    return data
