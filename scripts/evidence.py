@@ -18,9 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.extensions.study.measures import NO_SHARES
-from symbiont_ecology.extensions.study.cli_demos import CONTROLS, PICTURE_FILE, ROWS, SUMMARY_FILE, WATCHED
 from symbiont_ecology.engine.provenance import source
+from symbiont_ecology.extensions.study.cli_demos import (
+    CONTROLS,
+    PICTURE_FILE,
+    ROWS,
+    SUMMARY_FILE,
+    WATCHED,
+)
+from symbiont_ecology.extensions.study.measures import NO_SHARES
 from symbiont_ecology.statistics import paired_interval
 
 ROOT = Path(__file__).parents[1]

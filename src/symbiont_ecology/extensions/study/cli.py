@@ -98,6 +98,7 @@ def suite(
     from symbiont_ecology.extensions.study.suite import (
         Suite,
         check_protocol,
+        claim_folder,
         run_suite,
         usual_workers,
     )
@@ -116,6 +117,8 @@ def suite(
     count = workers or (count if dry_run else jobs_at_a_time(doer, count))
     folder = out or Path("artifacts") / plan.name
     with report(json_file, dry_run) as write:
+        if not dry_run:
+            claim_folder(plan, folder)
         _tell_plan(plan, folder, count)
         if dry_run:
             print(NOTHING_DONE)
@@ -221,7 +224,6 @@ def pack(
     from symbiont_ecology.extensions.study import pack as packs
     from symbiont_ecology.extensions.study.adhoc import gather
     from symbiont_ecology.extensions.study.suite import PROTOCOL_FILE, Comparison, Suite
-    from symbiont_ecology.extensions.study.worlds import missing_runs
 
     first = folders[0]
     is_pack, is_suite = (first / packs.OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
@@ -241,12 +243,11 @@ def pack(
         done = "nothing was done" if dry_run else f"made again from its own outcomes: {first}"
         print(f"{count} outcomes in {first} are fine; {done}")
         return
-    gathered, made = None, None
     if is_suite:
         made = Suite.open(first).comparison
-        protocol, count = made.protocol, len(made.outcomes)
+        protocol, target = made.protocol, _pack_folder(made.protocol, out)
+        count, (missing, planned) = len(made.outcomes), made.results.missing
         print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
-        missing, planned = missing_runs(made.results) if protocol.worlds else (0, 0)
         if missing:
             print(
                 f"the suite is not finished, {missing} of {planned} runs are missing: "
@@ -254,22 +255,32 @@ def pack(
             )
     else:
         gathered = gather(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
-        protocol = gathered.protocol
+        target = _pack_folder(gathered.protocol, out)
         _tell_gathered(gathered)
-    target = out or Path("docs/paper_packs") / protocol.name
-    path = target / packs.PROTOCOL  # a changed protocol may bear the name of the one before
-    if path.exists() and json.loads(path.read_text("utf-8")) != protocol.model_dump(mode="json"):
-        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
     if dry_run:
         print(f"pack      {target}\nnothing was done")
         return
     prepare(target / packs.SUMMARY)
-    if gathered is not None:
-        with asking() as asked:
-            made = Comparison.of(gathered, asked)
-    assert made is not None
+    if not is_suite:
+        with asking() as counted:
+            made = Comparison.of(gathered, counted)
     made.save_pack(target)
     print(f"{target / packs.PAGE} is written")
+
+
+def _pack_folder(protocol: Protocol, out: Path | None) -> Path:
+    """The folder of a pack.
+
+    Raises:
+        RunError: it holds another one.
+    """
+    from symbiont_ecology.extensions.study.pack import PROTOCOL
+
+    target = out or Path("docs/paper_packs") / protocol.name
+    path = target / PROTOCOL  # a changed protocol may bear the name of the one before
+    if path.exists() and json.loads(path.read_text("utf-8")) != protocol.model_dump(mode="json"):
+        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
+    return target
 
 
 def sft(

@@ -71,7 +71,11 @@ class Demo:
             typer.Exit: it was interrupted.
         """
         from symbiont_ecology import Run
-        from symbiont_ecology.extensions.study.workers import STOP_FILE, worker_processes
+        from symbiont_ecology.extensions.study.workers import (
+            STOP_FILE,
+            live_beside,
+            worker_processes,
+        )
 
         configs = {arm: checked_config(preset, [*changes]) for arm, preset in self.presets.items()}
 
@@ -87,7 +91,7 @@ class Demo:
         with worker_processes(len(self.presets) - 1, LOW_PRIORITY) as pool:
             for arm, preset in self.presets.items():
                 if arm != WATCHED:
-                    futures[arm] = pool.submit(_live_beside, folder, arm, preset, tuple(changes))
+                    futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
             try:
                 ecology = Run(folder / WATCHED, configs[WATCHED])
                 live_unless_complete(ecology, quiet, console.typed_again(folder, out))
@@ -103,26 +107,6 @@ class Demo:
                 stop_file.touch()
         stop_file.unlink(missing_ok=True)
         return ecology, round(time.monotonic() - began, 1) if is_new else None
-
-
-def _live_beside(folder: Path, arm: str, preset: str, changes: Sequence[str]) -> None:
-    """Live a control in another process, or what is left of it; what it says is in its log."""
-    from contextlib import redirect_stderr, redirect_stdout
-
-    from symbiont_ecology.engine import run as runs
-    from symbiont_ecology.extensions.study.workers import patiently, should_stop_for
-
-    place, should_stop = folder / arm, should_stop_for(folder)
-
-    def live() -> None:
-        if (place / "config.yaml").exists():
-            runs.resume(place, should_stop=should_stop)
-        else:
-            runs.start(checked_config(preset, [*changes]), place, should_stop=should_stop)
-
-    log = (folder / f"{arm}.log").open("w", encoding="utf-8")
-    with log, redirect_stdout(log), redirect_stderr(log):
-        patiently(live)
 
 
 def demo(

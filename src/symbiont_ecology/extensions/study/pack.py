@@ -38,7 +38,7 @@ from symbiont_ecology.extensions.study.measures import NO_SHARES
 from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning, TuningScore, parse_outcomes
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results
-from symbiont_ecology.extensions.study.worlds import missing_runs, summarise_worlds
+from symbiont_ecology.extensions.study.worlds import summarise_worlds
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.statistics import Interval
 from symbiont_ecology.untrusted import parse_json
@@ -223,7 +223,7 @@ def render_worlds(
     digest: str,
 ) -> str:
     """Return the page of a pack of worlds; ``figures`` are the files that were drawn."""
-    protocol, (missing, planned) = results.protocol, missing_runs(results)
+    protocol, (missing, planned) = results.protocol, results.missing
 
     def shown(arms: Mapping[str, Mapping[str, Interval]], world: str) -> list[str]:
         present = {name for values in arms.values() for name in values}

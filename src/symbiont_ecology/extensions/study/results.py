@@ -122,6 +122,15 @@ class Results:
         """The largest budget, in units."""
         return self.protocol.budgets[-1]
 
+    @property
+    def missing(self) -> tuple[int, int]:
+        """How many of the reported runs are not done, and how many there are to be."""
+        protocol = self.protocol
+        arms = sum(len(place.arms) for place in protocol.places.values())
+        per_seed = len(protocol.run_budgets) + (protocol.flip is not None)
+        planned = len(protocol.seeds) * arms * per_seed
+        return planned - sum(outcome.kind != "host" for outcome in self.outcomes), planned
+
     @cached_property
     def host(self) -> Outcome:
         """What the bare host answered.

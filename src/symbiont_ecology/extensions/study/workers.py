@@ -8,13 +8,16 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from symbiont_ecology.config import load_config
+from symbiont_ecology.engine import living
+from symbiont_ecology.engine import run as runs
 from symbiont_ecology.engine.executors import Executor, executors
 from symbiont_ecology.engine.executors.local import LocalExecutor
 from symbiont_ecology.engine.executors.ray_cluster import connect
@@ -181,3 +184,19 @@ def patiently(work: Callable[[], object]) -> None:
             if time.monotonic() - start > LOCK_SECONDS_LEFT:
                 raise
             time.sleep(1)
+
+
+def live_beside(folder: Path, name: str, preset: str, changes: Sequence[str]) -> None:
+    """Live a run of a preset in a worker, or what is left of it, in a folder of its name; what it
+    says is in a log beside it."""
+    place, should_stop = folder / name, should_stop_for(folder)
+
+    def live() -> None:
+        if (place / living.CONFIG_FILE).exists():
+            runs.resume(place, should_stop=should_stop)
+        else:
+            runs.start(load_config(preset, changes), place, should_stop=should_stop)
+
+    log = (folder / f"{name}.log").open("w", encoding="utf-8")
+    with log, redirect_stdout(log), redirect_stderr(log):
+        patiently(live)

@@ -94,13 +94,6 @@ def summarise_worlds(results: Results) -> dict[str, Any]:
     }
 
 
-def missing_runs(results: Results) -> tuple[int, int]:
-    """Return how many runs of a suite of worlds are not done, and how many it has."""
-    protocol = results.protocol
-    planned = len(protocol.seeds) * sum(len(world.arms) for world in protocol.worlds.values())
-    return planned - sum(map(len, results.streams.values())), planned
-
-
 def measured(results: Results, world: str, arm: str, measure: str) -> dict[int, float]:
     """Return a measure of every run of an arm by seed; of none if one does not have it, since the
     others might be better or worse than all."""

@@ -4,17 +4,12 @@ interrupted."""
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
-
-import pytest
 
 from killing import interrupted, kill_when
 from said import Symbiont
-from symbiont_ecology.cli.beside import RunBeside, running_beside
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.living import wait_until_free
-from symbiont_ecology.errors import RunError
 
 SHORT = ("run.generations=8", "tasks.habitats.arrivals=3", "tasks.habitats.drift_at=6")
 ARMS = {"told", "ecology", "per_habitat", "single"}
@@ -68,16 +63,6 @@ def test_a_control_that_fails_is_named(symbiont: Symbiont, tmp_path: Path) -> No
     assert said.code == 1
     assert "the run of 'told' failed: " in said.error
     assert str(folder / "told.log") in said.error
-
-
-def test_a_control_that_dies_in_silence_is_not_explained_by_an_earlier_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "told.log").write_text("error: of an earlier try\n")
-    monkeypatch.setattr(sys, "executable", "false")  # a program that fails and says nothing
-    runs = {"told": RunBeside("demo_told", "told")}
-    with pytest.raises(RunError, match="it said nothing"), running_beside(tmp_path, runs) as wait:
-        wait(True)
 
 
 def test_controls_do_not_outlive_a_demo_that_was_killed(tmp_path: Path) -> None:

@@ -7,29 +7,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.analysis.streams import STREAM_MEASURES, Questions, Stream, questions_of
 from symbiont_ecology.config import RunConfig
-from symbiont_ecology.experiments.outcomes import StreamOutcome
+from symbiont_ecology.economics import Cost
+from symbiont_ecology.extensions.study.measures import STREAM_MEASURES, Questions, Stream
+from symbiont_ecology.extensions.study.outcomes import StreamRecord
+from symbiont_ecology.statistics import adjusted_rand
 from towns import config, world_of
 
 
 def stream(plan: RunConfig, accepted: np.ndarray | bool = True, **outcome: Any) -> Stream:
     """A run of one organelle; ``accepted`` says of every question whether its answer was."""
     length = plan.run.generations
-    asked = questions_of(plan, length)
+    asked = Questions.of(plan, length)
     letters = np.where(np.broadcast_to(accepted, asked.generations.shape), "1", "0")
-    usual = {
-        "protocol": "p",
-        "source": "s",
-        "kind": "stream",
-        "arm": "ecology",
-        "seed": plan.seed,
-        "world": "town",
-        "verdicts": "".join(letters),
-        "population": [1] * length,
-        "train": {},
-    }
-    return Stream(StreamOutcome.model_validate({**usual, **outcome}), asked)
+    usual = {"verdicts": "".join(letters), "population": [1] * length}
+    return Stream(plan.seed, StreamRecord.model_validate({**usual, **outcome}), Cost(), asked)
 
 
 def measured(name: str, run: Stream) -> float | None:
@@ -80,7 +72,7 @@ def lived_through(asked: Questions, moment: int) -> np.ndarray:
 @pytest.mark.parametrize("name", ["back", "others"])
 def test_who_came_after_a_change_or_just_before_it_did_not_live_through_it(name: str) -> None:
     plan = config(count=60, questions=30, arrivals=50, drift_at=30, length=60)
-    old = lived_through(questions_of(plan, 60), 30)
+    old = lived_through(Questions.of(plan, 60), 30)
     assert measured(name, stream(plan, old)) == {"back": 1, "others": 0}[name]
 
 
@@ -128,7 +120,7 @@ def test_an_old_outcome_says_nothing_of_servers_if_one_of_them_may_have_died() -
 
 def test_an_old_outcome_tells_the_dead_where_all_the_living_are_known() -> None:
     plan = config(length=20)
-    asked = questions_of(plan, 20)
+    asked = Questions.of(plan, 20)
     fell_silent = (asked.habitats < 4) & (asked.generations > 9)
     moves = [(0, user, 0 if user < 4 else 1) for user in EVERYONE]
     verdicts = "".join(np.where(fell_silent, "-", "1"))
@@ -137,3 +129,11 @@ def test_an_old_outcome_tells_the_dead_where_all_the_living_are_known() -> None:
     assert measured("serving", run) == 1
     assert measured("exact", run) == 0
     assert measured("serving", stream(plan, population=[2] * 20, **outcome)) is None
+
+
+def test_groupings_agree_as_far_as_they_are_the_same() -> None:
+    one = [0, 0, 1, 1, 2, 2]
+    assert adjusted_rand(one, ["c", "c", "a", "a", "b", "b"]) == 1
+    assert adjusted_rand(one, [0] * 6) == 0
+    assert adjusted_rand(one, [0, 0, 1, 1, 2, 3]) == pytest.approx(0.7619, abs=1e-3)
+    assert adjusted_rand([], []) == adjusted_rand(["a"], ["b"]) == 1

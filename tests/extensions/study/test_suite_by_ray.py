@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.experiments.job_pool import STOP_FILE
+from symbiont_ecology.extensions.study.workers import STOP_FILE
 
 pytest.importorskip("ray")
 

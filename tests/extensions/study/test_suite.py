@@ -13,12 +13,13 @@ import pytest
 from hosts import add_chat_template, make_host
 from killing import COMMAND, kill_when
 from said import Symbiont
-from symbiont_ecology.cli.suites import PARTS, print_lines
 from symbiont_ecology.errors import RunError
-from symbiont_ecology.experiments.jobs import Job
-from symbiont_ecology.experiments.protocol import load_protocol, protocols
-from symbiont_ecology.experiments.suite import check_plan, claim_folder, load_plan, usual_workers
+from symbiont_ecology.extensions.study.cli import PARTS, print_lines
+from symbiont_ecology.extensions.study.jobs import Job
+from symbiont_ecology.extensions.study.protocol import load_protocol
+from symbiont_ecology.extensions.study.suite import check_protocol, claim_folder, usual_workers
 from symbiont_ecology.process import usable_cores
+from symbiont_ecology.shipped import protocols
 from tiny import TINY
 
 
@@ -70,13 +71,14 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
     unit = json.loads((suite / "protocol.json").read_text())["unit_flops"]
     for path in (suite / "main").rglob("outcome.json"):
         outcome = json.loads(path.read_text())
-        bits = outcome["systems"]["single"]["bits"]
+        (leg,) = outcome["legs"]
+        bits = leg["systems"]["single"]["bits"]
         assert set(bits) == {"in-distribution", "shared-families", "retention"}
         assert {len(text) for cells in bits.values() for text in cells.values()} == {4}
         budget = outcome["budget"] * unit
         assert abs(outcome["train"]["flops"] - budget) < 7e7  # less than a lesson takes
         is_whole = outcome["budget"] == 1 and outcome["arm"] == "sft"
-        assert ("learned" in outcome["systems"]) == (is_whole or outcome["arm"] == "single")
+        assert ("learned" in leg["systems"]) == (is_whole or outcome["arm"] == "single")
     for path in (suite / "flip").rglob("outcome.json"):
         outcome = json.loads(path.read_text())
         assert [leg["phase"] for leg in outcome["legs"]] == [
@@ -243,9 +245,9 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
     for one in found:
         assert one["protocol"] == lived.digest
         assert one["train"]["flops"] >= 1e8
-        system = one["systems"][plain.arms[one["arm"]].routing]
-        assert set(system["bits"]) == set(plain.shifts)
-        assert set(one["systems"]) >= set(plain.arms[one["arm"]].also)
+        systems = one["legs"][-1]["systems"]
+        assert set(systems[plain.arms[one["arm"]].routing]["bits"]) == set(plain.shifts)
+        assert set(systems) >= set(plain.arms[one["arm"]].also)
     said = symbiont("pack", folder, "--dry-run")
     assert said.code == 0
     assert f"outcomes  {arms + 1} of protocol paper-qwen3 ({lived.digest})" in said.out
@@ -253,7 +255,7 @@ def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
 
 @pytest.mark.parametrize("name", protocols())
 def test_every_protocol_can_be_run(name: str) -> None:
-    check_plan(load_plan(name))
+    check_protocol(load_protocol(name))
 
 
 def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> None:

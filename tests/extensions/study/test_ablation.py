@@ -10,17 +10,17 @@ import pytest
 
 from ablated import made_up
 from made_up import made_up_results
-from symbiont_ecology.analysis.ablation import (
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.extensions.study.ablation import (
     AblationResults,
-    readings,
+    check_ablation,
+    load_ablation,
     render_ablation,
     results_of,
     smallest_q,
 )
-from symbiont_ecology.analysis.summary import AdjustedDifference
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.experiments.ablation import check_ablation, load_ablation
-from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
+from symbiont_ecology.extensions.study.comparison import AdjustedDifference
+from symbiont_ecology.extensions.study.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.shipped import config_folder
 
 DEFAULT = config_folder() / "ablations" / "default.yaml"
@@ -56,7 +56,7 @@ def test_worlds_in_which_nothing_matters_are_seldom_said_to_matter() -> None:
 
 
 def test_what_holds_is_read_out_in_plain_words() -> None:
-    assert readings(AblationResults.model_validate(made_up(TRUTH))) == {
+    assert AblationResults.model_validate(made_up(TRUTH)).readings == {
         "helps": "adds accuracy",
         "idles": "nothing that 12 seeds can see",
         "harms": "costs accuracy and resilience where it stays",
@@ -68,7 +68,7 @@ def test_a_mechanism_that_never_acted_is_not_said_to_have_done_nothing() -> None
     numbers = made_up(TRUTH)
     numbers["measured"]["idles"] = numbers["measured"]["ecology"]
     results = AblationResults.model_validate(numbers)
-    assert readings(results)["idles"] == "never acted in these runs"
+    assert results.readings["idles"] == "never acted in these runs"
     assert "| idles | q =" not in render_ablation(results)
     assert "| helps | q =" in render_ablation(results)
 

@@ -11,12 +11,19 @@ import pytest
 from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import Settled
-from symbiont_ecology.experiments.jobs import HOST_JOB, Job, JobContext, Stopped, choose, run_job
-from symbiont_ecology.experiments.outcomes import JobOutcome, RunOutcome, TuneOutcome
-from symbiont_ecology.experiments.protocol import Arm, FlipPlan, Protocol
-from symbiont_ecology.experiments.suite import (
-    check_protocol,
+from symbiont_ecology.extensions.study.jobs import (
+    HOST_JOB,
+    Job,
+    JobContext,
+    Stopped,
     check_questions,
+    run_job,
+)
+from symbiont_ecology.extensions.study.outcomes import Outcome, TuningScore
+from symbiont_ecology.extensions.study.protocol import Arm, FlipPlan, Protocol
+from symbiont_ecology.extensions.study.suite import (
+    check_protocol,
+    choose,
     reported_jobs,
     tuning_jobs,
 )
@@ -73,7 +80,7 @@ JOBS = (
 )
 
 
-def crashing(job: Job, plan: Protocol, folder: Path, every: int) -> JobOutcome:
+def crashing(job: Job, plan: Protocol, folder: Path, every: int) -> Outcome:
     """The job, killed again and again after so many calls of the host."""
     for _ in range(200):
         try:
@@ -117,8 +124,7 @@ def test_a_flip_behind_a_run_with_stages_is_measured_at_its_own_moments(tmp_path
     main, flip = (Job(kind, "single", 0, 1.0) for kind in ("main", "flip"))
     alone = run_job(JobContext(flip, plan, tmp_path / "alone", lambda: False, ToyHost()))
     staged = run_job(JobContext(main, plan, tmp_path / "forked", lambda: False, ToyHost()))
-    assert isinstance(staged, RunOutcome)
-    assert len(staged.stages) == 3
+    assert [leg.phase for leg in staged.legs] == ["stage"] * 3 + ["run"]
     assert run_job(JobContext(flip, plan, tmp_path / "forked", lambda: False, ToyHost())) == alone
 
 
@@ -144,14 +150,12 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
 
 def test_the_bare_host_shows_its_ceiling(tmp_path: Path) -> None:
     found = run_job(JobContext(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost()))
-    assert found.systems is not None
     assert set(found.systems["host"].bits) == {"in-distribution", "retention", "ceiling"}
 
 
 def test_a_ceiling_that_is_asked_for_is_asked_once(tmp_path: Path) -> None:
     plan = protocol(shifts=("in-distribution", "ceiling"))
     found = run_job(JobContext(HOST_JOB, plan, tmp_path, lambda: False, ToyHost()))
-    assert found.systems is not None
     bits = found.systems["host"].bits
     assert {len(answers) for cells in bits.values() for answers in cells.values()} == {
         plan.per_cell
@@ -173,17 +177,16 @@ def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: 
     found = run_job(
         JobContext(Job("main", "single", 0, 0.5), plan, tmp_path, lambda: False, ToyHost())
     )
-    assert found.systems is not None
     assert list(found.systems) == ["single", "learned"]
 
 
-def tuned(option: int, **scores: float) -> TuneOutcome:
-    """What tuning an option left."""
-    return Job("tune", "single", 9, 1.0, option).outcome(TuneOutcome, protocol(), **scores)
+def tuned(option: int, **scores: float) -> TuningScore:
+    """What tuning an option came to."""
+    return TuningScore(arm="single", seed=9, budget=1.0, option=option, **scores)
 
 
 def test_tuning_chooses_the_best_mean_and_the_first_of_equals() -> None:
-    def tried(*accuracies: tuple[int, float]) -> list[TuneOutcome]:
+    def tried(*accuracies: tuple[int, float]) -> list[TuningScore]:
         return [tuned(option, accuracy=accuracy) for option, accuracy in accuracies]
 
     assert choose(tried((0, 0.2), (0, 0.4), (1, 0.35), (1, 0.35))) == 1
@@ -217,7 +220,7 @@ def test_paying_more_for_every_answer_moves_nothing_that_tuning_compares(tmp_pat
     found, earned = [], []
     for option in (0, 1):
         job = Job("tune", "single", 9, 0.5, option)
-        found.append(run_job(JobContext(job, plan, tmp_path, lambda: False, ToyHost())).accuracy)
+        found.append(run_job(JobContext(job, plan, tmp_path, lambda: False, ToyHost())).systems)
         events = read_events(tmp_path / job.name / "events.jsonl")
         earned.append(sum(event.revenue for event in events if isinstance(event, Settled)))
     assert found[0] == found[1]

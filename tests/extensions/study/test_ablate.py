@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.analysis.ablation import AblationResults, render_ablation
+from symbiont_ecology.extensions.study.ablation import AblationResults, render_ablation
 
 COMMAND = [sys.executable, "-m", "symbiont_ecology", "ablate"]
 TINY = """

@@ -14,8 +14,8 @@ from killing import kill_when
 from said import Symbiont
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.experiments import suite
-from symbiont_ecology.experiments.sft import BUDGET_KEYS, budget_of
+from symbiont_ecology.extensions.study import suite
+from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
 
 ALONE = ("--workers", "1")
 """A worker takes seconds to begin."""
@@ -34,7 +34,7 @@ def swept(folder: Path) -> list[dict[str, Any]]:
 
 def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
     train = checkpoint.load_state(lived).spent
-    before = {measure: budget_of(lived, measure).amount for measure in BUDGET_KEYS}
+    before = {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
     assert before["train_flops"] == before["total_flops"] == train.flops
     assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0
     assert before["wall_clock_seconds"] > 0
@@ -53,7 +53,7 @@ def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None
         words = ("--per-cell", 2, "--selection", selection, "--routing", "single")
         said = symbiont("evaluate", lived, *words)
         assert said.code == 0, said.err
-        return {measure: budget_of(lived, measure).amount for measure in BUDGET_KEYS}
+        return {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
 
     after = spent_with(lived / "data" / "selection.jsonl")
     assert spent_with(lived / "data" / ".." / "data" / "selection.jsonl") == after
@@ -61,7 +61,7 @@ def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None
     assert after["total_flops"] > before["total_flops"]
     assert after["total_tokens"] > before["total_tokens"]
     with pytest.raises(ConfigError, match="expected one of train_flops"):
-        budget_of(lived, "joules")
+        spent_by(lived, "joules")
 
 
 @pytest.mark.parametrize("measure", ["train_flops", "train_tokens", "wall_clock_seconds"])
