@@ -24,7 +24,7 @@ from symbiont_ecology.bridges.trl import TrlQuestions
 from symbiont_ecology.engine.build import mixture
 from symbiont_ecology.evaluation.measure import evaluate_adapter
 from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.experiments.protocol import load_protocol
+from symbiont_ecology.extensions.study.protocol import load_protocol
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.rng import Draw

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+import symbiont_ecology.cli  # noqa: F401  # before the commands of extensions, which it loads
 from symbiont_ecology.engine.provenance import source
 from symbiont_ecology.extensions.study.cli_demos import (
     CONTROLS,

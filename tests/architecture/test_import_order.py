@@ -217,7 +217,7 @@ def test_no_file_evaluates_text_pickles_or_reads_the_environment(path: Path) -> 
         f"{place(path, node)}: {what}"
         for node, function in innermost(tree_of(path))
         if (what := forbidden(node))
-        and not (what == "print()" and where.startswith(PRINTS))
+        and not (what == "print()" and (where.startswith(PRINTS) or path.name.startswith(PRINTS)))
         and not (what == "catches everything" and (where, function) in CATCHES)
     ]
     modules = {"pickle", "marshal", "shelve", "dill", "joblib", "random"}

@@ -42,7 +42,7 @@ from symbiont_ecology.extensions.study.comparison import (
 from symbiont_ecology.extensions.study.measures import area
 from symbiont_ecology.extensions.study.pack import PAGES
 from symbiont_ecology.extensions.study.protocol import Name, Protocol, read_changed
-from symbiont_ecology.extensions.study.results import Results
+from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed
 from symbiont_ecology.extensions.study.suite import check_protocol
 from symbiont_ecology.registry import validate
 from symbiont_ecology.strategies import strategies
@@ -262,11 +262,11 @@ def _measured(results: Results, arm: str) -> Iterator[tuple[str, list[float]]]:
     shift, budget = results.protocol.shifts[0], results.largest
     verdicts, legs = results.verdicts(arm, budget, shift), results.legs_of(arm)
     assert verdicts is not None
-    yield "accuracy", verdicts.by_seed()
+    yield "accuracy", by_seed(verdicts)
     retention = view_of(results, arm, budget, "retention")
     if retention is not None:
-        yield "retention", retention.by_seed()
-    yield "coverage", verdicts.covered()
+        yield "retention", by_seed(retention)
+    yield "coverage", (by_cell(verdicts) >= 0.5).sum().astype(float).to_list()
     runs = results.runs(arm, budget)
     yield "energy", [run.train.flops / max(run.run.solved, 1.0) for run in runs if run.run]
     yield "flops", results.flops_per_right(arm, budget, shift)

@@ -7,17 +7,12 @@ import math
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from rich import progress
-from rich.console import Console
 
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import (
@@ -25,9 +20,7 @@ from symbiont_ecology.cli.console import (
     command_line,
     open_run,
     prepare,
-    print_table,
     report,
-    table,
     tell_facts,
     typed_again,
     write_json,
@@ -60,6 +53,15 @@ ADAPTER, REPORT_FILE = "adapter", "sft.json"
 RATES = (0.003, 0.006, 0.012)
 """Learning rates that suit the embedded host."""
 NOTHING_DONE = "everything is fine; nothing was done"
+LIVES = {
+    "train_flops": "train FLOPs",
+    "rollouts": "rollouts",
+    "roi": "ROI",
+    "births": "births",
+    "deaths": "deaths",
+    "coverage": "coverage",
+}
+"""What a table shows of the lives of arms."""
 _Number = TypeVar("_Number", int, float)
 
 
@@ -246,12 +248,12 @@ def pack(
     if is_suite:
         made = Suite.open(first).comparison
         protocol, target = made.protocol, _pack_folder(made.protocol, out)
-        count, (missing, planned) = len(made.outcomes), made.results.missing
+        count, missing = len(made.outcomes), made.results.missing
         print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
         if missing:
             print(
-                f"the suite is not finished, {missing} of {planned} runs are missing: "
-                f"{command_line('suite')} goes on with it"
+                f"the suite is not finished, {missing} of {protocol.planned_runs} runs are "
+                f"missing: {command_line('suite')} goes on with it"
             )
     else:
         gathered = gather(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
@@ -336,19 +338,20 @@ def sft(
     plan = SweepPlan(budget, scale * spent, swept, tried, questions, per_cell)
     protocol = sft_protocol(base, changes, resolved, plan)
     suites.check_protocol(protocol, alike=("tasks",))
-    folder = out or free_folder("sft")
-    _tell_sweep(resolved, plan, folder)
+    folder, count = out or free_folder("sft"), workers or suites.usual_workers(protocol)
+    host = resolved.host
+    _tell_plan(protocol, folder, count)
+    tell_facts({"host": f"{host.model} on {host.device} in {host.dtype}"})
     if dry_run:
         print(NOTHING_DONE)
         return
     prepare(folder / REPORT_FILE)
     suites.claim_folder(protocol, folder)
-    stages, count = [("sft", sweep_jobs(protocol))], workers or suites.usual_workers(protocol)
-    again = typed_again(folder, out)
+    stages, again = [("sft", sweep_jobs(protocol))], typed_again(folder, out)
     work_through(lambda crew: suites.do_jobs(stages, protocol, folder, crew), folder, count, again)
     _export_best(protocol, plan, folder)
     words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
-    print(f"next:   {command_line(*words, resolved.host.model)}")
+    print(f"next:   {command_line(*words, host.model)}")
     if match is not None:
         print(f"        {command_line('evaluate', match, '--sft', folder / ADAPTER)}")
 
@@ -376,8 +379,7 @@ def work_through(
 
     before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
     try:
-        with _progress() as watch:
-            is_complete = work(Workers(count, watch, executor or LocalExecutor()))
+        is_complete = work(Workers(count, _bar, executor or LocalExecutor()))
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:
@@ -387,44 +389,18 @@ def work_through(
         print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
 
 
-@contextmanager
-def _progress() -> Iterator[Callable[[str, int], JobCallback]]:
-    """How far a suite is: a bar for every stage on a terminal, a line now and then elsewhere."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield print_lines
-        return
-    columns = (*progress.Progress.get_default_columns(), progress.MofNCompleteColumn())
-    with progress.Progress(*columns, console=console) as bars:
+def _bar(stage: str, jobs: int, done: int) -> JobCallback:
+    """A bar on stderr; where that is no terminal, a line whenever another twentieth is done."""
+    from tqdm import tqdm
 
-        def draw_bar(stage: str, jobs: int) -> JobCallback:
-            task = bars.add_task(stage, total=jobs)
-            return lambda job, seconds: bars.update(
-                task, advance=1, description=f"{stage}: {job.arm}"
-            )
+    every = 1 if sys.stderr.isatty() else max(jobs // PARTS, 1)
+    bar = tqdm(total=jobs, initial=done, desc=stage, unit="job", miniters=every, mininterval=0)
 
-        yield draw_bar
-
-
-def print_lines(stage: str, jobs: int) -> JobCallback:
-    """Return what prints a line on stderr whenever another twentieth of the jobs is done.
-
-    Jobs that were done before (in 0 seconds) do not count for the time that is left.
-    """
-    began, done, done_before, last_part = time.monotonic(), 0, 0, 0
-
-    def advance(job: Job, seconds: float) -> None:
-        nonlocal done, done_before, last_part
-        done, done_before = done + 1, done_before + (seconds == 0)
-        part = done * PARTS // jobs
-        if part == last_part or (seconds == 0 and done < jobs):
-            return
-        last_part, elapsed = part, time.monotonic() - began
-        seconds_left = round(elapsed / max(done - done_before, 1) * (jobs - done))
-        eta = f", about {timedelta(seconds=seconds_left)} to go" if done < jobs else ""
-        count = f"{done} of {jobs} jobs ({100 * done // jobs} %)"
-        line = f"{stage}: {count} after {timedelta(seconds=round(elapsed))}{eta}"
-        print(line, file=sys.stderr, flush=True)
+    def advance(job: Job) -> None:
+        bar.set_postfix_str(job.arm, refresh=False)
+        bar.update()
+        if bar.n == jobs:
+            bar.close()
 
     return advance
 
@@ -432,58 +408,47 @@ def print_lines(stage: str, jobs: int) -> JobCallback:
 def tell_comparison(summary: Summary) -> None:
     """Print what the arms did, how often they were right and how they differ, at the largest
     budget."""
+    import pandas as pd
+
     from symbiont_ecology.analysis.page import NO_VALUE, spread
-    from symbiont_ecology.ecology import HOST
+    from symbiont_ecology.extensions.study.pack import claim
 
     largest, main = summary.largest, summary.protocol.main
-    lives = table("", "runs", "train FLOPs", "rollouts", "ROI", "births", "deaths", "coverage")
-    for arm, means in ((arm, own[largest]) for arm, own in summary.arms.items() if largest in own):
-        counts = [f"{means[key]:.0f}" for key in ("births", "deaths", "coverage")]
-        spent = f"{means['train_flops']:.3g}", f"{means['rollouts']:.0f}", f"{means['roi']:.2f}"
-        lives.add_row(arm, f"{summary.seeds[arm]}", *spent, *counts)
-    arms = [HOST, *summary.arms]
-    accuracy = table("right, %", *arms)
-    for view, shares in summary.accuracy[largest].items():
-        accuracy.add_row(view, *(spread(shares.get(arm), ends=".0f") for arm in arms))
-    rest = [arm for arm in arms if arm != main]
-    differences = table(f"{main} minus, points", *rest)
-    for view, tests in summary.differences[largest].items():
-        gaps = {arm: spread(test, form="+.1f", ends="+.0f") for arm, test in tests.items()}
-        cells = {arm: f"{gap} q={tests[arm].p_adjusted:.2g}" for arm, gap in gaps.items()}
-        differences.add_row(view, *(cells.get(arm, NO_VALUE) for arm in rest))
-    for made in (lives, accuracy, differences):
-        print_table(made)
-    if summary.protocol.warm_arms:
-        print(summary.protocol.warm_arms)
-    if summary.unpaired:
-        print(
-            f"no seed in common with {main}: {', '.join(summary.unpaired)}; these differences are "
-            "over questions alone"
-        )
-    if min(summary.seeds.values()) < 2:
-        print(
-            "one seed of an arm says nothing about its other seeds: intervals are over questions "
-            "alone"
-        )
+    lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
+    spent = pd.DataFrame(lives).T.reindex(columns=["runs", *LIVES]).rename(columns=LIVES)
+    spent["runs"] = pd.Series(summary.seeds)
+    shares, tests = summary.accuracy[largest], summary.differences[largest]
+    rows = {
+        "": spent.map("{:.3g}".format),
+        "right, %": pd.DataFrame(shares).T.map(spread, na_action="ignore"),
+        f"{main} minus, points": pd.DataFrame(tests).T.map(claim, na_action="ignore"),
+    }
+    for title, made in rows.items():
+        print(made.fillna(NO_VALUE).rename_axis(columns=title).to_string())
+    unpaired, alone = ", ".join(summary.unpaired), "intervals are over questions alone"
+    notes = {
+        summary.protocol.warm_arms: bool(summary.protocol.warm_arms),
+        f"no seed in common with {main}: {unpaired}; their {alone}": bool(unpaired),
+        f"one seed says nothing about others: {alone}": min(summary.seeds.values()) < 2,
+    }
+    for note in (note for note, is_told in notes.items() if is_told):
+        print(note)
 
 
 def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
     from symbiont_ecology.extensions.study.suite import tuning_jobs
 
-    arms = sum(len(place.arms) for place in plan.places.values())
-    reported = arms * len(plan.seeds) * (len(plan.run_budgets) + (plan.flip is not None))
     budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
-    where = (
-        {"worlds": ", ".join(plan.worlds)}
-        if plan.worlds
-        else {"budgets": f"{budgets} useful training FLOPs"}
-    )
+    where = {"budgets": f"{budgets} useful training FLOPs"}
+    if plan.worlds:
+        where = {"worlds": ", ".join(plan.worlds)}
+    counts = f"{len(tuning_jobs(plan))} to tune, {plan.planned_runs} to report"
     tell_facts(
         {
             "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
             "arms": ", ".join(plan.arms),
             **where,
-            "runs": f"{len(tuning_jobs(plan))} to tune, {reported} to report, {workers} at a time",
+            "runs": f"{counts}, {workers} at a time",
             "folder": str(folder),
         }
     )
@@ -565,27 +530,3 @@ def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
     if not all(number > 0 for number in numbers):
         raise ConfigError(f"expected numbers above 0, got {text!r}")
     return numbers
-
-
-def _tell_sweep(base: RunConfig, plan: SweepPlan, folder: Path) -> None:
-    from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.extensions.study.sft import STOPS
-
-    host, mix = base.host, mixture(base)
-    depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
-    rates, ranks = (
-        ", ".join(f"{value:g}" for value in values) for values in (plan.rates, plan.ranks)
-    )
-    answers, stops = plan.questions * len(mix.cells), ", ".join(map(str, STOPS))
-    warning = "seconds depend on the machine: this cannot be repeated exactly"
-    tell_facts(
-        {
-            "host": f"{host.model} on {host.device} in {host.dtype}",
-            "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}",
-            "sweep": f"rates {rates}; ranks {ranks}; {answers} gold answers per step",
-            "budget": f"{plan.amount:.4g} {plan.measure} each; may stop at {stops} of it",
-            **({"": warning} if plan.measure == "wall_clock_seconds" else {}),
-            "selection": f"{plan.per_cell} questions per cell",
-            "folder": str(folder),
-        }
-    )

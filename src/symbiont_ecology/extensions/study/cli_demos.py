@@ -185,6 +185,8 @@ def _tell_end(
 def _lived_through(ecology: Run) -> dict[str, Any]:
     """Read what users accepted in all arms, print the tables, draw the picture, return the
     numbers."""
+    import pandas as pd
+
     from symbiont_ecology.extensions.study.figures import draw_demo
     from symbiont_ecology.extensions.study.measures import STREAM_MEASURES, Stream
 
@@ -194,17 +196,17 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
         arm: {measure: STREAM_MEASURES[measure](run) for measure in ROWS}
         for arm, run in runs.items()
     }
-    rows = console.table("", *words.values(), title="\nwhat users lived through")
-    for measure, label in ROWS.items():
-        rows.add_row(label, *(_shown(measure, arms[arm][measure]) for arm in words))
-    console.print_table(rows)
+    shown = {words[arm]: [_shown(*value) for value in own.items()] for arm, own in arms.items()}
+    print("\nwhat users lived through")
+    print(pd.DataFrame(shown, index=pd.Index(ROWS.values())).to_string())
     served = _served(ecology, runs[WATCHED])
-    kinds = console.table("adapter", "users", title="\nwho serves whom")
-    kinds.add_column("what they want, which nobody said", justify="left")
-    for name, counts in served.items():
-        about = ", ".join(f"{count} × kind {kind + 1}" for kind, count in counts.most_common())
-        kinds.add_row(name, str(counts.total()), about)
-    console.print_table(kinds)
+    kinds = {
+        name: ", ".join(f"{count} × kind {kind + 1}" for kind, count in counts.most_common())
+        for name, counts in served.items()
+    }
+    users = {name: counts.total() for name, counts in served.items()}
+    print("\nwho serves whom")
+    print(pd.DataFrame({"users": users, "what they want, which nobody said": kinds}).to_string())
     record = runs[WATCHED].record
     print(f"{len(record.births)} adapters were born on the way, {len(record.deaths)} died")
     draw_demo({words[arm]: run for arm, run in runs.items()}, WATCHED, folder / PICTURE_FILE)
@@ -268,24 +270,21 @@ def _answered(ecology: Run, with_examples: Any, per_cell: int) -> dict[str, Any]
 def _replies(ecology: LoadedRun, evaluation: Evaluation, host: Host) -> list[dict[str, str]]:
     """Print what the model and the ecology reply to some prompts, and who did; return the same as
     values."""
-    from rich.markup import escape
+    import pandas as pd
 
     from symbiont_ecology.transcripts import plain
     from symbiont_ecology.types import last_turn
 
     firsts = {item.family: item for item in reversed(evaluation.items)}
     prompts = [(last_turn(item.prompt), item.reply_limit) for item in firsts.values()]
-    replies = console.table("asked", "the model says", "the ecology says", "who says it")
-    replies.title = "\nthe same prompts, the first lines of the replies"
-    for column in replies.columns:
-        column.justify = "left"
     rows = []
     for prompt, limit in [*prompts, *((prompt, 24) for prompt in UNRELATED)]:
         alone = ecology.answer(prompt, host, "host", limit)
         together = ecology.answer(prompt, host, "learned", limit)
         row = {"prompt": prompt, "model": alone.text, "ecology": together.text}
         rows.append({**row, "who": together.organelle_id})
-        lines = (text.strip().partition("\n")[0] for text in rows[-1].values())
-        replies.add_row(*(escape(plain(line, REPLY_WIDTH)) for line in lines))
-    console.print_table(replies)
+    table = pd.DataFrame(rows).map(lambda text: plain(text.strip().partition("\n")[0], REPLY_WIDTH))
+    table.columns = pd.Index(["asked", "the model says", "the ecology says", "who says it"])
+    print("\nthe same prompts, the first lines of the replies")
+    print(table.to_string(index=False))
     return rows

@@ -23,8 +23,9 @@ from symbiont_ecology import statistics
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.study.measures import SIDES, area, at_zero, stage_measures
 from symbiont_ecology.extensions.study.protocol import Protocol
-from symbiont_ecology.extensions.study.results import NO_SEED, Results, Verdicts
+from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed, minus
 from symbiont_ecology.statistics import Interval
+from symbiont_ecology.types import cell_family
 
 RESAMPLES = 1000
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
@@ -157,27 +158,26 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]
         runs, skill = results.runs(arm, budget), results.verdicts(arm, budget, shift)
         if skill is None:
             continue
-        records = [run.run for run in runs if run.run is not None]
-        lives = pd.DataFrame([asdict(record.life) for record in records])
-        train_flops = np.array([run.train.flops for run in runs])
+        lives = [run.run.life for run in runs if run.run is not None]
+        returns = [life.earned / life.spent if life.spent else 0.0 for life in lives]
+        nets = [(life.earned - life.spent) / max(life.rollouts, 1) for life in lives]
+        train_flops = mean([run.train.flops for run in runs])
         cost = mean(results.flops_per_right(arm, budget, shift))
         saving = mean(results.flops_per_right(HOST, 0, shift)) - cost
         target = budget * results.protocol.unit_flops
         yield (
             f"{budget:g}",
             {
-                **{name: mean(lives[name]) for name in COUNTS},
-                "net_per_episode": mean(
-                    (lives.earned - lives.spent) / lives.rollouts.clip(lower=1)
-                ),
-                "roi": mean((lives.earned / lives.spent).where(lives.spent != 0, 0.0)),
-                "coverage": mean(skill.covered()),
-                "train_flops": mean(train_flops),
+                **{name: mean([getattr(life, name) for life in lives]) for name in COUNTS},
+                "net_per_episode": mean(nets),
+                "roi": mean(returns),
+                "coverage": mean((by_cell(skill) >= 0.5).sum()),
+                "train_flops": train_flops,
                 "executed_flops": mean([run.train.executed for run in runs]),
-                "off_budget": float(abs(train_flops / target - 1).max()),
-                "select_flops": mean([record.selection_flops for record in records]),
+                "off_budget": max(abs(run.train.flops / target - 1) for run in runs),
+                "select_flops": mean([run.run.selection_flops for run in runs if run.run]),
                 "flops_per_solved": cost,
-                "break_even_solved": mean(train_flops) / saving if saving > 0 else None,
+                "break_even_solved": train_flops / saving if saving > 0 else None,
                 "organelles_asked": mean([run.systems[routing].organelles for run in runs]),
                 "option": runs[0].option,
             },
@@ -191,7 +191,7 @@ def _accuracies(results: Results) -> Iterator[tuple[str, Views[Accuracy]]]:
         for view in views_of(results):
             for arm in (HOST, *results.protocol.arms):
                 if (verdicts := view_of(results, arm, budget, view)) is not None:
-                    interval, seeds = vars(interval_of(verdicts)), verdicts.by_seed()
+                    interval, seeds = vars(interval_of(verdicts)), by_seed(verdicts)
                     iqm = statistics.interquartile_mean(seeds)
                     views.setdefault(view, {})[arm] = Accuracy(**interval, iqm=iqm, seeds=seeds)
         yield f"{budget:g}", views
@@ -209,7 +209,7 @@ def _differences(
             for arm in (HOST, *arms):
                 verdicts = view_of(results, arm, budget, view)
                 if arm != main and main_verdicts is not None and verdicts is not None:
-                    tests[arm] = difference_of(main_verdicts.minus(verdicts))
+                    tests[arm] = difference_of(minus(main_verdicts, verdicts))
             if tests:
                 views[view] = adjusted(tests, results.protocol.level, view)
         yield f"{budget:g}", views
@@ -222,13 +222,13 @@ def _peer(results: Results) -> dict[str, Any]:
     if "sft" not in results.protocol.arms or ceiling is None:
         return {}
     by_budget = {
-        f"{budget:g}": mean(verdicts.by_seed())
+        f"{budget:g}": mean(by_seed(verdicts))
         for budget in results.protocol.budgets
         if (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
     }
     if not by_budget:
         return {}
-    cue_ceiling, best = mean(ceiling.by_seed()), max(by_budget.values())
+    cue_ceiling, best = mean(by_seed(ceiling)), max(by_budget.values())
     largest, last = list(by_budget.items())[-1]
     return {
         "ceiling": cue_ceiling,
@@ -246,18 +246,18 @@ def _retention(results: Results) -> dict[str, dict[str, Any]]:
     areas: dict[str, dict[int, float]] = {}
     for arm in results.protocol.arms:
         points: dict[str, list[tuple[float, float]]] = {}
-        by_seed: dict[int, list[tuple[float, float]]] = {}
+        pairs_of: dict[int, list[tuple[float, float]]] = {}
         for budget in results.protocol.budgets:
             retention = view_of(results, arm, budget, "retention")
             skill = results.verdicts(arm, budget, "in-distribution")
             if retention is not None and skill is not None:
-                pairs = list(zip(skill.by_seed(), retention.by_seed(), strict=True))
+                pairs = list(zip(by_seed(skill), by_seed(retention), strict=True))
                 points[f"{budget:g}"] = pairs
-                for seed, pair in zip(skill.seeds, pairs, strict=True):
-                    by_seed.setdefault(seed, []).append(pair)
+                for seed, pair in zip(skill.columns, pairs, strict=True):
+                    pairs_of.setdefault(seed, []).append(pair)
         if points:  # a seed that lacks a budget has another frontier
-            most = max(map(len, by_seed.values()))
-            complete = {seed: pairs for seed, pairs in by_seed.items() if len(pairs) == most}
+            most = max(map(len, pairs_of.values()))
+            complete = {seed: pairs for seed, pairs in pairs_of.items() if len(pairs) == most}
             areas[arm] = {seed: statistics.hypervolume(pairs) for seed, pairs in complete.items()}
             volumes = list(areas[arm].values())
             frontiers[arm] = {"points": points, "hypervolume": volumes, "mean": mean(volumes)}
@@ -277,12 +277,12 @@ def _routing(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]
         if len(answers) < 2:
             continue
         own, *rest = answers
-        count = len(answers[own].cells)
+        count = len(answers[own])
         yield (
             shift,
             {
                 "accuracy": {routing: interval_of(answers[routing]) for routing in answers},
-                "minus": {name: difference_of(answers[own].minus(answers[name])) for name in rest},
+                "minus": {name: difference_of(minus(answers[own], answers[name])) for name in rest},
                 "abstained": mean([run.systems[own].abstained[shift] for run in runs]) / count,
                 "flops": {
                     routing: mean([run.systems[routing].flops[shift] for run in runs]) / count
@@ -371,34 +371,36 @@ def views_of(results: Results) -> list[str]:
     return [first, *(kind for kind, cells in results.cells.items() if cells), *rest]
 
 
-def view_of(results: Results, arm: str, budget: float, view: str) -> Verdicts | None:
+def view_of(results: Results, arm: str, budget: float, view: str) -> pd.DataFrame | None:
     """Return an arm's verdicts in a view. Retention asks only for what the bare host could do, if
     anything."""
     cells = results.cells.get(view)
     verdicts = results.verdicts(arm, budget, view if cells is None else "in-distribution")
-    if verdicts is None or (view == "retention" and not results.known.any()):
+    if verdicts is None:
         return None
     if cells is not None:
-        return verdicts.where(np.isin(verdicts.cells, cells))
-    return verdicts.where(results.known) if view == "retention" else verdicts
+        return verdicts[verdicts.index.get_level_values("cell").isin(cells)]
+    if view == "retention":
+        verdicts = verdicts[results.known]
+    return verdicts if len(verdicts) else None
 
 
-def interval_of(verdicts: Verdicts) -> Interval:
+def interval_of(verdicts: pd.DataFrame) -> Interval:
     """Return the mean over cells with its interval; a single seed stands for all, so that questions
     alone are drawn."""
-    names = verdicts.cells, verdicts.families
-    cells, families = (pd.factorize(np.array(part, dtype=object))[0] for part in names)
+    names = verdicts.index.get_level_values("cell")
+    cells, families = (pd.factorize(part)[0] for part in (names, names.map(cell_family)))
     is_clustered = bool(families.any())
     return statistics.crossed_bootstrap(
-        verdicts.values, cells, families, seed=0, resamples=RESAMPLES, is_clustered=is_clustered
+        verdicts.T.to_numpy(), cells, families, 0, resamples=RESAMPLES, is_clustered=is_clustered
     )
 
 
-def difference_of(verdicts: Verdicts) -> Difference:
+def difference_of(verdicts: pd.DataFrame) -> Difference:
     """Return a difference with interval, p-value over seeds, and the effect that so many seeds
     would find."""
-    seeds = verdicts.by_seed()
-    several = len(seeds) > 1 and verdicts.seeds != NO_SEED
+    seeds = by_seed(verdicts)
+    several = len(seeds) > 1
     return Difference(
         **vars(interval_of(verdicts)),
         p=statistics.sign_flip(seeds) if several else 1.0,
@@ -410,10 +412,10 @@ def difference_of(verdicts: Verdicts) -> Difference:
 def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifference]:
     """Return the main arm's numbers, by seed, minus every other's on the seeds that both have."""
     main, tests = values.get(results.protocol.main, {}), dict[str, Difference]()
-    for arm, by_seed in values.items():
-        shared = sorted(set(by_seed) & set(main))
+    for arm, others in values.items():
+        shared = sorted(set(others) & set(main))
         if arm != results.protocol.main and len(shared) > 1:
-            first, second = ([own[seed] for seed in shared] for own in (main, by_seed))
+            first, second = ([own[seed] for seed in shared] for own in (main, others))
             tests[arm] = paired(first, second)
     return adjusted(tests, results.protocol.level)
 

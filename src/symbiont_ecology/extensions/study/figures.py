@@ -39,7 +39,10 @@ TICKS = (1, 2, 3, 4, 6, 8, 12, 24, 50, 100, 200, 500, 1000)
 BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
 """Of systems, the main one last."""
 _NOBODY = "#ffffff"
-Numbers = Sequence[float] | np.ndarray
+WIDE, THIN = 2.6, 1.3
+"""Widths of lines, in points."""
+Curve = tuple[np.ndarray, ...]
+"""Points, heights, and for a band the lowest and the highest."""
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -56,15 +59,12 @@ class Pen:
     colour: str
     width: float
 
-    def draw(
-        self, axis: Axes, xs: Numbers, ys: Numbers, label: str | None = None, marker: str = ""
-    ) -> None:
-        """Draw a line."""
-        axis.plot(xs, ys, marker + self.dash, color=self.colour, label=label, lw=self.width)
-
-    def shade(self, axis: Axes, xs: Numbers, lowest: Numbers, highest: Numbers) -> None:
-        """Fill the band between two lines."""
-        axis.fill_between(xs, lowest, highest, color=self.colour, alpha=0.15, lw=0)
+    def draw(self, axis: Axes, curve: Curve, label: str | None = None, marker: str = "") -> None:
+        """Draw a line; around a wide one, the band between its lowest and highest values."""
+        axis.plot(*curve[:2], marker + self.dash, color=self.colour, label=label, lw=self.width)
+        if len(curve) > 2 and self.width > THIN:
+            xs, _, lowest, highest = curve
+            axis.fill_between(xs, lowest, highest, color=self.colour, alpha=0.15, lw=0)
 
 
 def pens_of(
@@ -79,7 +79,7 @@ def pens_of(
         else:
             rounds, place = divmod(places.setdefault(runs, len(places)), len(ARM_COLOURS))
             colour, dash = ARM_COLOURS[place], ("-", "-.", ":")[rounds % 3]
-        pens[arm] = Pen("--" if runs != arm else dash, colour, 2.6 if arm == main else 1.3)
+        pens[arm] = Pen("--" if runs != arm else dash, colour, WIDE if arm == main else THIN)
     return pens
 
 
@@ -87,6 +87,38 @@ def _pens(results: Results) -> dict[str, Pen]:
     arms = results.protocol.arms
     of = {name: arm.of for name, arm in arms.items() if arm.of}
     return pens_of(list(arms), results.protocol.main, results.protocol.second, of)
+
+
+def _panels(
+    panels: Mapping[str, Mapping[str, Curve]],
+    pens: Mapping[str, Pen],
+    size: tuple[float, float],
+    labels: tuple[str, str],
+    ylim: tuple[float | None, float | None] = (0, 100),
+) -> tuple[Figure, list[Axes]]:
+    """Lines of arms in panels, at most three beside each other, with one legend."""
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = list(np.atleast_1d(figure.subplots(rows, columns, sharey=True)).ravel())
+    for axis, (title, curves) in zip(axes, panels.items(), strict=False):
+        for arm, pen in pens.items():
+            if arm in curves:
+                pen.draw(axis, curves[arm], arm, ".")
+        axis.set(title=title, ylim=ylim)
+        axis.grid(alpha=0.3)
+    for axis in axes[len(panels) :]:
+        axis.axis("off")
+    for axis in axes[max(len(panels) - columns, 0) : len(panels)]:
+        axis.set_xlabel(labels[0])
+    figure.supylabel(labels[1], fontsize=10)
+    return figure, axes[: len(panels)]
+
+
+def _legend_below(figure: Figure, axis: Axes, columns: int = 5) -> None:
+    handles, labels = axis.get_legend_handles_labels()
+    columns = min(len(labels), columns, int(figure.get_figwidth() / 2))
+    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=columns)
 
 
 # Budgets.
@@ -115,34 +147,25 @@ def _saved(figures: Mapping[str, Figure], folder: Path) -> list[str]:
 def _accuracy(results: Results, summary: Summary) -> Figure:
     """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest
     seed of the main arm."""
-    budgets, largest = list(summary.accuracy.values()), summary.accuracy[summary.largest]
-    columns, pens = min(len(largest), 3), _pens(results)
-    rows = -(-len(largest) // columns)
-    figure = Figure(figsize=(4.1 * columns, 3.1 * rows), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(rows, columns, sharey=True)).ravel()
     flops = [budget * results.protocol.unit_flops for budget in results.protocol.budgets]
-    for axis, view in zip(axes, largest, strict=False):
-        for arm, pen in pens.items():
-            shares = [views.get(view, {}).get(arm) for views in budgets]
+    views = summary.accuracy[summary.largest]
+    panels: dict[str, dict[str, Curve]] = {view: {} for view in views}
+    for view, curves in panels.items():
+        for arm in results.protocol.arms:
+            shares = [own.get(view, {}).get(arm) for own in summary.accuracy.values()]
             points = [(x, share) for x, share in zip(flops, shares, strict=True) if share]
-            if not points:
-                continue
-            xs = [x for x, _ in points]
-            pen.draw(axis, xs, [100 * share.estimate for _, share in points], arm, ".")
-            if arm == results.protocol.main:
-                ends = ([100 * end(share.seeds) for _, share in points] for end in (min, max))
-                pen.shade(axis, xs, *ends)
-        if host := largest[view].get(HOST):
+            rows = [(x, one.estimate, min(one.seeds), max(one.seeds)) for x, one in points]
+            if rows:
+                xs, *heights = np.array(rows).T
+                curves[arm] = xs, *(100 * height for height in heights)
+    labels = "useful training FLOPs", "right answers, %"
+    figure, axes = _panels(panels, _pens(results), (4.1, 3.1), labels)
+    for axis, view in zip(axes, views, strict=True):
+        if host := views[view].get(HOST):
             axis.axhline(100 * host.estimate, color="black", ls=":", lw=1, label="bare host")
-        axis.set(title=view, xscale="log", ylim=(0, 100))
+        axis.set_xscale("log")
         axis.set_xticks(flops, [f"{tick:.3g}" for tick in flops])
         axis.set_xticks([], minor=True)
-        axis.grid(alpha=0.3)
-    for axis in axes[len(largest) :]:
-        axis.axis("off")
-    for axis in axes[max(len(largest) - columns, 0) : len(largest)]:
-        axis.set_xlabel("useful training FLOPs")
-    figure.supylabel("right answers, %", fontsize=10)
     _legend_below(figure, axes[0])
     return figure
 
@@ -177,73 +200,70 @@ def _differences(results: Results, summary: Summary) -> Figure | None:
 
 def _roi(results: Results, summary: Summary) -> Figure | None:
     """Revenue over cost through training, at the largest budget, for arms that earn."""
-    figure, axis = _single(3.6)
-    end = results.largest * results.protocol.unit_flops
+    end, curves = results.largest * results.protocol.unit_flops, dict[str, Curve]()
     edges = np.linspace(0, end, PERIODS + 1)
-    for arm, pen in _pens(results).items():
-        if results.protocol.arms[arm].of:  # it earned what its sister did
-            continue
-        curves = []
+    for arm, side in results.protocol.arms.items():
+        ratios = []
         for run in results.runs(arm, results.largest):
             course = run.run.course if run.run else []
             flops, _, revenue, cost, _ = np.array(course or np.zeros((0, 5))).T
-            if revenue.any():
+            if revenue.any() and not side.of:  # which earned what its sister did
                 xs = np.minimum(flops, end)  # the last generation may end a rollout later
                 earned, spent = (np.histogram(xs, edges, weights=e)[0] for e in (revenue, cost))
                 empty = np.full(PERIODS, np.nan)
-                curves.append(np.divide(earned, spent, out=empty, where=spent > 0))
-        if curves:
-            grid = (edges[1:] + edges[:-1]) / 2
-            mask = ~np.isnan(curves).all(axis=0)  # long generations leave periods without an end
-            pen.draw(axis, grid[mask], np.nanmean(np.array(curves)[:, mask], axis=0), arm, ".")
-    if not axis.lines:
+                ratios.append(np.divide(earned, spent, out=empty, where=spent > 0))
+        if ratios:
+            mask = ~np.isnan(ratios).all(axis=0)  # long generations leave periods without an end
+            grid = ((edges[1:] + edges[:-1]) / 2)[mask]
+            curves[arm] = grid, np.nanmean(np.array(ratios)[:, mask], axis=0)
+    if not curves:
         return None
+    labels = "useful training FLOPs", "revenue ÷ cost (ROI)"
+    figure, (axis,) = _panels({"": curves}, _pens(results), (6.4, 4.2), labels, (0, None))
     axis.axhline(1, color="black", ls=":", lw=1)
-    axis.set(xlabel="useful training FLOPs", ylabel="revenue ÷ cost (ROI)", ylim=(0, None))
-    _legend_beside(axis)
+    _legend_below(figure, axis)
     return figure
 
 
 def _retention(results: Results, summary: Summary) -> Figure | None:
     """Skill against retention, means over seeds from the smallest budget to the largest point."""
-    if not summary.retention["arms"]:
-        return None
-    figure, axis = _single(4.2)
-    pens = _pens(results)
+    curves, pens = dict[str, Curve](), _pens(results)
     for arm, frontier in summary.retention["arms"].items():
         means = [np.mean(points, axis=0) for points in frontier["points"].values()]
-        skill, retention = 100 * np.array(means).T
-        pens[arm].draw(axis, skill, retention, arm)
-        sizes = 14 * np.arange(1, len(means) + 1)
+        curves[arm] = tuple(100 * np.array(means).T)
+    if not curves:
+        return None
+    labels = "skill: right in distribution, %", "retention of other conventions, %"
+    figure, (axis,) = _panels({"": curves}, pens, (6.4, 4.8), labels, (None, None))
+    for arm, (skill, retention) in curves.items():
+        sizes = 14 * np.arange(1, len(skill) + 1)
         axis.scatter(skill, retention, s=sizes, color=pens[arm].colour, lw=0)
-    axis.set(xlabel="skill: right in distribution, %", ylabel="retention of other conventions, %")
-    _legend_beside(axis)
+    _legend_below(figure, axis)
     return figure
 
 
 def _flip(results: Results, summary: Summary) -> Figure | None:
     """Accuracy on families that changed and on those that did not, through the flip and back."""
-    plan, unit, pens = results.protocol.flip, results.protocol.unit_flops, _pens(results)
+    plan, unit = results.protocol.flip, results.protocol.unit_flops
     if plan is None or not summary.flip["arms"]:
         return None
-    figure = Figure(figsize=(12.6, 4.2), layout="constrained")
-    axes = figure.subplots(1, len(SIDES), sharey=True)
     starts = {"before": plan.at, "flipped": plan.at, "back": plan.back}
-    for axis, side in zip(axes, SIDES, strict=True):
-        for arm, flip in summary.flip["arms"].items():
+    panels: dict[str, dict[str, Curve]] = {f"{side} families": {} for side in SIDES}
+    for arm, flip in summary.flip["arms"].items():
+        for title, side in zip(panels, SIDES, strict=True):
+            rows = []
             for phase, start in starts.items():
                 legs = [leg for leg in flip["curves"][side] if leg["phase"] == phase]
-                xs = [(start + leg["extra"]) * unit for leg in legs]
-                ends = [(leg["mean"], leg["low"], leg["high"]) for leg in legs]
-                middle, low, high = 100 * np.array(ends).T
-                pens[arm].draw(axis, xs, middle, arm if phase == "back" else None, ".")
-                if arm == results.protocol.main:
-                    pens[arm].shade(axis, xs, low, high)
+                shares = [[100 * leg[key] for key in ("mean", "low", "high")] for leg in legs]
+                moments = [(start + leg["extra"]) * unit for leg in legs]
+                rows += [(x, *own) for x, own in zip(moments, shares, strict=True)]
+                rows.append((np.nan,) * 4)  # the line ends here
+            panels[title][arm] = tuple(np.array(rows).T)
+    labels = "useful training FLOPs", "right answers, %"
+    figure, axes = _panels(panels, _pens(results), (4.2, 4.2), labels)
+    for axis in axes:
         for moment in (plan.at, plan.back):
             axis.axvline(moment * unit, color="black", ls=":", lw=1)
-        axis.set(title=f"{side} families", xlabel="useful training FLOPs", ylim=(0, 100))
-        axis.grid(alpha=0.3)
-    axes[0].set_ylabel("right answers, %")
     _legend_below(figure, axes[0])
     return figure
 
@@ -277,23 +297,6 @@ def _stages(results: Results, summary: Summary) -> Figure | None:
     return figure
 
 
-def _single(height: float) -> tuple[Figure, Axes]:
-    """A figure of one panel with room for a legend at its side."""
-    figure = Figure(figsize=(6.4, height), layout="constrained")
-    return figure, figure.subplots()
-
-
-def _legend_beside(axis: Axes) -> None:
-    axis.grid(alpha=0.3)
-    axis.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
-
-
-def _legend_below(figure: Figure, axis: Axes, columns: int = 5) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    columns = min(len(labels), columns)
-    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=columns)
-
-
 # Worlds, and the demos.
 
 
@@ -317,7 +320,7 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     above, below = figure.subplots(2, 1, height_ratios=(1, 1.1), sharex=True)
     for arm, pen in pens_of(list(runs), main).items():
         xs, ys = _curve(runs[arm], DEMO_POINTS)
-        pen.draw(above, xs, 100 * ys, arm)
+        pen.draw(above, (xs, 100 * ys), arm)
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
     above.grid(alpha=0.3)
     _name_ends(above)
@@ -375,13 +378,12 @@ def _acceptance(runs: Mapping[str, Sequence[Stream]], pens: Mapping[str, Pen], m
         answers = sum(len(run.accepted) for run in streams)
         points = min(MAX_POINTS, max(answers // MIN_ANSWERS, 2))
         xs, shares = zip(*(_curve(run, points) for run in streams), strict=True)
-        mean = 100 * np.mean(shares, axis=0)
-        pens[arm].draw(left, xs[0], mean, arm)
-        if arm == main and len(streams) > 1:
+        middle, half = 100 * np.mean(shares, axis=0), np.zeros(1)
+        if len(streams) > 1:
             half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(100 * np.array(shares))
-            pens[arm].shade(left, xs[0], mean - half, mean + half)
+        pens[arm].draw(left, (xs[0], middle, middle - half, middle + half), arm)
         living = np.mean([run.record.population for run in streams], axis=0)
-        pens[arm].draw(right, np.arange(len(living)), living)
+        pens[arm].draw(right, (np.arange(len(living)), living))
     left.set(xlabel="generation", ylabel="accepted, %", ylim=(0, 100))
     right.set(xlabel="generation", ylabel="adapters", yscale="log")
     low, high = right.get_ylim()

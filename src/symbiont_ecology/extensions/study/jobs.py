@@ -7,7 +7,6 @@ measured on the way is in ``legs.json``, and answers are kept in a cache.
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.config import HostConfig, RunConfig, TasksConfig
+from symbiont_ecology.config import RunConfig
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.engine import living, provenance
@@ -49,7 +48,7 @@ from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.files import write_whole
 from symbiont_ecology.inference.routings import routings
 from symbiont_ecology.tasks.habitats import END, Habitats, SyntheticHabitats
-from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from symbiont_ecology.types import Item, OrganelleId
 
@@ -58,6 +57,9 @@ ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
 """The shifts in which the other routings of an arm are compared, at the largest budget."""
 STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
+MAX_HOSTS = 2
+"""Hosts that a process keeps."""
+_hosts: dict[str, Host] = {}
 _legs = TypeAdapter(list[Leg])
 
 
@@ -106,13 +108,17 @@ HOST_JOB = Job("host", HOST, 0)
 
 @dataclass(frozen=True)
 class Moment:
-    """When a run is measured: in which phase, at how many training FLOPs, and how many units of
-    them after the change of a flip. ``number`` counts the moments of a job."""
+    """When a run is measured, at how many training FLOPs, and what is asked then: so many questions
+    per cell of some shifts. ``extra`` is the number of a stage, or the units of FLOPs since a
+    flip. At the end everything is asked that the protocol names."""
 
-    number: int
     phase: Phase
     train_flops: float | None
     extra: float = 0.0
+    per_cell: int = 0
+    seed: int = 0
+    shifts: tuple[str, ...] = ("in-distribution",)
+    split: Split = "holdout"
 
 
 @dataclass(frozen=True)
@@ -270,7 +276,9 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
     """
     protocol, kind, end = context.protocol, context.job.kind, config.run.train_flops
     if kind == "tune":
-        yield Moment(0, "selection", end)
+        shifts = ("in-distribution", *(["retention"] if protocol.tie else []))
+        per_cell = protocol.tuning_per_cell
+        yield Moment("selection", end, per_cell=per_cell, shifts=shifts, split="selection")
     elif kind == "flip":
         plan, unit = protocol.flip, protocol.unit_flops
         assert plan is not None
@@ -278,13 +286,12 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
         moments += [("flipped", plan.at, extra) for extra in plan.extra]
         moments += [("back", plan.back, extra) for extra in plan.extra]
         for number, (phase, since, extra) in enumerate(moments):
-            yield Moment(number, phase, (since + extra) * unit, extra)
+            yield Moment(phase, (since + extra) * unit, extra, plan.per_cell, seed=number)
     else:
         arrivals = protocol.arrivals(context.job.budget) if protocol.stage_per_cell else ()
-        stages = (*arrivals, end) if arrivals else ()
-        for number, flops in enumerate(stages):
-            yield Moment(number, "stage", flops, number)
-        yield Moment(len(stages), "run", end)
+        for number, flops in enumerate((*arrivals, end) if arrivals else ()):
+            yield Moment("stage", flops, number, protocol.stage_per_cell, STAGE_SEED)
+        yield Moment("run", end)
 
 
 def _questions(
@@ -295,27 +302,17 @@ def _questions(
     At the end of a run it is every shift, and at the largest budget some of them by every other
     routing of the arm.
     """
-    protocol, arm, tasks = context.protocol, context.protocol.arms[context.job.arm], mixture(config)
-    main, items = protocol.routings(context.job.arm), list[Item]()
-    match moment.phase:
-        case "run":
-            is_largest = context.job.budget == max(protocol.budgets)
-            yield from end_questions(protocol, context.job.arm, config, is_whole=is_largest)
-            return
-        case "selection":  # which no result uses
-            shifts = ["in-distribution", *(["retention"] if protocol.tie else [])]
-            items = draw_shifts(tasks, shifts, protocol.tuning_per_cell, split="selection")
-            main = (arm.routing,)
-        case "stage":
-            per_cell = protocol.stage_per_cell
-            items = draw_shifts(tasks, ["in-distribution"], per_cell, seed=STAGE_SEED)
-        case _:
-            assert protocol.flip is not None
-            # What is asked changes with the phase, even if nothing was spent since the change.
-            tasks = replace(tasks, is_flipped=moment.phase == "flipped")
-            per_cell = protocol.flip.per_cell
-            items = draw_shifts(tasks, ["in-distribution"], per_cell, seed=moment.number)
-    yield from ((routing, items) for routing in main)
+    protocol, arm = context.protocol, context.job.arm
+    if moment.phase == "run":
+        is_largest = context.job.budget == max(protocol.budgets)
+        yield from end_questions(protocol, arm, config, is_whole=is_largest)
+        return
+    # What is asked changes with the phase, even if nothing was spent since the change.
+    tasks = replace(mixture(config), is_flipped=moment.phase == "flipped")
+    items = draw_shifts(tasks, moment.shifts, moment.per_cell, moment.seed, moment.split)
+    own, every = (protocol.arms[arm].routing,), protocol.routings(arm)
+    for routing in own if moment.phase == "selection" else every:
+        yield routing, items
 
 
 def end_questions(
@@ -451,11 +448,30 @@ def course_of(
 
 def items_of(
     protocol: Protocol, config: RunConfig, shifts: Sequence[str], generation: int = END
-) -> list[Item]:
+) -> Sequence[Item]:
     """Return what every reported run is asked; the same for all arms and seeds, but that the seed
     draws the users of a synthetic world. They are judged as in ``generation``."""
-    seed, tasks = config.seed if config.tasks.habitats else 0, config.tasks.model_dump_json()
-    return list(_drawn(tasks, tuple(shifts), protocol.per_cell, seed, generation))
+    seed = config.seed if config.tasks.habitats else 0
+    about = config.model_copy(update={"seed": seed}).model_dump_json(include={"seed", "tasks"})
+    return _drawn(about, tuple(shifts), protocol.per_cell, generation)
+
+
+@lru_cache(maxsize=4)
+def _drawn(about: str, shifts: tuple[str, ...], per_cell: int, generation: int) -> tuple[Item, ...]:
+    """Draw once per process: drawing many items takes a second."""
+    tasks = replace(mixture(RunConfig.model_validate_json(about)), generation=generation)
+    return tuple(draw_shifts(tasks, shifts, per_cell))
+
+
+def host_of(config: RunConfig) -> Host:
+    """Return the host of a config. There is one per process, config and style: loading it takes
+    longer than a small run."""
+    key = config.model_dump_json(include={"host": True, "tasks": {"style"}})
+    if key not in _hosts:
+        if len(_hosts) >= MAX_HOSTS:
+            _hosts.pop(next(iter(_hosts)))
+        _hosts[key] = build_host(config.model_copy(update={"executor": "local"}))
+    return _hosts[key]
 
 
 def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int]) -> None:
@@ -475,26 +491,3 @@ def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int
         raise ConfigError(
             f"expected a shift with questions for these tasks, got {names[0]}, which has none"
         )
-
-
-@lru_cache(maxsize=4)
-def _drawn(
-    tasks: str, shifts: tuple[str, ...], per_cell: int, seed: int, generation: int
-) -> tuple[Item, ...]:
-    """Draw once per process: drawing many items takes a second."""
-    config = RunConfig.model_construct(tasks=TasksConfig.model_validate_json(tasks), seed=seed)
-    mix: TaskMixture = replace(mixture(config), generation=generation)
-    return tuple(draw_shifts(mix, shifts, per_cell))
-
-
-def host_of(config: RunConfig) -> Host:
-    """Return the host of a config. There is one per process, config and style: loading it takes
-    longer than a small run."""
-    return _host(config.host.model_dump_json(), json.dumps(config.tasks.style))
-
-
-@lru_cache(maxsize=2)
-def _host(config: str, style: str) -> Host:
-    host = HostConfig.model_validate_json(config)
-    tasks = TasksConfig.model_construct(style=json.loads(style))
-    return build_host(RunConfig.model_construct(host=host, tasks=tasks))

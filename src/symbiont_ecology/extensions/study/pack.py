@@ -223,7 +223,7 @@ def render_worlds(
     digest: str,
 ) -> str:
     """Return the page of a pack of worlds; ``figures`` are the files that were drawn."""
-    protocol, (missing, planned) = results.protocol, results.missing
+    protocol = results.protocol
 
     def shown(arms: Mapping[str, Mapping[str, Interval]], world: str) -> list[str]:
         present = {name for values in arms.values() for name in values}
@@ -245,8 +245,7 @@ def render_worlds(
         protocol=protocol,
         numbers=numbers,
         seeds=len({seed for runs in results.streams.values() for seed in runs}),
-        missing=missing,
-        planned=planned,
+        missing=results.missing,
         figures=figures,
         digest=digest,
         titles=STREAM_TITLES,

@@ -20,11 +20,11 @@ is alike. Results name the protocol by its hash: one that was changed afterwards
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -152,78 +152,73 @@ class Protocol(_Part):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Protocol:
-        for key, name in (("main", self.main), ("second", self.second or self.main)):
-            _check_known(name, self.arms, key, "arms")
-        for name, arm in self.arms.items():
-            self._check_arm(name, arm)
-        if self.worlds:
-            self._check_worlds()
-        else:
-            self._check_budgets()
-        if overlap := {*self.seeds} & {*self.tuning_seeds}:
-            raise ValueError(f"seeds that tune cannot be reported: {sorted(overlap)}")
-        untuned = (
-            f"arms.{arm}"
-            for world, place in self.places.items()
-            for arm in place.arms
-            if self.options_left(world, arm) and not self.tuning_seeds
-        )
-        if example := next(untuned, None):
-            raise ValueError(f"tuning_seeds: expected some: {example} has configs to choose from")
+        for where, name, names in self._mentioned():
+            if name not in names:
+                hint = did_you_mean(name, names) or f" expected one of {', '.join(names)}"
+                raise ValueError(f"{where}: {name!r} is not there;{hint}")
+        for fault in self._faults():
+            raise ValueError(fault)
         return self
 
-    def _check_arm(self, name: str, arm: Arm) -> None:
-        if name == HOST:
-            raise ValueError(f"arms: {HOST!r} is the bare host, which is always asked")
-        if not arm.tune:
-            raise ValueError(f"arms.{name}.tune: expected one config or more")
-        is_whole = bool(arm.set) or len(arm.tune) > 1
-        if arm.of is not None and (arm.of not in self.own_arms or is_whole):
-            raise ValueError(
-                f"arms.{name}: of names an arm with runs of its own, and leaves set and tune out"
-            )
-        if arm.repeats is None:
-            return
-        _check_known(arm.repeats, self.arms, f"arms.{name}.repeats", "arms")
-        if self.arms[arm.repeats].repeats is not None or len(arm.tune) > 1:
-            raise ValueError(
-                f"arms.{name}: expected repeats to name an arm that repeats none, and no tune: "
-                "what it repeats is there after tuning only"
-            )
-
-    def _check_budgets(self) -> None:
-        if not {"unit_flops", "budgets"} <= self.model_fields_set:
-            raise ValueError("expected unit_flops and budgets, or worlds")
-        if list(self.budgets) != sorted(self.budgets):
-            raise ValueError(f"budgets: expected rising numbers, got {list(self.budgets)}")
-        counts = {name: len(self.arms[name].tune) for name in self.own_arms}
-        if len(set(counts.values())) > 1:
-            raise ValueError(f"every arm gets the same number of tuning configs, got {counts}")
-
-    def _check_worlds(self) -> None:
-        defaults = {key: type(self).model_fields[key].default for key in OF_BUDGETS}
-        if other := [key for key, value in defaults.items() if getattr(self, key) != value]:
-            raise ValueError(f"{other[0]}: in a protocol with worlds, leave it out")
+    def _mentioned(self) -> Iterator[tuple[str, str, Collection[str]]]:
+        """Yield every name that refers to something, where it stands, and what there is."""
+        yield "main", self.main, self.arms
+        yield "second", self.second or self.main, self.arms
+        for name, arm in self.arms.items():
+            yield f"arms.{name}.of", arm.of or self.own_arms[0], self.own_arms
+            yield f"arms.{name}.repeats", arm.repeats or name, self.arms
         for name, world in self.worlds.items():
-            _check_known(self.main, world.arms, f"worlds.{name}.arms: main", "arms there")
-            for side in world.arms:
-                _check_known(side, self.arms, f"worlds.{name}.arms", "arms")
-                if model := self.arms[side].repeats:
-                    where = f"worlds.{name}.arms: {side}.repeats"
-                    _check_known(model, world.arms, where, "arms there")
+            where = f"worlds.{name}.arms"
+            yield f"{where}: main", self.main, world.arms
+            for arm_name in world.arms:
+                yield where, arm_name, self.arms
+                model = self.arms[arm_name].repeats or arm_name
+                yield f"{where}: {arm_name}.repeats", model, world.arms
         for goal in self.goals:
             for name in (goal.world, goal.than or goal.world):
-                _check_known(name, self.worlds, "goals", "worlds")
-                if goal.minus:
-                    _check_known(goal.minus, self.worlds[name].arms, "goals", "arms there")
-            if goal.at_least is None and goal.at_most is None:
-                raise ValueError(f"goals: expected at_least or at_most, got {goal.about!r}")
+                yield "goals", name, self.worlds
+                yield "goals", goal.minus or self.main, self.worlds[name].arms
         for name, options in self.chosen.items():
-            _check_known(name, self.worlds, "chosen", "worlds")
-            for side, option in options.items():
-                _check_known(side, self.worlds[name].arms, f"chosen.{name}", "arms")
-                if option not in range(len(self.arms[side].tune)):
-                    raise ValueError(f"chosen.{name}.{side}: no option {option}")
+            yield "chosen", name, self.worlds
+            for arm_name, option in options.items():
+                yield f"chosen.{name}", arm_name, self.worlds[name].arms
+                known = [str(number) for number in range(len(self.arms[arm_name].tune))]
+                yield f"chosen.{name}.{arm_name}", str(option), known
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what contradicts itself."""
+        for name, arm in self.arms.items():
+            count = len(arm.tune)
+            if name == HOST:
+                yield f"arms: {HOST!r} is the bare host, which is always asked"
+            if count == 0:
+                yield f"arms.{name}.tune: expected one config or more"
+            if arm.of and (arm.set or count > 1):
+                yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
+            if arm.repeats and (self.arms[arm.repeats].repeats or count > 1):
+                yield f"arms.{name}.repeats: expected an arm that repeats none, and no tune here"
+        if self.worlds:
+            fields = type(self).model_fields
+            for key in OF_BUDGETS:
+                if getattr(self, key) != fields[key].default:
+                    yield f"{key}: expected none of it in a protocol with worlds"
+        else:
+            counts = {name: len(self.arms[name].tune) for name in self.own_arms}
+            if not {"unit_flops", "budgets"} <= self.model_fields_set:
+                yield "expected unit_flops and budgets, or worlds"
+            if list(self.budgets) != sorted(self.budgets):
+                yield f"budgets: expected rising numbers, got {list(self.budgets)}"
+            if len(set(counts.values())) > 1:
+                yield f"every arm gets the same number of tuning configs, got {counts}"
+        for goal in self.goals:
+            if goal.at_least is None and goal.at_most is None:
+                yield f"goals: expected at_least or at_most, got {goal.about!r}"
+        if overlap := {*self.seeds} & {*self.tuning_seeds}:
+            yield f"seeds that tune cannot be reported: {sorted(overlap)}"
+        for world, place in self.places.items():
+            for name in place.arms:
+                if self.options_left(world, name) and not self.tuning_seeds:
+                    yield f"tuning_seeds: expected some: arms.{name} has configs to choose from"
 
     @property
     def own_arms(self) -> tuple[str, ...]:
@@ -239,6 +234,13 @@ class Protocol(_Part):
     def run_budgets(self) -> tuple[float, ...]:
         """The budgets of an arm's runs; 0 in worlds, where generations end a run."""
         return (0.0,) if self.worlds else self.budgets
+
+    @property
+    def planned_runs(self) -> int:
+        """How many runs are reported."""
+        arms = sum(len(place.arms) for place in self.places.values())
+        per_arm = len(self.run_budgets) + (self.flip is not None)
+        return arms * per_arm * len(self.seeds)
 
     @property
     def warm_arms(self) -> str:
@@ -310,18 +312,18 @@ class Protocol(_Part):
             ConfigError: it has worlds, no such arm, or one that answers with the runs of one left
                 out.
         """
+        where = f"protocol {self.name!r}"
         if self.worlds:
-            raise ConfigError(f"expected a protocol whose arms share one world, got {self.name!r}")
+            raise ConfigError(f"{where}: expected one whose arms share one world: take them all")
         for name in names:
             if name not in self.arms:
                 hint = did_you_mean(name, self.arms)
-                arms = ", ".join(self.arms)
                 raise ConfigError(
-                    f"protocol {self.name!r} has no arm {name!r};{hint} it has {arms}"
+                    f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}"
                 )
-            if self.runs_of(name) not in names:
+            if (needed := self.runs_of(name)) not in names:
                 raise ConfigError(
-                    f"arm {name!r} answers with the runs of {self.runs_of(name)!r}: name both"
+                    f"{where}: {name!r} answers with the runs of {needed!r}: name both"
                 )
         changes = {
             "name": ".".join((self.name, *names)),
@@ -329,7 +331,7 @@ class Protocol(_Part):
             "main": self.main if self.main in names else names[0],
             "second": self.second if self.second in names else None,
         }
-        return validate(Protocol, {**dict(self), **changes}, f"protocol {self.name!r}")
+        return validate(Protocol, {**dict(self), **changes}, where)
 
     def arrivals(self, budget: float) -> tuple[float, ...]:
         """Return the training FLOPs at which families come in the main arm's world."""
@@ -354,13 +356,6 @@ class Protocol(_Part):
         return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
 
 
-def _check_known(name: str, names: Collection[str], where: str, kind: str) -> None:
-    """Refuse a name that a protocol does not explain."""
-    if name not in names:
-        hint = did_you_mean(name, names) or f" there are {', '.join(names)}"
-        raise ValueError(f"{where}: {name!r} is none of the {kind};{hint}")
-
-
 def load_protocol(
     name_or_path: str | Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
 ) -> Protocol:
@@ -375,12 +370,9 @@ def load_protocol(
     """
     path = find_protocol(name_or_path)
     data = read_changed(path, overrides)
-    where = f"protocol {path.stem!r}"
-    protocol = validate(Protocol, data, where)
-    if not additions:
-        return protocol
-    own = cast("Sequence[str]", data.get("set", ()))
-    return validate(Protocol, {**data, "set": [*own, *additions]}, where)
+    if additions and isinstance(own := data.get("set", []), list):
+        data = {**data, "set": [*own, *additions]}
+    return validate(Protocol, data, f"protocol {path.stem!r}")
 
 
 def read_changed(path: Path, overrides: Sequence[str]) -> dict[str, object]:

@@ -21,71 +21,12 @@ from symbiont_ecology.extensions.study.outcomes import Outcome
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.types import cell_family
 
-NO_SEED = (-1,)
-"""The seeds of the bare host, which has none."""
+NO_SEED = -1
+"""The seed of the bare host, which has none."""
 FLIP_PHASES = ("before", "flipped", "back")
 LEG = ["arm", "routing", "seed", "budget", "phase", "extra", "train_flops"]
 ASKED = [*LEG, "shift", "cell"]
 """Columns of the answers that say who was asked what."""
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """1.0 for right and 0.0 for wrong, ``(seeds, questions)``; the cell of each question; the
-    seeds."""
-
-    values: np.ndarray
-    cells: tuple[str, ...]
-    seeds: tuple[int, ...]
-
-    @property
-    def families(self) -> list[str]:
-        """The family of each question."""
-        return [cell_family(cell) for cell in self.cells]
-
-    def by_cell(self) -> np.ndarray:
-        """Return the share that is right in every cell, ``(cells, seeds)``."""
-        names = np.array(self.cells)
-        return np.array(
-            [self.values[:, names == cell].mean(axis=1) for cell in dict.fromkeys(self.cells)]
-        )
-
-    def by_seed(self) -> list[float]:
-        """Return the mean over cells of the share that is right, for each seed."""
-        return [float(value) for value in np.mean(self.by_cell(), axis=0)]
-
-    def covered(self) -> list[float]:
-        """Return how many cells have at least half of their answers right, for each seed."""
-        return [float(count) for count in (self.by_cell() >= 0.5).sum(axis=0)]
-
-    def minus(self, other: Verdicts) -> Verdicts:
-        """Return the differences on the same questions and the seeds that both have; the host's
-        stand for all. Without a seed in common they are those of the means over seeds.
-
-        Raises:
-            DataError: they did not answer the same questions.
-        """
-        if self.cells != other.cells:
-            raise DataError(
-                "expected two arms that answered the same questions: make the suite anew"
-            )
-        if other.seeds == NO_SEED:
-            return Verdicts(self.values - other.values, self.cells, self.seeds)
-        shared = tuple(seed for seed in self.seeds if seed in other.seeds)
-        if not shared:
-            means = self.values.mean(axis=0, keepdims=True) - other.values.mean(axis=0)
-            return Verdicts(means, self.cells, NO_SEED)
-        first, second = (
-            side.values[[side.seeds.index(seed) for seed in shared]] for side in (self, other)
-        )
-        return Verdicts(first - second, self.cells, shared)
-
-    def where(self, chosen: np.ndarray) -> Verdicts:
-        """Return the questions that a mask chooses."""
-        indices = np.flatnonzero(chosen)
-        return Verdicts(
-            self.values[:, indices], tuple(self.cells[index] for index in indices), self.seeds
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +64,10 @@ class Results:
         return self.protocol.budgets[-1]
 
     @property
-    def missing(self) -> tuple[int, int]:
-        """How many of the reported runs are not done, and how many there are to be."""
-        protocol = self.protocol
-        arms = sum(len(place.arms) for place in protocol.places.values())
-        per_seed = len(protocol.run_budgets) + (protocol.flip is not None)
-        planned = len(protocol.seeds) * arms * per_seed
-        return planned - sum(outcome.kind != "host" for outcome in self.outcomes), planned
+    def missing(self) -> int:
+        """How many of the reported runs are not done."""
+        done = sum(outcome.kind != "host" for outcome in self.outcomes)
+        return self.protocol.planned_runs - done
 
     @cached_property
     def host(self) -> Outcome:
@@ -153,12 +91,6 @@ class Results:
         ]
 
     @cached_property
-    def known(self) -> np.ndarray:
-        """Which questions of the shift ``retention`` the bare host answers, ``(questions,)``."""
-        verdicts = self.verdicts(HOST, 0, "retention")
-        return np.zeros(0, dtype=bool) if verdicts is None else verdicts.values[0] > 0
-
-    @cached_property
     def _places(self) -> dict[tuple[object, ...], np.ndarray]:
         """Rows of the table, by what was asked of whom."""
         keys = ["arm", "budget", "phase", "shift", "routing"]
@@ -166,9 +98,9 @@ class Results:
 
     def verdicts(
         self, arm: str, budget: float, shift: str, routing: str | None = None
-    ) -> Verdicts | None:
-        """Return an arm's verdicts; None where it was not asked. The host is one seed, whatever the
-        budget.
+    ) -> pd.DataFrame | None:
+        """Return 1.0 for right and 0.0 for wrong, a row per question (cell, item) and a column per
+        seed; None where an arm was not asked. The host is one seed, whatever the budget.
 
         Raises:
             DataError: its runs answered different questions.
@@ -177,27 +109,21 @@ class Results:
         if arm != HOST:
             routing = routing or self.protocol.arms[arm].routing
             key = (self.protocol.runs_of(arm), budget, "run", shift, routing)
-        answers = self.answers.iloc[self._places.get(key, [])]
-        seeds, cells = answers.seed.to_numpy(), answers.cell.cat.codes.to_numpy()
-        starts = np.flatnonzero(np.diff(seeds, prepend=seeds[:1] - 1))  # in one piece per seed
-        if not len(starts):
+        if (places := self._places.get(key)) is None:
             return None
-        first, *rest = np.split(cells, starts[1:])
-        for seed, codes in zip(seeds[starts[1:]], rest, strict=True):
-            if not np.array_equal(codes, first):
-                raise DataError(
-                    f"arm {arm!r}, seed {seed}: answered other questions than its sisters"
-                )
-        values = answers.right.to_numpy(float).reshape(len(starts), -1)
-        names = tuple(answers.cell.cat.categories.to_numpy()[first])
-        return Verdicts(values, names, NO_SEED if arm == HOST else tuple(seeds[starts].tolist()))
+        answers = self.answers.iloc[places].astype({"cell": str, "seed": int})
+        verdicts = answers.pivot(index=["cell", "item"], columns="seed", values="right")
+        if verdicts.isna().any(axis=None):
+            raise DataError(f"arm {arm!r}: expected runs that answered the same questions")
+        return verdicts.astype(float).set_axis(
+            [NO_SEED] if arm == HOST else verdicts.columns, axis=1
+        )
 
-    def flops_per_right(self, arm: str, budget: float, shift: str) -> list[float]:
-        """Return the useful FLOPs of answering for every right answer, by seed."""
-        runs = [self.host] if arm == HOST else self.runs(arm, budget)
-        routing = HOST if arm == HOST else self.protocol.arms[arm].routing
-        answers = [run.systems[routing] for run in runs]
-        return [own.flops.get(shift, 0) / max(own.right(shift), 1) for own in answers]
+    @cached_property
+    def known(self) -> np.ndarray:
+        """Which questions of the shift ``retention`` the bare host answers, ``(questions,)``."""
+        verdicts = self.verdicts(HOST, 0, "retention")
+        return np.zeros(0, dtype=bool) if verdicts is None else verdicts[NO_SEED].to_numpy() > 0
 
     @cached_property
     def cells(self) -> dict[str, list[str]]:
@@ -206,14 +132,19 @@ class Results:
 
         None where nothing can be told: tasks from a data file have no convention.
         """
-        if (ceiling := self.verdicts(HOST, 0, "ceiling")) is None:
-            return {"elicitation": [], "capability": []}
-        shares = zip(dict.fromkeys(ceiling.cells), ceiling.by_cell()[:, 0], strict=True)
         kinds: dict[str, list[str]] = {"elicitation": [], "capability": []}
-        for cell, share in shares:
-            is_told = share >= self.protocol.elicitation
-            kinds["elicitation" if is_told else "capability"].append(cell)
+        if (ceiling := self.verdicts(HOST, 0, "ceiling")) is not None:
+            for cell, share in by_cell(ceiling)[NO_SEED].items():
+                is_told = share >= self.protocol.elicitation
+                kinds["elicitation" if is_told else "capability"].append(str(cell))
         return kinds
+
+    def flops_per_right(self, arm: str, budget: float, shift: str) -> list[float]:
+        """Return the useful FLOPs of answering for every right answer, by seed."""
+        runs = [self.host] if arm == HOST else self.runs(arm, budget)
+        routing = HOST if arm == HOST else self.protocol.arms[arm].routing
+        answers = [run.systems[routing] for run in runs]
+        return [own.flops.get(shift, 0) / max(own.right(shift), 1) for own in answers]
 
     def legs_of(self, arm: str) -> pd.DataFrame:
         """Return the share that is right at every leg of a flip, of the runs that an arm answers
@@ -279,3 +210,30 @@ def _rows(outcome: Outcome) -> Iterator[tuple[object, ...]]:
                 for cell, bits in sorted(cells.items()):
                     is_flipped = cell_family(cell) in outcome.families
                     yield outcome.arm, routing, *moment, shift, cell, is_flipped, flops, bits
+
+
+def by_cell(verdicts: pd.DataFrame) -> pd.DataFrame:
+    """Return the share that is right in every cell, a column per seed."""
+    return verdicts.groupby(level="cell", sort=False).mean()
+
+
+def by_seed(verdicts: pd.DataFrame) -> list[float]:
+    """Return the mean over cells of the share that is right, for each seed."""
+    return [float(share) for share in np.mean(by_cell(verdicts).to_numpy(), axis=0)]
+
+
+def minus(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
+    """Return the differences on the same questions and the seeds that both have; the host's stand
+    for all. Without a seed in common they are those of the means over seeds.
+
+    Raises:
+        DataError: they did not answer the same questions.
+    """
+    if not first.index.equals(second.index):
+        raise DataError("expected two arms that answered the same questions: make the suite anew")
+    if list(second.columns) == [NO_SEED]:
+        return first.sub(second[NO_SEED], axis=0)
+    shared = [seed for seed in first.columns if seed in second.columns]
+    if shared:
+        return first[shared] - second[shared]
+    return (first.mean(axis=1) - second.mean(axis=1)).to_frame(NO_SEED)

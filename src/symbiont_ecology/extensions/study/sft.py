@@ -49,6 +49,16 @@ class SweepPlan:
     questions: int = 1
     per_cell: int = 20
 
+    def __str__(self) -> str:
+        rates, ranks, stops = (
+            ", ".join(f"{value:g}" for value in values)
+            for values in (self.rates, self.ranks, STOPS)
+        )
+        swept = f"rates {rates}; ranks {ranks}; it may stop at {stops} of it"
+        is_exact = self.measure != "wall_clock_seconds"
+        warning = "" if is_exact else "; seconds depend on the machine: this cannot be repeated"
+        return f"SFT for {self.amount:.4g} {self.measure}; {swept}{warning}"
+
     @property
     def options(self) -> list[tuple[int, float, float]]:
         """Every (rank, learning rate, part of the budget)."""
@@ -108,7 +118,7 @@ def sft_protocol(
     about = {"about": "one adapter", "sees": "gold answers", "routing": "single"}
     facts = {
         "name": ARM,
-        "question": f"SFT for {plan.amount:.4g} {plan.measure}",
+        "question": str(plan),
         "base": (base,),
         "set": (*overrides, strategy, "learning_rule=supervised"),
         "unit_flops": 1.0,  # every option brings its own limit

@@ -275,24 +275,19 @@ def do_jobs(
         for stage, jobs in staged:
             if not jobs:
                 continue
-            callback, todo = workers.watch(stage, len(jobs)), []
-            for job in jobs:
-                if read_outcome(folder / job.name, protocol) is None:
-                    todo.append(job)
-                else:
-                    callback(job, 0.0)
+            todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
+            callback = workers.watch(stage, len(jobs), len(jobs) - len(todo))
             if not _are_finished({submit(job, text): job for job in todo}, callback, folder):
                 return False
     return True
 
 
-def _are_finished(
-    futures: Mapping[Future[float], Job], callback: JobCallback, folder: Path
-) -> bool:
+def _are_finished(futures: Mapping[Future[None], Job], callback: JobCallback, folder: Path) -> bool:
     """Wait for the jobs of a stage; return whether none of them was stopped."""
     try:
         for future in as_completed(futures):
-            callback(futures[future], future.result())
+            future.result()
+            callback(futures[future])
     except (Stopped, KeyboardInterrupt):
         return False
     except BrokenProcessPool as error:

@@ -30,23 +30,23 @@ LOCK_SECONDS_LEFT = 30.0
 STOP_FILE = "stop"
 """In a suite's folder while workers are to come to an end; it reaches other machines, too."""
 
-JobCallback = Callable[[Job, float], None]
-"""Called with every finished job and its seconds."""
-Submit = Callable[[Job, str], Future[float]]
-"""Has a job of a protocol (as JSON) done; the seconds that it took."""
+JobCallback = Callable[[Job], None]
+"""Called with every job that was finished."""
+Submit = Callable[[Job, str], Future[None]]
+"""Has a job of a protocol (as JSON) done."""
 
 
-def _nobody_watches(stage: str, jobs: int) -> JobCallback:
-    return lambda job, seconds: None
+def _nobody_watches(stage: str, jobs: int, done: int) -> JobCallback:
+    return lambda job: None
 
 
 @dataclass(frozen=True)
 class Workers:
-    """How jobs are done: so many at a time. ``watch(stage, jobs)`` gives the callback of a
-    stage."""
+    """How jobs are done: so many at a time. ``watch(stage, jobs, done)`` gives the callback of a
+    stage, some of whose jobs were done before."""
 
     count: int
-    watch: Callable[[str, int], JobCallback] = _nobody_watches
+    watch: Callable[[str, int, int], JobCallback] = _nobody_watches
     executor: Executor = field(default_factory=LocalExecutor)
 
 
@@ -109,9 +109,9 @@ def _cluster(executor: RayExecutor, count: int, folder: Path) -> Iterator[Submit
     # On this machine, who asks for more jobs at a time than there are cores has them.
     work = ray.remote(_work_there).options(num_cpus=1 if executor.address else 0)
 
-    def wait(job: Job, text: str) -> float:
+    def wait(job: Job, text: str) -> None:
         try:
-            return float(ray.get(work.remote(job, text, folder, Path.cwd())))
+            ray.get(work.remote(job, text, folder, Path.cwd()))
         except ray.exceptions.RayTaskError as error:
             raise error.cause from None
         except ray.exceptions.RayError as error:
@@ -121,9 +121,9 @@ def _cluster(executor: RayExecutor, count: int, folder: Path) -> Iterator[Submit
         yield lambda job, text: pool.submit(wait, job, text)
 
 
-def _work_there(job: Job, protocol: str, folder: Path, home: Path) -> float:
-    """Do a job on any machine of a cluster; return the seconds that it took. ``home`` is where the
-    suite was called: files that its configs name are looked for there."""
+def _work_there(job: Job, protocol: str, folder: Path, home: Path) -> None:
+    """Do a job on any machine of a cluster. ``home`` is where the suite was called: files that its
+    configs name are looked for there."""
     if not folder.is_dir():
         raise RunError(
             f"{job.name}: expected the folder {folder} on {socket.gethostname()} too, found none: "
@@ -131,7 +131,7 @@ def _work_there(job: Job, protocol: str, folder: Path, home: Path) -> float:
         )
     if home.is_dir():
         os.chdir(home)
-    return _work(job, protocol, folder)
+    _work(job, protocol, folder)
 
 
 _busy = threading.Lock()
@@ -161,14 +161,12 @@ def should_stop_for(folder: Path) -> Callable[[], bool]:
     return lambda: stop_file.exists() or (parent is not None and not parent.is_alive())
 
 
-def _work(job: Job, protocol: str, folder: Path) -> float:
-    """Do a job; return the seconds that it took."""
-    start, should_stop = time.monotonic(), should_stop_for(folder)
+def _work(job: Job, protocol: str, folder: Path) -> None:
+    should_stop = should_stop_for(folder)
     try:
         patiently(lambda: job.work(protocol, folder, should_stop))
     except EcologyError as error:
         raise RunError(f"{job.name}: {error}") from None
-    return time.monotonic() - start
 
 
 def patiently(work: Callable[[], object]) -> None:
