@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter, ScalarFormatter
-from scipy import optimize, stats
+from scipy import stats
 
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluation.measure import Evaluation
@@ -33,8 +34,6 @@ PERIODS = 10
 """Parts of a run that the return on energy is summed over."""
 MAX_POINTS, MIN_ANSWERS, DEMO_POINTS = 40, 400, 26
 """Points of a curve at most, and answers of all seeds to a point at least; points in the demo."""
-LABEL_GAP = 6.5
-"""Least distance of two labels, in points of a percentage."""
 TICKS = (1, 2, 3, 4, 6, 8, 12, 24, 50, 100, 200, 500, 1000)
 BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
 """Of systems, the main one last."""
@@ -119,6 +118,20 @@ def _legend_below(figure: Figure, axis: Axes, columns: int = 5) -> None:
     handles, labels = axis.get_legend_handles_labels()
     columns = min(len(labels), columns, int(figure.get_figwidth() / 2))
     figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=columns)
+
+
+def _legend_beside(axis: Axes) -> None:
+    """A legend at the right, lines in the order in which they end."""
+    handles, labels = axis.get_legend_handles_labels()
+    ends = [float(np.asarray(line.get_ydata())[-1]) for line in handles]
+    order = np.argsort(ends)[::-1]
+    axis.legend(
+        [handles[place] for place in order],
+        [labels[place] for place in order],
+        fontsize=8,
+        loc="center left",
+        bbox_to_anchor=(1, 0.5),
+    )
 
 
 # Budgets.
@@ -323,7 +336,7 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
         pen.draw(above, (xs, 100 * ys), arm)
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
     above.grid(alpha=0.3)
-    _name_ends(above)
+    _legend_beside(above)
     _draw_servers(runs[main], below)
     below.set_ylabel("users, by what they want at the end")
     record = runs[main].record
@@ -351,21 +364,19 @@ def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
     family, and one for all."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     axis = figure.subplots()
-    families = list(next(iter(systems.values())).by_family())
-    places, width = np.arange(len(families) + 1), 0.8 / len(systems)
-    for number, (name, evaluation) in enumerate(systems.items()):
-        shares = [*evaluation.by_family().values(), evaluation.accuracy()]
-        heights = 100 * np.array([share.estimate for share in shares])
-        errors = 100 * np.array([[s.estimate - s.low, s.high - s.estimate] for s in shares]).T
-        colour = BAR_COLOURS[(number - len(systems)) % len(BAR_COLOURS)]
-        xs = places + (number - (len(systems) - 1) / 2) * width
-        axis.bar(xs, heights, 0.9 * width, color=colour, label=name)
-        axis.errorbar(xs, heights, errors, fmt="none", ecolor="black", lw=0.8)
-    axis.set_xticks(places, [*families, "all"])
+    shares = {name: {**own.by_family(), "all": own.accuracy()} for name, own in systems.items()}
+    heights = 100 * pd.DataFrame(shares).map(lambda share: share.estimate)
+    lows, highs = (
+        100 * pd.DataFrame(shares).map(lambda share, end=end: getattr(share, end))
+        for end in ("low", "high")
+    )
+    errors = np.array([heights - lows, highs - heights]).transpose(2, 0, 1)
+    colours = BAR_COLOURS[-len(systems) :]
+    heights.plot.bar(ax=axis, yerr=errors, color=colours, width=0.75, rot=0, error_kw={"lw": 0.8})
     axis.set(ylabel="right, %", ylim=(0, 104))
     axis.grid(axis="y", alpha=0.3)
     axis.set_axisbelow(True)
-    figure.legend(fontsize=9, loc="outside upper center", ncols=len(systems), frameon=False)
+    axis.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
     save(figure, path)
 
 
@@ -392,25 +403,8 @@ def _acceptance(runs: Mapping[str, Sequence[Stream]], pens: Mapping[str, Pen], m
     right.yaxis.set_minor_formatter(NullFormatter())
     for axis in (left, right):
         axis.grid(alpha=0.3)
-    _name_ends(left)
+    _legend_beside(left)
     return figure
-
-
-def _name_ends(axis: Axes) -> None:
-    """Write the name of each line beside its end, in its colour."""
-    ends = [float(np.asarray(line.get_ydata())[-1]) for line in axis.lines]
-    order = np.argsort(ends)
-    steps = LABEL_GAP * np.arange(len(order))
-    # As near to their ends as their distance allows, and from 0 to 100.
-    lowest = optimize.isotonic_regression(np.array(ends)[order] - steps).x
-    heights = lowest.clip(0, 100 - steps[-1]) + steps
-    for place, height in zip(order, heights, strict=True):
-        line, beside = axis.lines[place], axis.get_yaxis_transform()
-        dash = "" if line.get_linestyle() == "-" else f" ({line.get_linestyle()})"
-        axis.annotate(
-            f"{line.get_label()}{dash}", (1, height), (6, 0), xycoords=beside,
-            textcoords="offset points", color=line.get_color(), va="center", fontsize=8,
-        )  # fmt: skip
 
 
 def _servers(run: Stream) -> Figure:

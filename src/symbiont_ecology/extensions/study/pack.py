@@ -19,9 +19,9 @@ import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from symbiont_ecology.analysis.page import NO_VALUE, pages_of, render_from, spread
 from symbiont_ecology.ecology import HOST
@@ -73,17 +73,6 @@ class Manifest(BaseModel):
 
     protocol: str | None
     files: dict[str, str]
-
-
-class _Question(BaseModel):
-    question: str
-
-
-class _Entry(BaseModel):
-    """What the index tells of a pack's summary."""
-
-    protocol: _Question
-    seeds: Annotated[dict[str, int], Field(min_length=1)]
 
 
 def write_pack(
@@ -192,9 +181,11 @@ def write_index(folder: Path) -> None:
         if not (place / PROTOCOL).exists():
             continue
         try:
-            entry = _Entry.model_validate_json((place / SUMMARY).read_bytes())
-            packs[place.name] = entry, read_manifest(place)
-        except (OSError, ValueError):
+            summary = parse_json((place / SUMMARY).read_text(encoding="utf-8"))
+            manifest = read_manifest(place)
+            question, seeds = summary["protocol"]["question"], max(summary["seeds"].values())
+            packs[place.name] = question, seeds, manifest.protocol if manifest else "unknown"
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
             message = f"{place} is left out of {page}: its {SUMMARY} or {MANIFEST} is damaged"
             warnings.warn(message, EcologyWarning, stacklevel=2)
     write_whole(page, render_from(PAGES, "index.md.j2", title=TITLE, packs=packs))
