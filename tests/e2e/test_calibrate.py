@@ -263,7 +263,7 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
             "expected at most --full, which is 4, got 8",
         ),
         (["demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
-        (["demo", "run.final_holdout=/no/such/file"], "cannot read questions from /no/such/file"),
+        (["demo", "run.final_holdout=/no/such/file"], "/no/such/file: no such file"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

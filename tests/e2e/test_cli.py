@@ -177,10 +177,7 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["run", "steady", "host.slots=many"], "host.slots: expected a valid integer, got 'many'"),
         (["run", "steady", "seed"], "expected key.subkey=value"),
         (["run", "steady", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
-        (
-            ["run", "steady", "run.final_holdout=/no/such/file"],
-            "cannot read questions from /no/such/file",
-        ),
+        (["run", "steady", "run.final_holdout=/no/such/file"], "/no/such/file: no such file"),
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
@@ -341,9 +338,7 @@ def test_a_holdout_line_without_target_is_named(
         file.write('{"prompt": "x", "family": "math.add", "depth": "short"}\n')
     said = symbiont("evaluate", lived, "--holdout", holdout)
     assert said.code == 2
-    assert (
-        f"{holdout} line 3: expected text, a number or a list of these under 'target'" in said.error
-    )
+    assert f"{holdout} line 3: no column 'target'" in said.error
 
 
 def test_list_and_explain_know_every_part(symbiont: Symbiont) -> None:

@@ -97,8 +97,6 @@ def test_replies_cannot_write_to_the_terminal(symbiont: Symbiont, tmp_path: Path
 def test_the_dry_run_of_a_chat_style_needs_a_template(symbiont: Symbiont, tmp_path: Path) -> None:
     style = "tasks.style={kind: few_shot, is_chat: true}"
     host = make_host(tmp_path / "host", layers=1)
-    for weights in host.glob("*.safetensors"):
-        weights.write_bytes(b"damaged: nobody reads it")
     words = ["run", "base", "tasks.families=[math.add]", style, f"host.model={host}", "--dry-run"]
     refused = symbiont(*words)
     assert refused.code == 2

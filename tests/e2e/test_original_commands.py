@@ -282,7 +282,7 @@ def test_a_shell_script_heeds_the_variables_of_the_original(name: str, tmp_path:
         env=environment, capture_output=True, text=True, check=False, cwd=ROOT,
     )  # fmt: skip
     assert done.returncode == 2
-    expected = f"cannot read questions from {file}" if "paper" in name else "did you mean 'demo'?"
+    expected = f"{file}: no such file" if "paper" in name else "did you mean 'demo'?"
     assert expected in done.stderr
 
 
