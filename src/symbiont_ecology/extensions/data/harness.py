@@ -194,12 +194,11 @@ def _read(knobs: str, path: Path, stamp: Stamp, files: tuple[tuple[Path, Stamp],
             most_choices = max(most_choices, choices)
     if not lines:
         raise DataError(f"{about}: no lines; expected one object per line")
-    if plan.output_type == "multiple_choice":
-        grader: Grader = Choice(_words(plan) or tuple(LETTERS[:most_choices]))
+    grader: Grader
+    if source.grade is None and plan.output_type == "multiple_choice":
+        grader = Choice(_words(plan) or tuple(LETTERS[:most_choices]))
     else:
-        grader = graders.build(_metric(plan, about))
-    if source.grade is not None:
-        grader = graders.build(source.grade)
+        grader = graders.build(source.grade or _metric(plan, about))
     if stops:
         grader = Until(grader, stops)
     task_lines = tuple(line for _, line in lines.values())
@@ -282,7 +281,7 @@ def _stops_and_limit(said: Mapping[str, Any], about: str) -> tuple[tuple[str, ..
     """Return the texts that end a reply, and its most new tokens."""
     until, limit = said.get("until") or [], said.get("max_gen_toks")
     stops = [until] if isinstance(until, str) else until
-    is_fine = limit is None or (isinstance(limit, int) and limit > 0)
+    is_fine = isinstance(stops, list) and (limit is None or (isinstance(limit, int) and limit > 0))
     if not is_fine or not all(isinstance(stop, str) and stop for stop in stops):
         raise DataError(
             f"{about}: generation_kwargs: expected texts as until and a number as max_gen_toks, "
