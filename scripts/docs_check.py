@@ -30,8 +30,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.analysis import ablation, pack
 from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.extensions.study import ablation, pack
 
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")
 UNSIGNED = re.compile(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?")

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import symbiont_ecology.cli  # noqa: F401  # before the commands of extensions, which it loads
 from symbiont_ecology.engine.provenance import source
 from symbiont_ecology.statistics import paired_interval
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.analysis.ablation import MEASURES
+from symbiont_ecology.extensions.study.ablation import MEASURES
 
 MEANS = {
     "accuracy": 0.7,

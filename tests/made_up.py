@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from symbiont_ecology.analysis.results import Results
-from symbiont_ecology.experiments.outcomes import ReportedOutcome, parse_outcomes
-from symbiont_ecology.experiments.protocol import Protocol
+from symbiont_ecology.extensions.study.outcomes import parse_outcomes
+from symbiont_ecology.extensions.study.protocol import Protocol
+from symbiont_ecology.extensions.study.results import Results
 
 
 def made_up_results(
     protocol: Mapping[str, object], rows: Iterable[Mapping[str, object]]
 ) -> Results:
     """Results of a protocol and outcomes in plain values."""
-    reported = [outcome for outcome in parse_outcomes(rows) if isinstance(outcome, ReportedOutcome)]
-    return Results(Protocol.model_validate(protocol), reported)
+    return Results(Protocol.model_validate(protocol), parse_outcomes(rows))

@@ -1,5 +1,5 @@
 """What habitats asked in a run and what they said of the answers, from its event log alone:
-by another way than ``analysis.streams``."""
+by another way than ``extensions.study.measures``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from symbiont_ecology.analysis.streams import NEWCOMER
 from symbiont_ecology.events import Acted, Event
+from symbiont_ecology.extensions.study.measures import NEWCOMER
 
 
 def questions_of(events: Iterable[Event]) -> pd.DataFrame:

@@ -1,41 +1,32 @@
 """Populations of LoRA adapters that live, learn, breed and die on a frozen language model."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
-__all__ = [
-    "Comparison",
-    "HostKernel",
-    "Run",
-    "Suite",
-    "Task",
-    "__version__",
-    "graders",
-    "load_config",
-]
+__all__ = ["HostKernel", "Run", "Task", "__version__", "graders", "load_config"]
 
 if TYPE_CHECKING:
     from symbiont_ecology.config import load_config
     from symbiont_ecology.host.kernel import HostKernel
     from symbiont_ecology.run import Run
-    from symbiont_ecology.suite import Comparison, Suite
     from symbiont_ecology.tasks import Task
     from symbiont_ecology.tasks.grading import graders
 
 _HOMES = {
-    "Comparison": "symbiont_ecology.suite",
     "HostKernel": "symbiont_ecology.host.kernel",
     "Run": "symbiont_ecology.run",
-    "Suite": "symbiont_ecology.suite",
     "Task": "symbiont_ecology.tasks",
     "graders": "symbiont_ecology.tasks.grading",
     "load_config": "symbiont_ecology.config",
 }
 
 
-def __getattr__(name: str) -> object:
-    """Names on demand: importing the package must not import torch or pandas."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+def __getattr__(name: str) -> Any:
+    """Import a name on demand: importing the package must not import torch or pandas. Extensions
+    may add names, such as ``Suite``."""
+    from symbiont_ecology.extension import names
+
+    if home := _HOMES.get(name) or (not name.startswith("_") and names().get(name)):
+        return getattr(import_module(home), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

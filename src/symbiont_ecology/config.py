@@ -236,6 +236,22 @@ class RunConfig(BaseModel):
         return tuple(key for key in keys if getattr(self.run, key) is not None)
 
 
+DECIDES_NOTHING: dict[str, bool | set[str]] = {
+    "run": {"report_to", "transcripts"},
+    "executor": True,
+}
+"""Keys of a config that no result depends on: who looks on, and who computes it."""
+
+
+def arm_key(config: RunConfig) -> str:
+    """Return a config without its seed and without what is no part of a life: what decides nothing,
+    how often the run is saved, what it is asked at its end. Runs of one arm have the same."""
+    fixed = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
+    life = config.run.model_copy(update=fixed)
+    core = config.model_copy(update={"seed": 0, "run": life})
+    return core.model_dump_json(exclude=DECIDES_NOTHING)
+
+
 def load_config(
     name_or_path: str | Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
 ) -> RunConfig:

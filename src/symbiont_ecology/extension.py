@@ -49,6 +49,8 @@ class Extension:
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Modules that register parts, by the kind of their registry, such as ``learning rule``."""
     commands: Mapping[str, Command] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Modules of names that ``symbiont_ecology`` itself offers, such as ``Suite``."""
 
 
 @cache
@@ -85,4 +87,13 @@ def commands() -> dict[str, Command]:
         name: command
         for extension in extensions().values()
         for name, command in extension.commands.items()
+    }
+
+
+def names() -> dict[str, str]:
+    """Return the modules of the names that extensions add to ``symbiont_ecology``."""
+    return {
+        name: module
+        for extension in extensions().values()
+        for name, module in extension.names.items()
     }

@@ -33,6 +33,31 @@ def find_data(path: Path) -> Path:
     return shipped if not os.path.exists(path) and os.path.isfile(shipped) else path
 
 
+def protocols() -> dict[str, Path]:
+    """Return every protocol of a comparison by name: the files of ``config/protocols``."""
+    return {file.stem: file for file in sorted((config_folder() / "protocols").glob("*.yaml"))}
+
+
+def find_protocol(name_or_path: str | Path) -> Path:
+    """Return the file of a protocol, by its name or its path.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml"):
+        paths = protocols()
+        if str(name_or_path) not in paths:
+            hint = did_you_mean(str(name_or_path), paths)
+            raise ConfigError(
+                f"no protocol {str(name_or_path)!r};{hint} known: {', '.join(paths) or 'none'}"
+            )
+        path = paths[str(name_or_path)]
+    if not path.is_file():
+        raise ConfigError(f"no protocol file {str(path)!r}")
+    return path
+
+
 def find_preset(name: str) -> Path:
     """The file of a preset, by its name or by the last part of it where only one preset has that.
 

@@ -13,14 +13,17 @@ import pytest
 
 from ablated import made_up
 from said import Said
-from symbiont_ecology.analysis.ablation import AblationResults, render_ablation, results_file
-from symbiont_ecology.analysis.pack import write_index, write_pack
-from symbiont_ecology.analysis.results import Results
 from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.experiments.jobs import JobContext, run_job
-from symbiont_ecology.experiments.outcomes import ReportedOutcome, Tuning
-from symbiont_ecology.experiments.protocol import Arm, Protocol
-from symbiont_ecology.experiments.suite import reported_jobs
+from symbiont_ecology.extensions.study.ablation import (
+    AblationResults,
+    render_ablation,
+    results_file,
+)
+from symbiont_ecology.extensions.study.jobs import JobContext, run_job
+from symbiont_ecology.extensions.study.outcomes import Tuning
+from symbiont_ecology.extensions.study.pack import write_index, write_pack
+from symbiont_ecology.extensions.study.protocol import Arm, Protocol
+from symbiont_ecology.extensions.study.suite import reported_jobs
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docs_check.py"
 Check = Callable[..., Said]
@@ -45,8 +48,7 @@ def packs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     jobs = reported_jobs(protocol, {"single": {"0.5": 0, "1": 0}})
     rows = [run_job(JobContext(job, protocol, place, lambda: False, host)) for job in jobs]
     home = tmp_path_factory.mktemp("packs")
-    reported = [row for row in rows if isinstance(row, ReportedOutcome)]
-    write_pack(home / "tiny", Results(protocol, reported), Tuning(chosen={}))
+    write_pack(home / "tiny", protocol, rows, Tuning(chosen={}))
     write_index(home)
     return home
 

@@ -20,7 +20,7 @@ from killing import COMMAND
 from said import Symbiont
 from symbiont_ecology import load_config
 from symbiont_ecology.cli import app
-from symbiont_ecology.experiments.protocol import load_protocol
+from symbiont_ecology.extensions.study.protocol import load_protocol
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.shipped import find_data, presets
 from typed import PAGES, ROOT, Typed, commands_in, fenced, shortened

@@ -14,9 +14,9 @@ from symbiont_ecology import HostKernel
 from symbiont_ecology.config import load_config
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.run_summary import run_summary
 from symbiont_ecology.event_log import read_events
 from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.extensions.study.run_summary import run_summary
 from symbiont_ecology.host.locating import EMBEDDED_FOLDER
 from symbiont_ecology.types import HOST_SLOT
 

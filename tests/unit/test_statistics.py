@@ -9,14 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.statistics import (
+from symbiont_ecology.extensions.study.statistics import (
     area_under,
     crossed_bootstrap,
     detectable,
     false_discovery,
     hypervolume,
     interquartile_mean,
+)
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.statistics import (
     mcnemar,
     paired_interval,
     share_difference,

@@ -11,8 +11,8 @@ from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
 from symbiont_ecology.engine.act import Question, roll_out
 from symbiont_ecology.engine.run import start
 from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.experiments.jobs import bare_host
-from symbiont_ecology.experiments.protocol import Arm, Protocol
+from symbiont_ecology.extensions.study.jobs import host_parts
+from symbiont_ecology.extensions.study.protocol import Arm, Protocol
 from symbiont_ecology.host.kernel import HostKernel
 from symbiont_ecology.learning import Experience, learning_rules
 from symbiont_ecology.rng import Draw
@@ -65,7 +65,7 @@ def test_practice_probes_evaluation_and_the_bare_host_stop_where_the_style_says(
     loaded.evaluate(loaded.items(2), host)
     loaded.answer("math.add: 47+8", host)
     evaluated = len(host.heard)
-    bare_host(PLAN, config, host, tmp_path / "answers.sqlite")
+    host_parts(PLAN, config, host, tmp_path / "answers.sqlite")
     assert 0 < trained < evaluated < len(host.heard)
     assert {decoding.stop for decoding in host.heard} == {stops}
 

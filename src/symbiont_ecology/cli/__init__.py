@@ -40,13 +40,6 @@ _COMMANDS = {
     "list": Command(f"{_OURS}explain:list_names", panel="Look"),
     "explain": Command(f"{_OURS}explain:explain", panel="Look"),
     "doctor": Command(f"{_OURS}doctor:doctor", panel="Look"),
-    "demo": Command(f"{_OURS}demo:demo", panel="Study"),
-    "demo-real": Command(f"{_OURS}demo_real:demo_real", panel="Study"),
-    "sft": Command(f"{_OURS}sft:sft", panel="Study"),
-    "suite": Command(f"{_OURS}suites:suite", panel="Study"),
-    "ablate": Command(f"{_OURS}suites:ablate", panel="Study"),
-    "compare": Command(f"{_OURS}compare:compare", panel="Study"),
-    "pack": Command(f"{_OURS}compare:pack", panel="Study"),
 }
 app = typer.Typer(
     name="symbiont",

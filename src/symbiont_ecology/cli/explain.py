@@ -119,8 +119,7 @@ def _entries(kind: str) -> dict[str, str]:
     """Return the docstrings of a kind by name; a YAML file's is the comment in front."""
     if kind not in FILES:
         return {name: registry(kind).doc(name) for name in registry(kind).names()}
-    from symbiont_ecology.experiments.protocol import protocols
-    from symbiont_ecology.shipped import presets
+    from symbiont_ecology.shipped import presets, protocols
 
     files = presets() if kind == "presets" else protocols()
     comments = re.compile(r"(?:#.*\n)*")
@@ -132,8 +131,7 @@ def _entries(kind: str) -> dict[str, str]:
 
 
 def _file(kind: str, name: str) -> Path:
-    from symbiont_ecology.experiments.protocol import find_protocol
-    from symbiont_ecology.shipped import find_preset
+    from symbiont_ecology.shipped import find_preset, find_protocol
 
     return find_preset(name) if kind == "presets" else find_protocol(name)
 

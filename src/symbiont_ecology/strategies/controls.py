@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import ClassVar
 
 from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
@@ -18,13 +17,10 @@ from symbiont_ecology.strategies import (
     assignments,
     strategies,
 )
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.types import Cell, Item, OrganelleId, cell_family, cell_name
 
 SETTLING = 12
 """Generations that a new start is left alone."""
-RECENT = 4
-"""Losses that are compared with those before them, to see whether the world changed."""
 NICHE = "niche"
 """The trait that says which share of the families a learner has."""
 
@@ -69,73 +65,6 @@ class Single(CurriculumStrategy):
         for name, detector in detectors.items():
             families[cell_family(name) if self.by_family else ""].append(detector)
         return max(map(drift_score, families.values()), default=0.0)
-
-
-@strategies.register("independent")
-@dataclass(frozen=True)
-class Independent(CurriculumStrategy):
-    """Every learner has families of its own, dealt out in turn, and takes all their questions.
-
-    Nobody breeds or goes bankrupt. What an ecology adds to this is what its economy and its
-    evolution add. ``samples: 0`` with supervised learning_rule makes SFT specialists.
-    """
-
-    learners: PositiveInt | None = None  # how many; None is one for each family
-    reset: NonNegativeFloat = 0.0  # rise of its loss, nats per token, at which one starts anew
-
-    @property
-    def watches_losses(self) -> bool:  # type: ignore[override]
-        """Whether losses decide who starts anew."""
-        return self.reset > 0
-
-    def found(self, context: StrategyContext) -> list[Decision]:
-        """Every niche without a learner gets one. It starts as the host itself (B = 0), or warm."""
-        owners = self._owners(context)
-        return [
-            Found({**self.traits, NICHE: float(niche)}, context.rank)
-            for niche in range(self._count(context.tasks))
-            if niche not in owners
-        ]
-
-    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        """To everyone all questions of their own families."""
-        owners, tasks = self._owners(context), context.tasks
-        niches = {name: index % self._count(tasks) for index, name in enumerate(tasks.names)}
-        assigned = [
-            Assignment(
-                owners[niche], tasks.draw(cell, count, context.draw("items", *cell)), self.samples
-            )
-            for cell, count in Counter(self.demand(context)).items()
-            if (niche := niches[cell[0]]) in owners
-        ]
-        return self.sampled(assigned, context)
-
-    def tell(self, context: StrategyContext) -> list[Decision]:
-        """Nothing follows, unless someone is gone (a NaN, a catastrophe) or its loss jumped: then
-        that niche is founded anew."""
-        outdated = [
-            organelle
-            for organelle in context.state.population.values()
-            if self.reset and _rise(context.state.losses.get(organelle.id, ())) >= self.reset
-        ]
-        decisions: list[Decision] = [Retire(organelle.id, "reset") for organelle in outdated]
-        for organelle in outdated:
-            niche = organelle.genome.traits[NICHE]
-            decisions.append(Found({**self.traits, NICHE: niche}, context.rank))
-        return [*decisions, *self.found(context)]
-
-    def _owners(self, context: StrategyContext) -> dict[int, str]:
-        return {int(o.genome.traits[NICHE]): o.id for o in context.state.population.values()}
-
-    def _count(self, tasks: TaskMixture) -> int:
-        return min(self.learners or len(tasks.names), len(tasks.names))
-
-
-def _rise(losses: Sequence[float]) -> float:
-    """How much the last losses are above those before them, in nats per token; 0 while unknown."""
-    if len(losses) <= 2 * RECENT:
-        return 0.0
-    return fmean(losses[-RECENT:]) - fmean(losses[:-RECENT])
 
 
 @strategies.register("frozen")

@@ -109,10 +109,10 @@ def report(
     out: Annotated[Path | None, option("The file.", default="DIR/report.md")] = None,
 ) -> None:
     """Write a report: figures with their queries, what happened, what looks wrong."""
-    from symbiont_ecology.analysis.pack import PROTOCOL
+    from symbiont_ecology.extensions.study.pack import PROTOCOL
 
     if (folder / PROTOCOL).exists():
-        from symbiont_ecology.cli.compare import pack
+        from symbiont_ecology.extensions.study.cli import pack
 
         pack([folder], out=out or folder / "report")
         return

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from symbiont_ecology.config import RunConfig
 from symbiont_ecology.engine.living import EVENTS_FILE
@@ -23,7 +25,7 @@ from symbiont_ecology.event_log import read_events
 from symbiont_ecology.extensions.evoscope.history import LATE, History
 from symbiont_ecology.extensions.evoscope.report import NO_VALUE, RunReport, spread
 from symbiont_ecology.registry import kind_of
-from symbiont_ecology.statistics import Interval, adjusted_rand, paired_interval
+from symbiont_ecology.statistics import Interval, paired_interval
 
 DECIDES_NOTHING: dict[str, Any] = {
     "seed": True,
@@ -227,3 +229,21 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
         else:
             flat[prefix + key] = json.dumps(value)
     return flat
+
+
+def adjusted_rand(one: Iterable[object], other: Iterable[object]) -> float:
+    """How far two groupings of the same things agree: 1 if they are the same, about 0 by chance.
+
+    The adjusted Rand index (Hubert and Arabie 1985).
+    """
+    row_names, rows = np.unique(np.array([str(name) for name in one]), return_inverse=True)
+    column_names, columns = np.unique(np.array([str(name) for name in other]), return_inverse=True)
+    table = np.zeros((len(row_names), len(column_names)))
+    np.add.at(table, (rows, columns), 1)
+    joint_pairs, row_pairs, column_pairs, all_pairs = (
+        float((counts * (counts - 1) / 2).sum())
+        for counts in (table, table.sum(axis=1), table.sum(axis=0), table.sum())
+    )
+    # Of one thing or of none there are no pairs.
+    expected, most = row_pairs * column_pairs / max(all_pairs, 1), (row_pairs + column_pairs) / 2
+    return (joint_pairs - expected) / (most - expected) if most > expected else 1.0

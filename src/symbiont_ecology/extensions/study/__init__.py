@@ -1,13 +1,28 @@
-"""Studies: what comparisons need beyond a run and its evaluation."""
+"""Studies: comparisons that are planned before they run. Protocols of arms, worlds and seeds, the
+suites that do them, statistics, paper packs, ablations, compute-matched SFT, and the demos."""
 
 from symbiont_ecology.extension import Command, Extension
 
+_HERE = "symbiont_ecology.extensions.study"
+_COMMANDS = {
+    "demo": "cli_demos:demo",
+    "demo-real": "cli_demos:demo_real",
+    "suite": "cli:suite",
+    "compare": "cli:compare",
+    "ablate": "cli:ablate",
+    "sft": "cli:sft",
+    "pack": "cli:pack",
+    "transfer": "cli_transfer:transfer",
+}
+
 EXTENSION = Extension(
     parts={
-        "routing": ("symbiont_ecology.extensions.study.routings",),
-        "shift": ("symbiont_ecology.extensions.study.shifts",),
+        "strategy": (f"{_HERE}.arms",),
+        "routing": (f"{_HERE}.routings",),
+        "shift": (f"{_HERE}.shifts",),
     },
     commands={
-        "transfer": Command("symbiont_ecology.extensions.study.cli_transfer:transfer", "Studies")
+        name: Command(f"{_HERE}.{target}", panel="Study") for name, target in _COMMANDS.items()
     },
+    names=dict.fromkeys(("Comparison", "Suite"), f"{_HERE}.suite"),
 )

@@ -1,1 +1,0 @@
-"""Views of a run. They see values and events, never the engine or the host."""

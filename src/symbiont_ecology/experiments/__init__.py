@@ -1,1 +1,0 @@
-"""Comparisons that are planned before they run: protocols, suites, ablations, sweeps of SFT."""

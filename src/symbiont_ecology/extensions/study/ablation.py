@@ -1,0 +1,329 @@
+"""Ablations: an ecology with and without each of its mechanisms, as the arms of a protocol.
+
+    name: ablations
+    base: [tasks/trained]              # and all else that a protocol says, but no arms
+    rows:
+      - {mechanism: breeding, purpose: accuracy, about: who is rich has children}
+      - {mechanism: prices, change: [economy.slope=0], purpose: coverage,
+         about: what is scarce pays more}
+
+The arm of a row is the ecology with ``change`` on top; without one, the mechanism of that name is
+left out. What the ecology is without has ``add`` instead, and its arm is the ecology with it. Where
+``base`` and ``set`` make another one than the default, ``ecology`` says in a few words which.
+Nothing is tuned: what the file does not name is the default of its part, and the protocol's hash
+covers it.
+
+An effect is the ecology with the mechanism minus the one without it, seed by seed. All effects of a
+page are one family of tests. The page is made from the numbers by seed alone, which
+``docs/results`` keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, model_validator
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.engine.build import components
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.extensions.study.comparison import (
+    AdjustedDifference,
+    adjusted,
+    mean,
+    paired,
+    view_of,
+)
+from symbiont_ecology.extensions.study.measures import area
+from symbiont_ecology.extensions.study.pack import PAGES
+from symbiont_ecology.extensions.study.page import render
+from symbiont_ecology.extensions.study.protocol import Name, Protocol, read_changed
+from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed
+from symbiont_ecology.extensions.study.suite import check_protocol
+from symbiont_ecology.registry import validate
+from symbiont_ecology.removed import is_removed
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.strategies.mechanisms import mechanisms
+
+DEFAULT = "ecology"
+"""The arm that has everything."""
+SPECS = ("curriculum", "mechanisms")
+"""Knobs of a strategy that name parts; what it has built by them stands beside them."""
+AblationPurpose = Literal["accuracy", "retention", "coverage", "energy", "resilience"]
+
+
+class AblationRow(BaseModel):
+    """A mechanism, and the ecology without it; or with it, where it has none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mechanism: Name
+    purpose: AblationPurpose  # what it is there for
+    about: str  # what it does, in a few words
+    change: tuple[str, ...] = ()  # overrides that make the ecology without it; none: by its name
+    add: tuple[str, ...] = ()  # overrides that make the ecology with it
+
+    @model_validator(mode="after")
+    def _is_one_way(self) -> AblationRow:
+        if self.change and self.add:
+            raise ValueError(
+                "expected change, what the ecology is without it, or add, what it is with it"
+            )
+        return self
+
+    @property
+    def set(self) -> tuple[str, ...]:
+        """The overrides of its arm."""
+        return self.add or self.change or (f"strategy.mechanisms.{self.mechanism}=false",)
+
+
+def _each_once(rows: tuple[AblationRow, ...]) -> tuple[AblationRow, ...]:
+    names = [row.mechanism for row in rows]
+    if not names or len({*names, DEFAULT}) <= len(names):
+        raise ValueError(
+            f"expected mechanisms, each of them once and none called {DEFAULT}, got {names}"
+        )
+    return rows
+
+
+class _Rows(BaseModel):
+    """What a file of ablations has beside its protocol."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rows: Annotated[tuple[AblationRow, ...], AfterValidator(_each_once)]
+    ecology: str = "the default ecology"  # what the rows are left out of, or put into
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The rows of a file, and the protocol that they make."""
+
+    rows: tuple[AblationRow, ...]
+    protocol: Protocol
+
+
+def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
+    """Return the ablations of a file; ``overrides`` such as ``seeds=[100]`` change it, and the
+    protocol's hash.
+
+    Raises:
+        ConfigError: there is no such file, or it does not fit its schema.
+    """
+    data, where = read_changed(path, overrides), f"ablation {path.stem!r}"
+    if keys := [key for key in ("arms", "main", "worlds") if key in data]:
+        raise ConfigError(f"{where}: {keys[0]}: the arms are made from the rows, leave it out")
+    values = {key: data.pop(key) for key in _Rows.model_fields if key in data}
+    file = validate(_Rows, {"rows": [], **values}, where)
+    arms = {DEFAULT: {"about": file.ecology}} | {
+        row.mechanism: {
+            "about": f"{'with' if row.add else 'without'} it: {row.about} (for {row.purpose})",
+            "set": row.set,
+        }
+        for row in file.rows
+    }
+    return Ablation(file.rows, validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where))
+
+
+def check_ablation(ablation: Ablation) -> None:
+    """Find every mistake before anything is run.
+
+    Raises:
+        ConfigError: one line that says which row and what is wrong, such as a mechanism that is not
+            there.
+    """
+    protocol = ablation.protocol
+    if len(protocol.seeds) < 2:
+        raise ConfigError(
+            f"seeds: expected two or more, which effects are paired over, got {protocol.seeds}"
+        )
+    default = protocol.config(DEFAULT, 1.0, 0)
+    names = strategies.build(default.strategy).mechanism_names
+    for row in ablation.rows:
+        where = f"rows.{row.mechanism}"
+        if not (row.change or row.add):
+            _ = mechanisms[row.mechanism]  # an unknown name is told with the nearest one
+            if row.mechanism not in names:
+                raise ConfigError(
+                    f"{where}: the ecology is without it already, so it cannot be left out"
+                )
+        if _parts(protocol.config(row.mechanism, 1.0, 0)) == _parts(default):
+            raise ConfigError(f"{where}: {', '.join(row.set)} is what the ecology has already")
+        if row.purpose == "resilience" and protocol.flip is None:
+            raise ConfigError(
+                f"{where}: resilience shows after a flip, and there is none: set flip"
+            )
+        if row.purpose == "retention" and "retention" not in protocol.shifts:
+            raise ConfigError(
+                f"{where}: retention shows in a shift that is not asked: add it to shifts"
+            )
+    check_protocol(protocol, alike=("tasks",))
+
+
+def _parts(config: RunConfig) -> list[object]:
+    """What could make a difference: every part as it was built, and all of the config that names
+    none."""
+    parts = [
+        (type(part), {name: value for name, value in vars(part).items() if name not in SPECS})
+        for part in components(config)
+    ]
+    return [parts, *(value for _, value in config if not isinstance(value, str | dict))]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Something of a run that a mechanism may change, as the page says it."""
+
+    title: str
+    """Of its column, with the unit."""
+    word: str
+    purpose: str
+    scale: float = 100.0
+    form: str = ".1f"
+    is_cost: bool = False
+    """Whether less of it is better."""
+
+
+MFLOPS: dict[str, Any] = {"scale": 1e-6, "form": ".3g", "is_cost": True}
+MEASURES = {
+    "accuracy": Measure("held-out accuracy, points", "accuracy", "accuracy"),
+    "retention": Measure("retention, points", "retention", "retention"),
+    "coverage": Measure("coverage, cells", "coverage", "coverage", 1),
+    "energy": Measure("MFLOPs per right answer in practice", "practice FLOPs", "energy", **MFLOPS),
+    "flops": Measure("MFLOPs per right answer in use", "answering FLOPs", "energy", **MFLOPS),
+    "flipped": Measure(
+        "flipped families, points", "resilience where the world flips", "resilience"
+    ),
+    "kept": Measure("kept families, points", "resilience where it stays", "resilience"),
+}
+
+
+class AblationResults(BaseModel):
+    """Everything that the page is made of; ``docs/results`` keeps it as JSON."""
+
+    model_config = ConfigDict(frozen=True)
+
+    protocol: Protocol
+    digest: str
+    host: dict[str, Any]
+    sources: list[str]
+    rows: Sequence[AblationRow]
+    off_budget: float
+    """The worst run's distance from the budget, as a part of it."""
+    measured: dict[str, dict[str, list[float]]]
+    """By arm and measure: one number per seed."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def effects(self) -> dict[str, dict[str, AdjustedDifference]]:
+        """What every mechanism adds, by measure, with the false discoveries of all tests together
+        controlled."""
+        ecology, tests = self.measured[self.protocol.main], {}
+        for row in self.rows:
+            for measure, values in self.measured[row.mechanism].items():
+                pair = ecology[measure], values
+                tests[row.mechanism, measure] = paired(*(reversed(pair) if row.add else pair))
+        effects: dict[str, dict[str, AdjustedDifference]] = {row.mechanism: {} for row in self.rows}
+        for (mechanism, measure), effect in adjusted(tests, self.protocol.level).items():
+            effects[mechanism][measure] = effect
+        return effects
+
+    @property
+    def readings(self) -> dict[str, str]:
+        """What holds of each mechanism, in plain words."""
+        return {row.mechanism: reading(row, self.effects[row.mechanism]) for row in self.rows}
+
+
+def results_file(page: Path) -> Path:
+    """Return where the numbers of a page are kept."""
+    return page.parent / "results" / f"{page.stem}.json"
+
+
+def results_of(results: Results, rows: Sequence[AblationRow]) -> AblationResults:
+    """Measure all arms of an ablation with these rows."""
+    target = results.largest * results.protocol.unit_flops
+    runs = [run for arm in results.protocol.arms for run in results.runs(arm, results.largest)]
+    return AblationResults(
+        protocol=results.protocol,
+        digest=results.host.protocol,
+        host={"fingerprint": results.host.host, "versions": results.host.versions},
+        sources=sorted({outcome.source for outcome in results.outcomes}),
+        rows=rows,
+        off_budget=max(abs(run.train.flops / target - 1) for run in runs),
+        measured={arm: dict(_measured(results, arm)) for arm in results.protocol.arms},
+    )
+
+
+def _measured(results: Results, arm: str) -> Iterator[tuple[str, list[float]]]:
+    """An arm's numbers, by measure and seed, at the largest budget."""
+    shift, budget = results.protocol.shifts[0], results.largest
+    verdicts, legs = results.verdicts(arm, budget, shift), results.legs_of(arm)
+    assert verdicts is not None
+    yield "accuracy", by_seed(verdicts)
+    retention = view_of(results, arm, budget, "retention")
+    if retention is not None:
+        yield "retention", by_seed(retention)
+    yield "coverage", (by_cell(verdicts) >= 0.5).sum().astype(float).to_list()
+    runs = results.runs(arm, budget)
+    yield "energy", [run.train.flops / max(run.run.solved, 1.0) for run in runs if run.run]
+    yield "flops", results.flops_per_right(arm, budget, shift)
+    for side in ("flipped", "kept") if len(legs) else ():
+        yield side, [area(run, side) for _, run in legs.groupby("seed", sort=False)]
+
+
+def never_acted(effects: Mapping[str, AdjustedDifference]) -> bool:
+    """Return whether every seed came out alike in everything with the mechanism and without it."""
+    return not any(difference for effect in effects.values() for difference in effect.seeds)
+
+
+def reading(row: AblationRow, effects: Mapping[str, AdjustedDifference]) -> str:
+    """Return what holds of a mechanism, in plain words."""
+    if never_acted(effects):
+        return "never acted in these runs"
+    claims = {name: effect.estimate > 0 for name, effect in effects.items() if effect.is_claimed}
+    by_verb: dict[str, list[str]] = {}
+    for name, is_more in claims.items():
+        verbs = ("saves", "costs") if MEASURES[name].is_cost else ("costs", "adds")
+        by_verb.setdefault(verbs[is_more], []).append(MEASURES[name].word)
+    if not by_verb:
+        return f"nothing that {len(next(iter(effects.values())).seeds)} seeds can see"
+    words = "; ".join(f"{verb} {' and '.join(terms)}" for verb, terms in by_verb.items())
+    is_aim = any(MEASURES[name].purpose == row.purpose for name in claims)
+    return words if is_aim else f"{words}; nothing seen of its purpose"
+
+
+def smallest_q(tests: int, seeds: int) -> float:
+    """Return the q of an effect that all seeds agree on and that no other test shares."""
+    return min(tests * 2.0 ** (1 - seeds), 1.0)
+
+
+def tests_planned(ablation: Ablation) -> Iterator[str]:
+    """Yield what is left out or put in, and whether so many seeds can show anything."""
+    plan = ablation.protocol
+    for row in ablation.rows:
+        yield f"  {row.mechanism:15s} for {row.purpose:10s} {' '.join(row.set)}"
+    hidden = {"retention"} - set(plan.shifts) | ({"resilience"} if plan.flip is None else set())
+    measures = [measure for measure in MEASURES.values() if measure.purpose not in hidden]
+    tests = len(ablation.rows) * len(measures)
+    best = smallest_q(tests, len(plan.seeds))
+    verdict = "" if best < plan.level else ": too few seeds for an effect that stands alone"
+    yield f"tests     {tests}, the q of one that stands alone is {best:.2g} at best{verdict}"
+
+
+def render_ablation(results: AblationResults) -> str:
+    """Return the whole page, from the numbers by seed."""
+    return render(
+        PAGES,
+        "ablation.md.j2",
+        results=results,
+        measures={name: MEASURES[name] for name in results.measured[results.protocol.main]},
+        readings=results.readings,
+        never_acted=never_acted,
+        smallest_q=smallest_q,
+        mean=mean,
+        gone=[row.mechanism for row in results.rows if is_removed("mechanism", row.mechanism)],
+    )

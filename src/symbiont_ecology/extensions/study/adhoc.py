@@ -1,0 +1,150 @@
+"""Any runs as a suite: asked the same questions, and brought into the form that packs are made of.
+
+Runs whose configs differ in the seed, and in what is no part of a life (``arm_key``), are one arm.
+A suite also tunes its arms and gives them one budget; here they are as they are, and the tables say
+what each of them spent.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from symbiont_ecology.config import RunConfig, arm_key
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
+from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
+from symbiont_ecology.extensions.study.jobs import (
+    HOST_JOB,
+    Job,
+    check_questions,
+    end_questions,
+    host_of,
+    host_parts,
+    run_parts,
+)
+from symbiont_ecology.extensions.study.outcomes import Leg, Outcome, SystemAnswers
+from symbiont_ecology.extensions.study.protocol import Arm, Protocol
+from symbiont_ecology.learning import learning_rules, reward_rules
+from symbiont_ecology.registry import kind_of, validate
+from symbiont_ecology.strategies import strategies
+
+
+@dataclass(frozen=True)
+class GatheredRuns:
+    """Runs that can be compared, by the arms that they belong to, and the protocol that describes
+    them. The task mix and the host of the ``first`` stand for all."""
+
+    protocol: Protocol
+    first: LoadedRun
+    arms: Mapping[str, Sequence[LoadedRun]]
+
+    @property
+    def last_generation(self) -> int:
+        """The last one that any of the runs has lived: users are judged as they judge then."""
+        return max(run.last_generation for runs in self.arms.values() for run in runs)
+
+
+def gather(
+    folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name: str
+) -> GatheredRuns:
+    """Read the runs and find every mistake before a host is loaded.
+
+    Raises:
+        ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
+            there is no such shift, users are to be asked beside another shift, or the questions
+            do not fit (``check_questions``).
+        RunError: a folder holds no run.
+    """
+    for shift in shifts:
+        registered_shifts.build(shift)
+    runs = [LoadedRun.of_run(folder) for folder in folders]
+    first, *others = runs
+    for run in others:
+        mine, theirs = run.config, first.config
+        if (mine.tasks, mine.host.model) != (theirs.tasks, theirs.host.model):
+            raise ConfigError(
+                f"{run.folder} was run on other tasks or another host than {first.folder}: only "
+                "runs that can be asked the same questions can be compared"
+            )
+    rest = [shift for shift in shifts if shift != "habitats"]
+    if 0 < len(rest) < len(shifts):
+        raise ConfigError(
+            "shift habitats: the adapters that serve users answer it, and routers answer "
+            f"{', '.join(rest)}: ask habitats alone"
+        )
+    seeds = sorted({run.config.seed for run in runs})
+    check_questions(first.config, shifts, seeds)
+    arms = _arms_of(runs)
+    facts = {
+        "name": name,
+        "question": "how do these runs compare?",
+        "unit_flops": float(max(run.pool.state.spent.flops for run in runs)),
+        "budgets": (1.0,),
+        "seeds": seeds,
+        "arms": {arm: _side(members, shifts) for arm, members in arms.items()},
+        "main": "ecology" if "ecology" in arms else next(iter(arms)),
+        "shifts": tuple(shifts),
+        "per_cell": per_cell,
+    }
+    return GatheredRuns(validate(Protocol, facts, "comparison"), first, arms)
+
+
+def ask(gathered: GatheredRuns, progress: Progress = no_progress) -> list[Outcome]:
+    """Ask the bare host, and every run, the items of the protocol; return the outcomes."""
+    protocol, moment, first = gathered.protocol, gathered.last_generation, gathered.first
+    host, cache = host_of(first.config), first.folder / ANSWERS_FILE
+    parts = host_parts(protocol, first.config, host, cache, moment)
+    outcomes = [HOST_JOB.outcome(protocol, **parts)]
+    for arm, runs in gathered.arms.items():
+        for run in runs:
+            host, systems = host_of(run.config), {}
+            for routing, items in end_questions(protocol, arm, run.config, generation=moment):
+                evaluation = run.evaluate(items, host, routing, progress=progress)
+                systems[routing] = SystemAnswers.of(evaluation)
+            leg = Leg(train_flops=run.pool.state.spent.flops, systems=systems)
+            record = run_parts(run, host, protocol.routings(arm))
+            job = Job("main", arm, run.config.seed, 1.0)
+            outcomes.append(job.outcome(protocol, legs=[leg], **record))
+    return outcomes
+
+
+def _arms_of(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
+    """Runs by the name of their arm: the strategy's, numbered where configs of one strategy
+    differ."""
+    groups: dict[str, list[LoadedRun]] = defaultdict(list)
+    for run in runs:
+        groups[arm_key(run.config)].append(run)
+    arms: dict[str, list[LoadedRun]] = {}
+    for members in groups.values():
+        kind = kind_of(members[0].config.strategy)
+        count = sum(name == kind or name.startswith(f"{kind}-") for name in arms)
+        arm = f"{kind}-{count + 1}" if count else kind
+        arms[arm], by_seed = members, dict[int, LoadedRun]()
+        for run in members:
+            twin = by_seed.setdefault(run.config.seed, run)
+            if twin is not run:
+                raise ConfigError(
+                    f"arm {arm!r} has seed {run.config.seed} twice, in {twin.folder} and "
+                    f"{run.folder}: leave one of them out"
+                )
+    return arms
+
+
+def _side(runs: Sequence[LoadedRun], shifts: Sequence[str]) -> Arm:
+    is_single = all(len(run.pool.organelles) == 1 for run in runs)
+    routing = "single" if is_single else "habitat" if "habitats" in shifts else "learned"
+    about = ", ".join(sorted(str(run.folder) for run in runs))
+    return Arm(about=about, sees=_sees(runs[0].config), routing=routing)
+
+
+def _sees(config: RunConfig) -> str:
+    """What learning is told."""
+    reward, rule = reward_rules.build(config.reward), learning_rules.build(config.learning_rule)
+    if reward.sees_gold or rule.sees_gold:
+        return "gold answers"
+    warm = strategies.build(config.strategy).warm
+    return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"

@@ -1,0 +1,532 @@
+"""``suite``, ``ablate``, ``compare``, ``pack`` and ``sft``: comparisons from the command line."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from symbiont_ecology.cli import options
+from symbiont_ecology.cli.console import (
+    asking,
+    command_line,
+    open_run,
+    prepare,
+    report,
+    tell_facts,
+    typed_again,
+    write_json,
+)
+from symbiont_ecology.cli.options import argument, option
+from symbiont_ecology.errors import INTERRUPTED, ConfigError, RunError
+from symbiont_ecology.files import free_folder, write_whole
+
+if TYPE_CHECKING:
+    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.engine.executors import Executor
+    from symbiont_ecology.extensions.study.adhoc import GatheredRuns
+    from symbiont_ecology.extensions.study.comparison import Summary
+    from symbiont_ecology.extensions.study.jobs import Job
+    from symbiont_ecology.extensions.study.protocol import Protocol
+    from symbiont_ecology.extensions.study.sft import SweepPlan
+    from symbiont_ecology.extensions.study.workers import JobCallback, Workers
+
+CI, METHODS = "ci", "methods-v1"
+"""The protocols of ``--ci`` and of ``--methods``, if no other is named."""
+PARTS = 20
+"""Lines on the progress of a stage, at most."""
+ALL_SHIFTS = (
+    *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
+    *("composition", "retention"),
+)
+"""What a pack of runs asks."""
+ADAPTER, REPORT_FILE = "adapter", "sft.json"
+"""Folder of the adapter that SFT chose, and what was swept."""
+RATES = (0.003, 0.006, 0.012)
+"""Learning rates that suit the embedded host."""
+NOTHING_DONE = "everything is fine; nothing was done"
+LIVES = {
+    "train_flops": "train FLOPs",
+    "rollouts": "rollouts",
+    "roi": "ROI",
+    "births": "births",
+    "deaths": "deaths",
+    "coverage": "coverage",
+}
+"""What a table shows of the lives of arms."""
+_Number = TypeVar("_Number", int, float)
+
+
+def suite(
+    words: Annotated[
+        list[str] | None,
+        argument(
+            "A protocol (symbiont list protocols) or a YAML file; changes of it, such as "
+            "seeds=[0].",
+            "PROTOCOL [KEY=VALUE]…",
+        ),
+    ] = None,
+    additions: Annotated[
+        list[str] | None,
+        option("A change for every arm, such as host.device=cpu.", "--set", metavar="KEY=VALUE"),
+    ] = None,
+    ci: Annotated[
+        bool, option("The protocol ci: three arms in two minutes, with a table.", "--ci")
+    ] = False,
+    methods: Annotated[
+        str | None,
+        option(f"Only these arms, such as ecology,es; of {METHODS} if no protocol is named."),
+    ] = None,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
+    workers: options.WorkersOption = None,
+    executor: Annotated[
+        str, option("Who does the runs: local, ray, or such as '{kind: ray, address: auto}'.")
+    ] = "local",
+    json_file: options.JsonOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
+    from symbiont_ecology.cli.options import typed_spec
+    from symbiont_ecology.engine.executors import executors
+    from symbiont_ecology.extensions.study.protocol import load_protocol
+    from symbiont_ecology.extensions.study.suite import (
+        Suite,
+        check_protocol,
+        claim_folder,
+        run_suite,
+        usual_workers,
+    )
+    from symbiont_ecology.extensions.study.workers import jobs_at_a_time
+
+    names, changes = options.split_words(words)
+    names += [CI] * ci or [METHODS] * (methods is not None and not names)
+    if len(names) != 1:
+        raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
+    plan = load_protocol(names[0], changes, additions or ())
+    if methods is not None:
+        plan = plan.of_arms(list(dict.fromkeys(name.strip() for name in methods.split(","))))
+    check_protocol(plan)
+    doer, count = executors.build(typed_spec(executor, "--executor")), usual_workers(plan)
+    doer.check()
+    count = workers or (count if dry_run else jobs_at_a_time(doer, count))
+    folder = out or Path("artifacts") / plan.name
+    with report(json_file, dry_run) as write:
+        if not dry_run:
+            claim_folder(plan, folder)
+        _tell_plan(plan, folder, count)
+        if dry_run:
+            print(NOTHING_DONE)
+            return
+        again = typed_again(folder, out)
+        work_through(lambda crew: run_suite(plan, folder, crew), folder, count, again, doer)
+        if (ci or json_file is not None) and not plan.worlds:
+            summary = Suite(plan, folder).comparison.summary
+            if ci:
+                tell_comparison(summary)
+            write(summary.dump())
+        print(f"complete: {folder}\nnext:     {command_line('pack', folder)}")
+
+
+def ablate(
+    words: Annotated[
+        list[str] | None,
+        argument(
+            "A YAML file of ablations; changes of it, such as seeds=[100,101].",
+            "[FILE] [KEY=VALUE]…",
+            default="config/ablations/default.yaml",
+        ),
+    ] = None,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
+    page: Annotated[
+        Path | None,
+        option("The page; its numbers go into results/ beside it.", default="docs/<name>.md"),
+    ] = None,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
+    from symbiont_ecology.extensions.study import ablation
+    from symbiont_ecology.extensions.study.suite import Suite, run_suite, usual_workers
+    from symbiont_ecology.shipped import config_folder
+
+    files, changes = options.split_words(words)
+    if len(files) > 1:
+        raise ConfigError(f"ablate: expected one file at most, got {' '.join(files)}")
+    file = Path(files[0]) if files else config_folder() / "ablations" / "default.yaml"
+    loaded = ablation.load_ablation(file, changes)
+    ablation.check_ablation(loaded)
+    plan = loaded.protocol
+    folder, count = out or Path("artifacts") / plan.name, workers or usual_workers(plan)
+    target = page or Path("docs") / f"{plan.name}.md"
+    _tell_plan(plan, folder, count)
+    for line in ablation.tests_planned(loaded):
+        print(line)
+    if dry_run:
+        print(NOTHING_DONE)
+        return
+    prepare(target)
+    prepare(ablation.results_file(target))
+    again = typed_again(folder, out)
+    work_through(lambda crew: run_suite(plan, folder, crew), folder, count, again)
+    results = ablation.results_of(Suite(plan, folder).comparison.results, loaded.rows)
+    write_json(ablation.results_file(target), results.model_dump(mode="json"))
+    write_whole(target, ablation.render_ablation(results))
+    for mechanism, reading in results.readings.items():
+        print(f"{mechanism:15s} {reading}")
+    print(f"{target} is written")
+
+
+def compare(
+    runs: Annotated[list[Path], argument("Folders of runs of one task mix.", "RUN…")],
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    per_cell: options.PerCellOption = 40,
+    json_file: options.JsonOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
+    from symbiont_ecology.extensions.study.adhoc import gather
+    from symbiont_ecology.extensions.study.suite import Comparison
+
+    gathered = gather(runs, tuple(shift), per_cell, "comparison")
+    with report(json_file, dry_run) as write:
+        if dry_run:
+            _tell_gathered(gathered)
+            print(NOTHING_DONE)
+            return
+        with asking() as count:
+            summary = Comparison.of(gathered, count).summary
+        tell_comparison(summary)
+        write(summary.dump())
+
+
+def pack(
+    folders: Annotated[
+        list[Path], argument("A suite, or runs, or a pack to be made again.", "FOLDER…")
+    ],
+    out: Annotated[
+        Path | None,
+        option(
+            "Folder of the pack; beside it an index is written.", default="docs/paper_packs/<name>"
+        ),
+    ] = None,
+    name: Annotated[str | None, option("Name of a pack of runs.", default="the folder's")] = None,
+    per_cell: options.PerCellOption = 40,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own
+    outcomes."""
+    from symbiont_ecology.extensions.study import pack as packs
+    from symbiont_ecology.extensions.study.adhoc import gather
+    from symbiont_ecology.extensions.study.suite import PROTOCOL_FILE, Comparison, Suite
+
+    first = folders[0]
+    is_pack, is_suite = (first / packs.OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
+    if len(folders) > 1 and (is_pack or is_suite):
+        raise ConfigError(
+            f"pack: expected one suite, one pack or runs, got {' '.join(map(str, folders))}: pack "
+            "them one by one"
+        )
+    if is_pack and out is not None:
+        raise ConfigError("--out: a pack is made again where it is: leave it out")
+    if is_pack:
+        count = len(packs.read_pack(first)[0].outcomes)
+        if not dry_run:
+            packs.rebuild(first)
+        if not dry_run and (first.parent / packs.INDEX).exists():
+            packs.write_index(first.parent)
+        done = "nothing was done" if dry_run else f"made again from its own outcomes: {first}"
+        print(f"{count} outcomes in {first} are fine; {done}")
+        return
+    if is_suite:
+        made = Suite.open(first).comparison
+        protocol, target = made.protocol, _pack_folder(made.protocol, out)
+        count, missing = len(made.outcomes), made.results.missing
+        print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
+        if missing:
+            print(
+                f"the suite is not finished, {missing} of {protocol.planned_runs} runs are "
+                f"missing: {command_line('suite')} goes on with it"
+            )
+    else:
+        gathered = gather(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
+        target = _pack_folder(gathered.protocol, out)
+        _tell_gathered(gathered)
+    if dry_run:
+        print(f"pack      {target}\nnothing was done")
+        return
+    prepare(target / packs.SUMMARY)
+    if not is_suite:
+        with asking() as counted:
+            made = Comparison.of(gathered, counted)
+    made.save_pack(target)
+    print(f"{target / packs.PAGE} is written")
+
+
+def _pack_folder(protocol: Protocol, out: Path | None) -> Path:
+    """The folder of a pack.
+
+    Raises:
+        RunError: it holds another one.
+    """
+    from symbiont_ecology.extensions.study.pack import PROTOCOL
+
+    target = out or Path("docs/paper_packs") / protocol.name
+    path = target / PROTOCOL  # a changed protocol may bear the name of the one before
+    if path.exists() and json.loads(path.read_text("utf-8")) != protocol.model_dump(mode="json"):
+        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
+    return target
+
+
+def sft(
+    config: Annotated[str | None, argument("A preset or YAML file, instead of --match.")] = None,
+    overrides: options.Overrides = None,
+    match: Annotated[
+        Path | None, option("A run: its tasks, its host and what it spent.", metavar="RUN")
+    ] = None,
+    budget: Annotated[
+        str, option("train_flops, total_flops, train_tokens, total_tokens or wall_clock_seconds.")
+    ] = "train_flops",
+    amount: Annotated[float | None, option("Spend this, not what the run spent.")] = None,
+    scale: Annotated[float, option("Spend so many times as much.")] = 1.0,
+    data: Annotated[
+        Path | None, option("JSONL, CSV or Parquet file to learn from, instead of the tasks.")
+    ] = None,
+    rates: Annotated[
+        str | None,
+        option(
+            "Learning rates of the sweep.",
+            default="half, once and twice strategy.learning_rate; "
+            f"{','.join(map(str, RATES))} if the strategy has none",
+        ),
+    ] = None,
+    ranks: Annotated[str | None, option("Ranks of the sweep.", default="the run's own")] = None,
+    questions: Annotated[int, option("Answers per cell and step.", least=1)] = 1,
+    per_cell: Annotated[int, option("Selection questions per cell of the sweep.", least=1)] = 20,
+    out: Annotated[Path | None, options.resumable_folder("artifacts/sft-<n>")] = None,
+    workers: options.WorkersOption = None,
+    dry_run: options.DryRunOption = False,
+) -> None:
+    """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
+    from symbiont_ecology.engine.living import CONFIG_FILE
+    from symbiont_ecology.extensions.study import suite as suites
+    from symbiont_ecology.extensions.study.sft import SweepPlan, sft_protocol, sweep_jobs
+
+    if config is not None and "=" in config:  # with --match the first change stands there
+        overrides, config = [config, *(overrides or [])], None
+    if (config is None) == (match is None):
+        raise ConfigError("sft: expected either a config or --match RUN")
+    base, changes = str(config) if match is None else str(match / CONFIG_FILE), [*(overrides or [])]
+    if data is not None:
+        source = json.dumps({"kind": "file", "name": "data", "path": str(data)})
+        changes.append(f"tasks={{families: [{source}], depths: null, flip: null}}")
+    resolved, spent = _resolved(base, changes, match, budget, amount)
+    if not 0 < scale * spent < math.inf:
+        raise ConfigError(
+            f"sft: expected a budget above 0, got {scale * spent:g} {budget}: give another "
+            "--amount or --scale"
+        )
+    swept = _numbers(rates, float) if rates else _usual_rates(resolved)
+    tried = _numbers(ranks, int) if ranks else [resolved.host.rank]
+    plan = SweepPlan(budget, scale * spent, swept, tried, questions, per_cell)
+    protocol = sft_protocol(base, changes, resolved, plan)
+    suites.check_protocol(protocol, alike=("tasks",))
+    folder, count = out or free_folder("sft"), workers or suites.usual_workers(protocol)
+    host = resolved.host
+    _tell_plan(protocol, folder, count)
+    tell_facts({"host": f"{host.model} on {host.device} in {host.dtype}"})
+    if dry_run:
+        print(NOTHING_DONE)
+        return
+    prepare(folder / REPORT_FILE)
+    suites.claim_folder(protocol, folder)
+    stages, again = [("sft", sweep_jobs(protocol))], typed_again(folder, out)
+    work_through(lambda crew: suites.do_jobs(stages, protocol, folder, crew), folder, count, again)
+    _export_best(protocol, plan, folder)
+    words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
+    print(f"next:   {command_line(*words, host.model)}")
+    if match is not None:
+        print(f"        {command_line('evaluate', match, '--sft', folder / ADAPTER)}")
+
+
+def work_through(
+    work: Callable[[Workers], bool],
+    folder: Path,
+    count: int,
+    again: str,
+    executor: Executor | None = None,
+) -> None:
+    """Do what is missing in a suite's folder; who stops it is told to go on with ``again``.
+
+    Raises:
+        typer.Exit: it was stopped.
+    """
+    from symbiont_ecology.engine.executors import LocalExecutor
+    from symbiont_ecology.extensions.study.jobs import OUTCOME_FILE
+    from symbiont_ecology.extensions.study.workers import STOP_FILE, Workers
+
+    def pull(number: int, frame: object) -> None:
+        """On Ctrl-C the generations in flight are finished and saved."""
+        (folder / STOP_FILE).touch()
+        os.write(2, b"\nfinishing the generations in flight\n")
+
+    before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
+    try:
+        is_complete = work(Workers(count, _bar, executor or LocalExecutor()))
+    finally:
+        signal.signal(signal.SIGINT, brake)
+    if not is_complete:
+        typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
+        raise typer.Exit(INTERRUPTED)
+    if len(list(folder.rglob(OUTCOME_FILE))) == before:
+        print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
+
+
+def _bar(stage: str, jobs: int, done: int) -> JobCallback:
+    """A bar on stderr; where that is no terminal, a line whenever another twentieth is done."""
+    from tqdm import tqdm
+
+    every = 1 if sys.stderr.isatty() else max(jobs // PARTS, 1)
+    bar = tqdm(total=jobs, initial=done, desc=stage, unit="job", miniters=every, mininterval=0)
+
+    def advance(job: Job) -> None:
+        bar.set_postfix_str(job.arm, refresh=False)
+        bar.update()
+        if bar.n == jobs:
+            bar.close()
+
+    return advance
+
+
+def tell_comparison(summary: Summary) -> None:
+    """Print what the arms did, how often they were right and how they differ, at the largest
+    budget."""
+    import pandas as pd
+
+    from symbiont_ecology.extensions.study.pack import claim
+    from symbiont_ecology.extensions.study.page import NO_VALUE, spread
+
+    largest, main = summary.largest, summary.protocol.main
+    lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
+    spent = pd.DataFrame(lives).T.reindex(columns=["runs", *LIVES]).rename(columns=LIVES)
+    spent["runs"] = pd.Series(summary.seeds)
+    shares, tests = summary.accuracy[largest], summary.differences[largest]
+    rows = {
+        "": spent.map("{:.3g}".format),
+        "right, %": pd.DataFrame(shares).T.map(spread, na_action="ignore"),
+        f"{main} minus, points": pd.DataFrame(tests).T.map(claim, na_action="ignore"),
+    }
+    for title, made in rows.items():
+        print(made.fillna(NO_VALUE).rename_axis(columns=title).to_string())
+    unpaired, alone = ", ".join(summary.unpaired), "intervals are over questions alone"
+    notes = {
+        summary.protocol.warm_arms: bool(summary.protocol.warm_arms),
+        f"no seed in common with {main}: {unpaired}; their {alone}": bool(unpaired),
+        f"one seed says nothing about others: {alone}": min(summary.seeds.values()) < 2,
+    }
+    for note in (note for note, is_told in notes.items() if is_told):
+        print(note)
+
+
+def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
+    from symbiont_ecology.extensions.study.suite import tuning_jobs
+
+    budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
+    where = {"budgets": f"{budgets} useful training FLOPs"}
+    if plan.worlds:
+        where = {"worlds": ", ".join(plan.worlds)}
+    counts = f"{len(tuning_jobs(plan))} to tune, {plan.planned_runs} to report"
+    tell_facts(
+        {
+            "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
+            "arms": ", ".join(plan.arms),
+            **where,
+            "runs": f"{counts}, {workers} at a time",
+            "folder": str(folder),
+        }
+    )
+
+
+def _tell_gathered(gathered: GatheredRuns) -> None:
+    """Which runs would be asked how much."""
+    from symbiont_ecology.extensions.study.jobs import items_of
+
+    protocol = gathered.protocol
+    for arm, runs in gathered.arms.items():
+        seeds = ", ".join(str(run.config.seed) for run in runs)
+        print(f"{arm:15s} seeds {seeds}: {' '.join(str(run.folder) for run in runs)}")
+    questions = len(items_of(protocol, gathered.first.config, protocol.shifts))
+    print(f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}")
+
+
+def _usual_rates(config: RunConfig) -> Sequence[float]:
+    """Half, once and twice the learning rate of the config's strategy, which suits its host."""
+    from symbiont_ecology.strategies import strategies
+
+    rate = getattr(strategies.build(config.strategy), "learning_rate", None)
+    return RATES if rate is None else [rate / 2, rate, 2 * rate]
+
+
+def _resolved(
+    base: str, changes: list[str], match: Path | None, measure: str, amount: float | None
+) -> tuple[RunConfig, float]:
+    """The config with its changes, and the budget; every mistake is found here."""
+    from symbiont_ecology.config import load_config
+    from symbiont_ecology.engine.build import check
+    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
+
+    if match is not None:
+        config, spent = read_config(match, changes), spent_by(match, measure)
+    elif measure not in BUDGET_KEYS or amount is None:
+        raise ConfigError(
+            f"sft CONFIG: expected --amount N and --budget one of {', '.join(BUDGET_KEYS)}"
+        )
+    else:
+        config, spent = load_config(base, changes), amount
+    check(config)
+    return config, spent if amount is None else amount
+
+
+def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
+    """Writes the adapter that the sweep chose, and what was swept."""
+    from symbiont_ecology.extensions.study.sft import best_point, sweep_points
+
+    points = sweep_points(protocol, folder, plan)
+    best = best_point(points)
+    for point in points:
+        about = f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget"
+        mark = "chosen: " if point is best else ""
+        print(f"{mark}{about}: {point.accuracy:.1%} of the selection questions right")
+    run = open_run(folder / best.folder)
+    card = (
+        f"# SFT adapter\n\nRank {best.rank}, learning rate {best.learning_rate:g}, "
+        f"{best.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
+        f"{best.accuracy:.0%} of the selection questions right.\n"
+    )
+    run.best.save_peft(folder / ADAPTER, card)
+    values = {
+        "schema": 2,
+        "budget": {"measure": plan.measure, "amount": plan.amount},
+        "is_exactly_resumable": plan.measure != "wall_clock_seconds",
+        "chosen": asdict(best),
+        "sweep": [asdict(point) for point in points],
+    }
+    write_json(folder / REPORT_FILE, values)
+
+
+def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
+    try:
+        numbers = [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"expected numbers with commas between them, got {text!r}") from error
+    if not all(number > 0 for number in numbers):
+        raise ConfigError(f"expected numbers above 0, got {text!r}")
+    return numbers

@@ -1,0 +1,476 @@
+"""The comparison: every number of a paper pack, from results alone.
+
+Everything is paired on the same questions and, between arms, on seeds. Intervals are 95 %: of
+verdicts by bootstrap over seeds and questions, clustered by family, of numbers by seed Student's.
+p-values are those of exact sign flips over seeds, controlled for false discoveries. What it takes
+to claim a difference is the same everywhere. Nothing draws by chance but the seeded bootstrap: the
+same outcomes give the same numbers.
+
+Budgets are named by their text (``0.25``), as in ``summary.json``. A view is a shift, or the
+in-distribution cells of a kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import pandas as pd
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.extensions.study.measures import SIDES, area, at_zero, stage_measures
+from symbiont_ecology.extensions.study.protocol import Protocol
+from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed, minus
+from symbiont_ecology.extensions.study.statistics import (
+    crossed_bootstrap,
+    detectable,
+    false_discovery,
+    hypervolume,
+    interquartile_mean,
+)
+from symbiont_ecology.statistics import Interval, paired_interval, sign_flip
+from symbiont_ecology.types import cell_family
+
+RESAMPLES = 1000
+SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
+"""Views whose spread over seeds is too wide for a claim from fewer."""
+POINTS_NEEDED = {"retention": 0.10}
+"""Differences in a view below which nothing is claimed, whatever the test says."""
+COUNTS = ("rollouts", "births", "merges", "deaths", "alive")
+"""Means of what runs counted."""
+SELDOM = ("unpaired", "stages")
+"""Keys of a summary that are left out where they are empty."""
+Key = TypeVar("Key", bound=Hashable)
+Number = TypeVar("Number")
+Views = dict[str, dict[str, Number]]
+"""By view and arm."""
+BySeed = Mapping[str, Mapping[int, float]]
+"""A number of each run, by arm and seed."""
+
+
+@dataclass(frozen=True)
+class Accuracy(Interval):
+    """The share that is right, its interquartile mean over seeds, and the seeds."""
+
+    iqm: float
+    seeds: list[float]
+
+
+@dataclass(frozen=True)
+class Difference(Interval):
+    """One arm minus another: a p-value over seeds, and the difference that so many would find."""
+
+    p: float
+    detectable: float | None
+    seeds: list[float]
+
+
+@dataclass(frozen=True)
+class AdjustedDifference(Difference):
+    """The same as one of a family of tests."""
+
+    p_adjusted: float
+    is_claimed: bool
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All numbers of a comparison at equal budgets."""
+
+    protocol: Protocol
+    host: dict[str, Any]
+    """Its fingerprint, and the versions of the packages."""
+    sources: list[str]
+    cells: dict[str, list[str]]
+    """In-distribution cells by kind."""
+    seeds: dict[str, int]
+    """How many, by arm."""
+    arms: dict[str, dict[str, dict[str, Any]]]
+    """What the runs of an arm did and spent, by arm and budget."""
+    accuracy: dict[str, Views[Accuracy]]
+    """By budget, view and arm."""
+    differences: dict[str, Views[AdjustedDifference]]
+    """The main arm minus the others."""
+    second: dict[str, Views[AdjustedDifference]]
+    """The second arm minus those that see gold answers, too."""
+    peer: dict[str, Any]
+    """SFT against the ceiling, and over the budgets; empty without that arm."""
+    retention: dict[str, dict[str, Any]]
+    """Skill and retention by arm (a point per seed and budget, the hypervolumes by seed), and the
+    main arm's hypervolume minus the others'."""
+    routing: dict[str, dict[str, Any]]
+    """The routings of an arm, by arm and shift."""
+    flip: dict[str, dict[str, Any]]
+    """Curves through the flip by arm, and the main arm minus the others."""
+    stages: dict[str, dict[str, Any]]
+    """What became of families that came one after another; empty where none does."""
+    unpaired: list[str]
+    """Arms that have no seed in common with the main one."""
+
+    @property
+    def largest(self) -> str:
+        """The largest budget."""
+        return list(self.accuracy)[-1]
+
+    def dump(self) -> dict[str, Any]:
+        """Return plain values for JSON; what is seldom there is left out where it is empty."""
+        about = {"name", "question", "unit_flops", "main", "level"}
+        values = {key: value for key, value in vars(self).items() if value or key not in SELDOM}
+        protocol = self.protocol.model_dump(mode="json", include=about)
+        return {**plain(values), "protocol": protocol}
+
+
+def summarise(results: Results) -> Summary:
+    """Return all numbers of a comparison at equal budgets."""
+    protocol, arms, host = results.protocol, results.protocol.arms, results.host
+    peers = [arm for arm in arms if arm != protocol.second]
+    gold = [arm for arm, side in arms.items() if "gold answers" in side.sees]
+    return Summary(
+        protocol=protocol,
+        host={"fingerprint": host.host, "versions": host.versions},
+        sources=sorted({outcome.source for outcome in results.outcomes}),
+        cells=results.cells,
+        seeds={arm: len(results.runs(arm, results.largest)) for arm in arms},
+        arms={arm: dict(_spending(results, arm)) for arm in arms},
+        accuracy=dict(_accuracies(results)),
+        differences=dict(_differences(results, protocol.main, peers)),
+        second=dict(_differences(results, protocol.second, gold)) if protocol.second else {},
+        peer=_peer(results),
+        retention=_retention(results),
+        routing={arm: shifts for arm in arms if (shifts := dict(_routing(results, arm)))},
+        flip=_flip(results),
+        stages=_stages(results),
+        unpaired=_unpaired(results),
+    )
+
+
+def _unpaired(results: Results) -> list[str]:
+    arms = results.protocol.arms
+    seeds = {arm: {run.seed for run in results.runs(arm, results.largest)} for arm in arms}
+    main = seeds[results.protocol.main]
+    return [arm for arm in arms if main and seeds[arm] and main.isdisjoint(seeds[arm])]
+
+
+def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What an arm did and spent, by budget: means, but for the worst ``off_budget``.
+
+    Energy is in mATP, ``roi`` is revenue over cost. ``break_even_solved`` is the number of right
+    answers from which training pays off against the bare host; None: never.
+    """
+    routing, shift = results.protocol.arms[arm].routing, results.protocol.shifts[0]
+    for budget in results.protocol.budgets:
+        runs, skill = results.runs(arm, budget), results.verdicts(arm, budget, shift)
+        if skill is None:
+            continue
+        lives = [run.run.life for run in runs if run.run is not None]
+        returns = [life.earned / life.spent if life.spent else 0.0 for life in lives]
+        nets = [(life.earned - life.spent) / max(life.rollouts, 1) for life in lives]
+        train_flops = mean([run.train.flops for run in runs])
+        cost = mean(results.flops_per_right(arm, budget, shift))
+        saving = mean(results.flops_per_right(HOST, 0, shift)) - cost
+        target = budget * results.protocol.unit_flops
+        yield (
+            f"{budget:g}",
+            {
+                **{name: mean([getattr(life, name) for life in lives]) for name in COUNTS},
+                "net_per_episode": mean(nets),
+                "roi": mean(returns),
+                "coverage": mean((by_cell(skill) >= 0.5).sum()),
+                "train_flops": train_flops,
+                "executed_flops": mean([run.train.executed for run in runs]),
+                "off_budget": max(abs(run.train.flops / target - 1) for run in runs),
+                "select_flops": mean([run.run.selection_flops for run in runs if run.run]),
+                "flops_per_solved": cost,
+                "break_even_solved": train_flops / saving if saving > 0 else None,
+                "organelles_asked": mean([run.systems[routing].organelles for run in runs]),
+                "option": runs[0].option,
+            },
+        )
+
+
+def _accuracies(results: Results) -> Iterator[tuple[str, Views[Accuracy]]]:
+    """By budget, view and arm."""
+    for budget in results.protocol.budgets:
+        views: Views[Accuracy] = {}
+        for view in views_of(results):
+            for arm in (HOST, *results.protocol.arms):
+                if (verdicts := view_of(results, arm, budget, view)) is not None:
+                    interval, seeds = vars(interval_of(verdicts)), by_seed(verdicts)
+                    iqm = interquartile_mean(seeds)
+                    views.setdefault(view, {})[arm] = Accuracy(**interval, iqm=iqm, seeds=seeds)
+        yield f"{budget:g}", views
+
+
+def _differences(
+    results: Results, main: str, arms: Iterable[str]
+) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
+    """By budget and view: an arm minus the host and the others. The arms of a view are a family of
+    tests."""
+    for budget in results.protocol.budgets:
+        views: Views[AdjustedDifference] = {}
+        for view in views_of(results):
+            main_verdicts, tests = view_of(results, main, budget, view), dict[str, Difference]()
+            for arm in (HOST, *arms):
+                verdicts = view_of(results, arm, budget, view)
+                if arm != main and main_verdicts is not None and verdicts is not None:
+                    tests[arm] = difference_of(minus(main_verdicts, verdicts))
+            if tests:
+                views[view] = adjusted(tests, results.protocol.level, view)
+        yield f"{budget:g}", views
+
+
+def _peer(results: Results) -> dict[str, Any]:
+    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the
+    budgets."""
+    ceiling = results.verdicts(HOST, 0, "ceiling")
+    if "sft" not in results.protocol.arms or ceiling is None:
+        return {}
+    by_budget = {
+        f"{budget:g}": mean(by_seed(verdicts))
+        for budget in results.protocol.budgets
+        if (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
+    }
+    if not by_budget:
+        return {}
+    cue_ceiling, best = mean(by_seed(ceiling)), max(by_budget.values())
+    largest, last = list(by_budget.items())[-1]
+    return {
+        "ceiling": cue_ceiling,
+        "sft": by_budget,
+        "largest": largest,
+        "sft_minus_ceiling": last - cue_ceiling,
+        "share_of_best": {key: value / best if best else 0.0 for key, value in by_budget.items()},
+    }
+
+
+def _retention(results: Results) -> dict[str, dict[str, Any]]:
+    """Skill against retention of what the bare host could do; the area of the frontier over the
+    budgets."""
+    frontiers: dict[str, Any] = {}
+    areas: dict[str, dict[int, float]] = {}
+    for arm in results.protocol.arms:
+        points: dict[str, list[tuple[float, float]]] = {}
+        pairs_of: dict[int, list[tuple[float, float]]] = {}
+        for budget in results.protocol.budgets:
+            retention = view_of(results, arm, budget, "retention")
+            skill = results.verdicts(arm, budget, "in-distribution")
+            if retention is not None and skill is not None:
+                pairs = list(zip(by_seed(skill), by_seed(retention), strict=True))
+                points[f"{budget:g}"] = pairs
+                for seed, pair in zip(skill.columns, pairs, strict=True):
+                    pairs_of.setdefault(seed, []).append(pair)
+        if points:  # a seed that lacks a budget has another frontier
+            most = max(map(len, pairs_of.values()))
+            complete = {seed: pairs for seed, pairs in pairs_of.items() if len(pairs) == most}
+            areas[arm] = {seed: hypervolume(pairs) for seed, pairs in complete.items()}
+            volumes = list(areas[arm].values())
+            frontiers[arm] = {"points": points, "hypervolume": volumes, "mean": mean(volumes)}
+    return {"arms": frontiers, "differences": against_main(results, areas)}
+
+
+def _routing(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """At the largest budget: how often the routings of an arm are right, the arm's own minus the
+    others, the share that its own leaves to the host, and FLOPs per question."""
+    side, runs = results.protocol.arms[arm], results.runs(arm, results.largest)
+    for shift in results.protocol.shifts:
+        answers = {
+            routing: verdicts
+            for routing in (side.routing, *side.also)
+            if (verdicts := results.verdicts(arm, results.largest, shift, routing)) is not None
+        }
+        if len(answers) < 2:
+            continue
+        own, *rest = answers
+        count = len(answers[own])
+        yield (
+            shift,
+            {
+                "accuracy": {routing: interval_of(answers[routing]) for routing in answers},
+                "minus": {name: difference_of(minus(answers[own], answers[name])) for name in rest},
+                "abstained": mean([run.systems[own].abstained[shift] for run in runs]) / count,
+                "flops": {
+                    routing: mean([run.systems[routing].flops[shift] for run in runs]) / count
+                    for routing in answers
+                },
+            },
+        )
+
+
+def _flip(results: Results) -> dict[str, dict[str, Any]]:
+    """Accuracy through the flip and back: curves, their areas, and what is right before anything is
+    spent."""
+    arms: dict[str, Any] = {}
+    numbers: dict[str, dict[str, dict[int, float]]] = {}
+    for arm in results.protocol.arms:
+        legs = results.legs_of(arm)
+        runs = {int(seed): run for seed, run in legs.groupby("seed", sort=False)}
+        if not runs:
+            continue
+        for name, measure in (("area", area), ("at_zero", at_zero)):
+            numbers.setdefault(name, {})[arm] = {seed: measure(run) for seed, run in runs.items()}
+        values = {name: [*by_arm[arm].values()] for name, by_arm in numbers.items()}
+        arms[arm] = {
+            "curves": {side: list(_curve(legs, side)) for side in SIDES},
+            **values,
+            "seeds": list(runs),
+            "mean": {name: mean(own) for name, own in values.items()},
+        }
+    against = {name: against_main(results, by_arm) for name, by_arm in numbers.items()}
+    return {"arms": arms, "differences": against}
+
+
+def _curve(legs: pd.DataFrame, side: str) -> Iterator[dict[str, Any]]:
+    """Mean, lowest and highest over the seeds at every leg."""
+    for (phase, extra), rows in legs.groupby(["phase", "extra"], sort=False):
+        shares = rows[side].to_list()
+        ends = {"mean": mean(shares), "low": min(shares), "high": max(shares)}
+        yield {"phase": phase, "extra": float(extra), **ends}
+
+
+def _stages(results: Results) -> dict[str, dict[str, Any]]:
+    """A world in which families come one after another: all arms by seed (``stage_measures``, and
+    the change of a token of plain English in nats), their intervals, the main arm minus the others,
+    and by arm the mean course of every family."""
+    measured: dict[str, dict[str, list[float]]] = {}
+    numbers: dict[str, dict[str, dict[int, float]]] = {"at_last": {}, "lost": {}}
+    courses: dict[str, Any] = {}
+    for arm, side in results.protocol.arms.items():
+        by_seed = results.courses(arm)
+        if not by_seed:
+            continue
+        measures = {seed: stage_measures(course) for seed, course in by_seed.items()}
+        for name, by_arm in numbers.items():
+            by_arm[arm] = {seed: own[name] for seed, own in measures.items()}
+        table = pd.DataFrame(measures.values()).to_dict("list")
+        runs = results.runs(arm, results.largest)
+        general = [run.general[side.routing] for run in runs if side.routing in run.general]
+        english = [one.english.change.estimate for one in general]
+        measured[arm] = {str(name): values for name, values in table.items()} | {"english": english}
+        first = next(run.run for run in runs if run.run is not None)
+        shares = np.mean(list(by_seed.values()), axis=0).tolist()
+        courses[arm] = dict(zip(first.arrived, shares, strict=True))
+    if not measured:
+        return {}
+    return {
+        "arms": measured,
+        "intervals": {
+            arm: {name: _interval_over_seeds(values) for name, values in own.items()}
+            for arm, own in measured.items()
+        },
+        "differences": {name: against_main(results, by_arm) for name, by_arm in numbers.items()},
+        "courses": courses,
+    }
+
+
+def _interval_over_seeds(values: Sequence[float]) -> Interval | None:
+    """Student's interval of a mean; without width from one seed, None of none."""
+    if len(values) < 2:
+        return Interval(values[0], values[0], values[0]) if values else None
+    return paired_interval(values, [0.0] * len(values))
+
+
+def views_of(results: Results) -> list[str]:
+    """Return the rows of the tables: shifts, with in-distribution cells of each kind apart."""
+    first, *rest = results.protocol.shifts
+    return [first, *(kind for kind, cells in results.cells.items() if cells), *rest]
+
+
+def view_of(results: Results, arm: str, budget: float, view: str) -> pd.DataFrame | None:
+    """Return an arm's verdicts in a view. Retention asks only for what the bare host could do, if
+    anything."""
+    cells = results.cells.get(view)
+    verdicts = results.verdicts(arm, budget, view if cells is None else "in-distribution")
+    if verdicts is None:
+        return None
+    if cells is not None:
+        return verdicts[verdicts.index.get_level_values("cell").isin(cells)]
+    if view == "retention":
+        verdicts = verdicts[results.known]
+    return verdicts if len(verdicts) else None
+
+
+def interval_of(verdicts: pd.DataFrame) -> Interval:
+    """Return the mean over cells with its interval; a single seed stands for all, so that questions
+    alone are drawn."""
+    names = verdicts.index.get_level_values("cell")
+    cells, families = (pd.factorize(part)[0] for part in (names, names.map(cell_family)))
+    is_clustered = bool(families.any())
+    return crossed_bootstrap(
+        verdicts.T.to_numpy(), cells, families, 0, resamples=RESAMPLES, is_clustered=is_clustered
+    )
+
+
+def difference_of(verdicts: pd.DataFrame) -> Difference:
+    """Return a difference with interval, p-value over seeds, and the effect that so many seeds
+    would find."""
+    seeds = by_seed(verdicts)
+    several = len(seeds) > 1
+    return Difference(
+        **vars(interval_of(verdicts)),
+        p=sign_flip(seeds) if several else 1.0,
+        detectable=detectable(seeds) if several else None,
+        seeds=seeds,
+    )
+
+
+def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifference]:
+    """Return the main arm's numbers, by seed, minus every other's on the seeds that both have."""
+    main, tests = values.get(results.protocol.main, {}), dict[str, Difference]()
+    for arm, others in values.items():
+        shared = sorted(set(others) & set(main))
+        if arm != results.protocol.main and len(shared) > 1:
+            first, second = ([own[seed] for seed in shared] for own in (main, others))
+            tests[arm] = paired(first, second)
+    return adjusted(tests, results.protocol.level)
+
+
+def paired(mine: Sequence[float], theirs: Sequence[float]) -> Difference:
+    """Return a difference of numbers by seed, as ``difference_of`` gives one of verdicts; its
+    interval is Student's.
+
+    Raises:
+        ValueError: less than two seeds, or not the same number of both.
+    """
+    seeds = [first - second for first, second in zip(mine, theirs, strict=True)]
+    return Difference(
+        **vars(paired_interval(mine, theirs)),
+        p=sign_flip(seeds),
+        detectable=detectable(seeds),
+        seeds=seeds,
+    )
+
+
+def adjusted(
+    tests: Mapping[Key, Difference], level: float, view: str = ""
+) -> dict[Key, AdjustedDifference]:
+    """Control the false discoveries of one family of tests, and say which differences are
+    claimed."""
+    q_values = false_discovery([test.p for test in tests.values()])
+    return {
+        key: AdjustedDifference(
+            **vars(test),
+            p_adjusted=q,
+            is_claimed=q < level
+            and len(test.seeds) >= SEEDS_NEEDED.get(view, 2)
+            and abs(test.estimate) >= POINTS_NEEDED.get(view, 0.0)
+            and not test.low <= 0 <= test.high,
+        )
+        for (key, test), q in zip(tests.items(), q_values, strict=True)
+    }
+
+
+def mean(values: Sequence[float] | pd.Series | np.ndarray) -> float:
+    """Return the mean as a plain number; always numpy's, so that equal values give equal digits."""
+    return float(np.mean(np.asarray(values)))
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: intervals as mappings, without bounds where there are none."""
+    if isinstance(value, Interval):
+        fields = asdict(value)
+        return {key: one for key, one in fields.items() if one == one or key == "estimate"}
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,492 @@
+"""One job of a suite: live a run, ask what the protocol asks, leave one outcome.
+
+A job is a value and its folder is named by it, so a killed suite finds again what is done: a
+finished job has its ``outcome.json``, other runs go on from their last generation, what was
+measured on the way is in ``legs.json``, and answers are kept in a cache.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, replace
+from functools import cached_property, lru_cache
+from itertools import islice
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.engine import living, provenance
+from symbiont_ecology.engine import run as runs
+from symbiont_ecology.engine.budget import is_complete
+from symbiont_ecology.engine.build import build_host, mixture
+from symbiont_ecology.engine.runtime import Host
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator
+from symbiont_ecology.evaluation.general import general_of_servers, general_reader
+from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
+from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.event_log import read_events
+from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Retired, Served
+from symbiont_ecology.extensions.study.outcomes import (
+    OUTCOME_SCHEMA,
+    JobKind,
+    Leg,
+    Outcome,
+    Phase,
+    SystemAnswers,
+    Tuning,
+    load_outcome,
+)
+from symbiont_ecology.extensions.study.protocol import Protocol
+from symbiont_ecology.extensions.study.run_summary import run_summary, training_curve
+from symbiont_ecology.files import write_whole
+from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.tasks.habitats import END, Habitats, SyntheticHabitats
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.types import Item, OrganelleId
+
+OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
+ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
+"""The shifts in which the other routings of an arm are compared, at the largest budget."""
+STAGE_SEED = 1
+"""Seed of the questions that are asked whenever a family came: others than in the end."""
+MAX_HOSTS = 2
+"""Hosts that a process keeps."""
+_hosts: dict[str, Host] = {}
+_legs = TypeAdapter(list[Leg])
+
+
+class Stopped(Exception):  # noqa: N818
+    """The job was asked to stop; it has checkpointed and can go on."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run of one arm with one seed: to tune, to be reported, or through the flip.
+
+    A run has one budget, known from the start, in tuning as in what is reported; in a world it has
+    none. ``option`` says which of the arm's tuning configs. The job of kind ``host`` lives nothing:
+    the host answers. That of kind ``stream`` is reported by what users accepted while it lived.
+    """
+
+    kind: JobKind
+    arm: str
+    seed: int
+    budget: float = 0.0
+    option: int = 0
+    world: str = ""
+
+    @property
+    def name(self) -> str:
+        """Folder below the suite's."""
+        place = f"{self.world}/{self.arm}" if self.world else f"{self.arm}/x{self.budget:g}"
+        return f"{self.kind}/{place}/option-{self.option}/seed-{self.seed}"
+
+    def work(self, protocol: str, folder: Path, should_stop: Callable[[], bool]) -> Outcome:
+        """Do the job, or what is left of it; ``protocol`` is its JSON, ``folder`` the suite's."""
+        return run_job(
+            JobContext(self, Protocol.model_validate_json(protocol), folder, should_stop)
+        )
+
+    def outcome(self, protocol: Protocol, **parts: object) -> Outcome:
+        """Return the outcome of this job, signed with the protocol and the code that it comes
+        from."""
+        signature = {"schema": OUTCOME_SCHEMA, "source": provenance.source()}
+        about = {**signature, "protocol": protocol.digest, **asdict(self)}
+        return Outcome.model_validate({**about, **parts})
+
+
+HOST_JOB = Job("host", HOST, 0)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """When a run is measured, at how many training FLOPs, and what is asked then: so many questions
+    per cell of some shifts. ``extra`` is the number of a stage, or the units of FLOPs since a
+    flip. At the end everything is asked that the protocol names."""
+
+    phase: Phase
+    train_flops: float | None
+    extra: float = 0.0
+    per_cell: int = 0
+    seed: int = 0
+    shifts: tuple[str, ...] = ("in-distribution",)
+    split: Split = "holdout"
+
+
+@dataclass(frozen=True)
+class JobContext:
+    """A job with everything that it needs. ``folder`` is the suite's."""
+
+    job: Job
+    protocol: Protocol
+    folder: Path
+    should_stop: Callable[[], bool]
+    given_host: Host | None = None
+
+    @cached_property
+    def config(self) -> RunConfig:
+        """The config of the job's run, with the flip that it goes through."""
+        job, protocol = self.job, self.protocol
+        arm = protocol.main if job.kind == "host" else job.arm
+        budget, times = job.budget or 1.0, self._times_of_life()
+        config = protocol.config(arm, budget, job.seed, job.option, job.world, times)
+        return protocol.flipped(config) if job.kind == "flip" else config
+
+    @cached_property
+    def host(self) -> Host:
+        """The host of the job's run."""
+        return self.given_host or host_of(self.config)
+
+    @property
+    def place(self) -> Path:
+        """The job's own folder."""
+        return self.folder / self.job.name
+
+    def live(self, config: RunConfig) -> LoadedRun:
+        """Found the run or go on with it, to the end of the config's budget.
+
+        A budget that founding spends is a point of the curve like any other: nothing was learned.
+
+        Raises:
+            Stopped: ``should_stop`` said so.
+        """
+        host, is_begun = self.host, (self.place / STATE_FILE).exists()
+        is_bare = is_begun and not (self.place / "blobs").exists()
+        if is_bare and is_complete(config, load_state(self.place)):
+            shutil.rmtree(self.place)  # it was done, and its outcome was deleted: it is lived anew
+            is_begun = False
+        if is_begun:
+            budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
+            result = runs.resume(
+                self.place, overrides=budget, should_stop=self.should_stop, host=host
+            )
+        else:
+            result = runs.start(
+                config, self.place, should_stop=self.should_stop, host=host, may_learn_nothing=True
+            )
+        if not result.is_complete:
+            raise Stopped
+        # Answers are shared by the whole suite: arms may leave the same item to the same host.
+        return LoadedRun.of_run(self.place, cache=self.folder / ANSWERS_FILE)
+
+    def _times_of_life(self) -> tuple[str, ...]:
+        """The births and deaths of the run that this one repeats, as overrides."""
+        model = None if self.job.kind == "host" else self.protocol.arms[self.job.arm].repeats
+        if model is None:
+            return ()
+        chosen = Tuning.model_validate_json((self.folder / TUNED_FILE).read_bytes()).chosen
+        option = chosen.get(self.job.world, {}).get(model, 0)
+        repeated = replace(self.job, arm=model, option=option)
+        outcome = read_outcome(self.folder / repeated.name, self.protocol)
+        if outcome is None or outcome.stream is None:
+            raise RunError(f"{self.job.name} repeats {repeated.name}, which is not done")
+        births = [list(birth) for birth in outcome.stream.births]
+        return f"strategy.births={births}", f"strategy.deaths={outcome.stream.deaths}"
+
+
+def run_job(context: JobContext) -> Outcome:
+    """Do a job, or what is left of it, and return its outcome.
+
+    Raises:
+        Stopped: ``should_stop`` said so.
+        RunError: the run cannot go on.
+    """
+    outcome = read_outcome(context.place, context.protocol)
+    if outcome is None:
+        parts = _parts_of(context)
+        outcome = context.job.outcome(context.protocol, **parts)
+        write_whole(context.place / OUTCOME_FILE, outcome.to_json())
+        if context.job.world:
+            shutil.rmtree(context.place / "blobs", ignore_errors=True)  # a hundred fill a disk
+    return outcome
+
+
+def read_outcome(place: Path, protocol: Protocol) -> Outcome | None:
+    """Return what a finished job left; None while it is not finished.
+
+    Raises:
+        RunError: it belongs to another protocol.
+    """
+    path = place / OUTCOME_FILE
+    if not path.exists():
+        return None
+    outcome = load_outcome(path)
+    if outcome.protocol != protocol.digest:
+        raise RunError(
+            f"{path} belongs to protocol {outcome.protocol}, this one is {protocol.digest}: "
+            "choose another --out, results of two protocols do not mix"
+        )
+    return outcome
+
+
+def _parts_of(context: JobContext) -> dict[str, object]:
+    """Do the work of a job; return what its outcome is made of."""
+    job, protocol, host = context.job, context.protocol, context.host
+    if job.kind == "host":
+        context.place.mkdir(parents=True, exist_ok=True)
+        return host_parts(protocol, context.config, host, context.folder / ANSWERS_FILE)
+    if job.world:
+        return stream_parts(context.live(context.config), host)
+    legs = _measured_legs(context)
+    if job.kind == "main":
+        run, families = context.live(context.config), context.config.tasks.families
+        arrived = families if len(legs) > 1 else ()
+        return {"legs": legs, **run_parts(run, host, protocol.routings(job.arm), arrived)}
+    flip = context.config.tasks.flip
+    return {"legs": legs, **({"families": list(flip.families)} if flip else {})}
+
+
+def _measured_legs(context: JobContext) -> list[Leg]:
+    """Live the run from moment to moment, and ask it at each of them.
+
+    What was measured is written down at once: a run that was killed later has gone past it.
+    """
+    config, path = context.config, context.place / LEGS_FILE
+    if context.job.kind == "flip":
+        _fork(context, config)
+    legs = _legs.validate_json(path.read_bytes()) if path.exists() else []
+    for moment in list(_moments(context, config))[len(legs) :]:
+        loop = config.run.model_copy(update={"train_flops": moment.train_flops})
+        run = context.live(config.model_copy(update={"run": loop}))
+        systems = {}
+        for routing, items in _questions(context, config, moment):
+            systems[routing] = SystemAnswers.of(run.evaluate(items, context.host, routing))
+            if context.should_stop() and moment.phase == "run":
+                raise Stopped  # what was answered is in the cache
+        flops = run.pool.state.spent.flops
+        legs.append(Leg(phase=moment.phase, extra=moment.extra, train_flops=flops, systems=systems))
+        write_whole(path, _legs.dump_json(legs, exclude_unset=True).decode() + "\n")
+    return legs
+
+
+def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
+    """Yield when the run of a job is measured, in the order of its life.
+
+    In a flip these are the moments after each change. Else it is the end, and where the protocol
+    wants it, whenever the time of a family is over: arms that know of no arrivals are measured at
+    the same moments.
+    """
+    protocol, kind, end = context.protocol, context.job.kind, config.run.train_flops
+    if kind == "tune":
+        shifts = ("in-distribution", *(["retention"] if protocol.tie else []))
+        per_cell = protocol.tuning_per_cell
+        yield Moment("selection", end, per_cell=per_cell, shifts=shifts, split="selection")
+    elif kind == "flip":
+        plan, unit = protocol.flip, protocol.unit_flops
+        assert plan is not None
+        moments: list[tuple[Phase, float, float]] = [("before", plan.at, 0.0)]
+        moments += [("flipped", plan.at, extra) for extra in plan.extra]
+        moments += [("back", plan.back, extra) for extra in plan.extra]
+        for number, (phase, since, extra) in enumerate(moments):
+            yield Moment(phase, (since + extra) * unit, extra, plan.per_cell, seed=number)
+    else:
+        arrivals = protocol.arrivals(context.job.budget) if protocol.stage_per_cell else ()
+        for number, flops in enumerate((*arrivals, end) if arrivals else ()):
+            yield Moment("stage", flops, number, protocol.stage_per_cell, STAGE_SEED)
+        yield Moment("run", end)
+
+
+def _questions(
+    context: JobContext, config: RunConfig, moment: Moment
+) -> Iterator[tuple[str, Sequence[Item]]]:
+    """Yield what is asked at a moment, by routing.
+
+    At the end of a run it is every shift, and at the largest budget some of them by every other
+    routing of the arm.
+    """
+    protocol, arm = context.protocol, context.job.arm
+    if moment.phase == "run":
+        is_largest = context.job.budget == max(protocol.budgets)
+        yield from end_questions(protocol, arm, config, is_whole=is_largest)
+        return
+    # What is asked changes with the phase, even if nothing was spent since the change.
+    tasks = replace(mixture(config), is_flipped=moment.phase == "flipped")
+    items = draw_shifts(tasks, moment.shifts, moment.per_cell, moment.seed, moment.split)
+    own, every = (protocol.arms[arm].routing,), protocol.routings(arm)
+    for routing in own if moment.phase == "selection" else every:
+        yield routing, items
+
+
+def end_questions(
+    protocol: Protocol, arm: str, config: RunConfig, *, is_whole: bool = True, generation: int = END
+) -> Iterator[tuple[str, Sequence[Item]]]:
+    """Yield what an arm is asked at the end, by routing; ``is_whole`` asks by all other routings of
+    the arm, too. Users are judged as in ``generation``."""
+    main, others = protocol.routings(arm), protocol.arms[arm].also if is_whole else ()
+    for routing in dict.fromkeys((*main, *others)):
+        shifts = protocol.shifts
+        if routing not in main:
+            shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
+        yield routing, items_of(protocol, config, shifts, generation)
+
+
+def _fork(context: JobContext, config: RunConfig) -> None:
+    """Begin where the reported run of the same arm and seed ended: they are equal so far."""
+    source = context.folder / replace(context.job, kind="main").name
+    if context.place.exists() or not (source / OUTCOME_FILE).exists():
+        return
+    half_made = context.place.with_name(f"{context.place.name}.new")
+    shutil.rmtree(half_made, ignore_errors=True)
+    ignore = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
+    shutil.copytree(source, half_made, ignore=ignore)
+    provenance.write_config(config, half_made / living.CONFIG_FILE)
+    half_made.replace(context.place)
+
+
+def host_parts(
+    protocol: Protocol, config: RunConfig, host: Host, cache: Path, generation: int = END
+) -> dict[str, object]:
+    """Ask the bare host every shift, and with each cell's convention told: its ceiling."""
+    shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
+    items = items_of(protocol, config, shifts, generation)
+    stops = prompt_styles.build(config.tasks.style).stops
+    evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint(), stops=stops)
+    rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
+    evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
+    leg = Leg(systems={HOST: SystemAnswers.of(evaluation)})
+    return {"legs": [leg], "host": evaluation.host, "versions": provenance.versions()}
+
+
+def run_parts(
+    run: LoadedRun, host: Host, answers_by: Sequence[str], arrived: Sequence[object] = ()
+) -> dict[str, object]:
+    """Return what a run did and spent, and what plain English is to whoever answers in it."""
+    state = run.pool.state
+    # Not beyond the checkpoint: what a killed run did after it will be done again.
+    events = list(islice(read_events(run.folder / living.EVENTS_FILE), state.next_seq))
+    acts = (event for event in events if isinstance(event, Acted))
+    record = {
+        "life": run_summary(events),
+        "course": [astuple(point) for point in training_curve(events)],
+        "solved": sum(sum(event.verdicts) for event in acts if event.purpose == "practice"),
+        "selection_flops": run.selection.flops,
+        **({"arrived": list(arrived)} if arrived else {}),
+    }
+    return {"run": record, "train": state.spent, **_general(run, host, answers_by)}
+
+
+def stream_parts(run: LoadedRun, host: Host | None = None) -> dict[str, object]:
+    """Return what a run in a world with habitats leaves; without a host, nothing on English."""
+    world = run.tasks.habitats
+    assert world is not None
+    state, events = run.pool.state, list(read_events(run.folder / living.EVENTS_FILE))
+    course = {**course_of(events, world, state.served), "scored": state.scored}
+    return {"stream": course, "train": state.spent, **(_general(run, host) if host else {})}
+
+
+def _general(run: LoadedRun, host: Host, answers_by: Sequence[str] = ()) -> dict[str, object]:
+    """What plain English is to some routings and to each adapter that serves, if the host knows
+    any."""
+    reader = general_reader(run.config, run.pool, host)
+    if reader is None:
+        return {}
+    by_name = {name: reader.of_routing(run.pool, routings.build(name)) for name in answers_by}
+    return {"general": by_name | general_of_servers(reader, run.pool)}
+
+
+def course_of(
+    events: Sequence[Event], world: Habitats, served: Mapping[OrganelleId, Sequence[str]]
+) -> dict[str, object]:
+    """Return what became of every question, and of everybody (``StreamRecord``); ``served`` are the
+    habitats of each living organelle at the end."""
+    generations = 0
+    answers: dict[tuple[int, str, str], list[float]] = defaultdict(list)
+    numbers: dict[str, int] = {}
+    population, births, deaths = list[int](), list[tuple[int, int]](), list[int]()
+    servers: dict[str, str] = {}
+    moves = list[tuple[int, int, int]]()
+    birth_of: dict[str, int] = {}
+    for event in events:
+        match event:
+            case Acted(purpose="practice"):
+                for place, item in enumerate(event.items):
+                    verdict = event.verdicts[place * event.samples]
+                    answers[event.generation, event.habitat, item].append(verdict)
+                if servers.get(event.habitat) != event.id:
+                    servers[event.habitat] = event.id
+                    number = numbers.setdefault(event.id, len(numbers))
+                    moves.append((event.generation, world.number(event.habitat), number))
+            case Born() if event.operator != "founder":
+                birth_of[event.id] = len(births)
+                births.append((event.generation, 0))
+            case Served():
+                for name, count in Counter(event.servers.values()).items():
+                    if name in birth_of and births[birth_of[name]] == (event.generation, 0):
+                        births[birth_of[name]] = (event.generation, count)
+            case Retired():
+                deaths.append(event.generation)
+            case GenerationEnded():
+                population.append(event.population)
+                generations = event.generation + 1
+            case _:
+                pass
+    verdicts = list[str]()
+    for generation in range(generations):
+        for question in world.questions(generation):
+            marks = answers.get((generation, question.habitat, question.id))
+            verdicts.append(str(int(marks.pop(0) >= 0.5)) if marks else "-")
+    served_by = dict.fromkeys(world.names, -1)
+    for organelle_id, habitats in served.items():
+        served_by |= dict.fromkeys(habitats, numbers.setdefault(organelle_id, len(numbers)))
+    return {
+        "verdicts": "".join(verdicts),
+        "moves": moves,
+        "served_by": list(served_by.values()),
+        "population": population,
+        "births": births,
+        "deaths": deaths,
+    }
+
+
+def items_of(
+    protocol: Protocol, config: RunConfig, shifts: Sequence[str], generation: int = END
+) -> Sequence[Item]:
+    """Return what every reported run is asked; the same for all arms and seeds, but that the seed
+    draws the users of a synthetic world. They are judged as in ``generation``."""
+    seed = config.seed if config.tasks.habitats else 0
+    about = config.model_copy(update={"seed": seed}).model_dump_json(include={"seed", "tasks"})
+    return _drawn(about, tuple(shifts), protocol.per_cell, generation)
+
+
+@lru_cache(maxsize=4)
+def _drawn(about: str, shifts: tuple[str, ...], per_cell: int, generation: int) -> tuple[Item, ...]:
+    """Draw once per process: drawing many items takes a second."""
+    tasks = replace(mixture(RunConfig.model_validate_json(about)), generation=generation)
+    return tuple(draw_shifts(tasks, shifts, per_cell))
+
+
+def host_of(config: RunConfig) -> Host:
+    """Return the host of a config. There is one per process, config and style: loading it takes
+    longer than a small run."""
+    key = config.model_dump_json(include={"host": True, "tasks": {"style"}})
+    if key not in _hosts:
+        if len(_hosts) >= MAX_HOSTS:
+            _hosts.pop(next(iter(_hosts)))
+        _hosts[key] = build_host(config.model_copy(update={"executor": "local"}))
+    return _hosts[key]
+
+
+def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int]) -> None:
+    """Refuse shifts of which nothing, or not the same of all seeds, can be asked.
+
+    Raises:
+        ConfigError: the first shift has no questions for the tasks, or runs of different seeds are
+            to be asked what users want whom each seed draws anew.
+    """
+    mix = mixture(config)
+    if isinstance(mix.habitats, SyntheticHabitats) and "habitats" in names and len(seeds) > 1:
+        raise ConfigError(
+            f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
+            "each seed draws users of its own, so compare the runs of one seed at a time"
+        )
+    if not draw_shifts(mix, names[:1], 1):
+        raise ConfigError(
+            f"expected a shift with questions for these tasks, got {names[0]}, which has none"
+        )

@@ -1,0 +1,294 @@
+"""A paper pack: outcomes in, and out comes everything that is claimed of them.
+
+    protocol.json  outcomes.jsonl.gz  tuned.json  what the suite left: enough to make the rest again
+    summary.json  README.md  excerpt.md  *.png    numbers, tables, what other pages quote, figures
+    manifest.json                                 hashes of all of them, and of the protocol
+
+The same outcomes give the same files, byte for byte (with the same versions of numpy, scipy and
+matplotlib). Only worlds have no excerpt.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import warnings
+import zlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pydantic import BaseModel
+
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.errors import DataError, EcologyWarning, lines_of
+from symbiont_ecology.extensions.study.comparison import (
+    SEEDS_NEEDED,
+    AdjustedDifference,
+    Summary,
+    plain,
+    summarise,
+)
+from symbiont_ecology.extensions.study.figures import draw_all, draw_worlds
+from symbiont_ecology.extensions.study.measures import NO_SHARES
+from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning, TuningScore, parse_outcomes
+from symbiont_ecology.extensions.study.page import NO_VALUE, pages_of, render, spread
+from symbiont_ecology.extensions.study.protocol import Protocol
+from symbiont_ecology.extensions.study.results import Results
+from symbiont_ecology.extensions.study.worlds import summarise_worlds
+from symbiont_ecology.files import write_whole
+from symbiont_ecology.statistics import Interval
+from symbiont_ecology.untrusted import parse_json
+
+PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
+SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
+EXCERPT = "excerpt.md"
+TITLE = "# Paper packs"
+MAX_BYTES = 5_000_000
+"""Bytes that the outcomes of a pack may take, compressed."""
+STREAM_TITLES = {
+    "late": "last quarter, %",
+    "newcomers": "newcomers, %",
+    "adapters": "adapters at the end",
+    "serving": "of them serving",
+    "exact": "kinds found, % of seeds",
+    "back": "moved: after 10 questions ÷ before, %",
+    "others": "the others: after − before, points",
+    "returns": "30 questions after a return, %",
+    "thirds": "last third of a regime, %",
+    "honest": "without the random user, %",
+    "scored": "sketched or scored per question",
+    "flops": "FLOPs",
+}
+"""Columns of the tables of worlds, by measure."""
+ONLY = {"exact": "town", "honest": "noise"}
+"""Measures that are shown where the name of a world begins so."""
+
+
+class Manifest(BaseModel):
+    """Hash of the protocol, and of every file of a pack."""
+
+    protocol: str | None
+    files: dict[str, str]
+
+
+def write_pack(
+    folder: Path, protocol: Protocol, outcomes: Sequence[Outcome], tuning: Tuning
+) -> None:
+    """Write a pack from a suite's outcomes.
+
+    Raises:
+        DataError: the outcomes are larger than a repository should hold.
+    """
+    rows = (json.loads(outcome.to_json()) for outcome in outcomes)
+    text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows)
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:  # without the hour: equal bytes
+        file.write(text.encode())
+    if buffer.tell() > MAX_BYTES:
+        raise DataError(
+            f"the outcomes take {buffer.tell():,} bytes, more than {MAX_BYTES:,}: ask fewer "
+            "questions"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)  # what it named is replaced now
+    write_whole(folder / OUTCOMES, buffer.getvalue())
+    _write(folder / PROTOCOL, protocol.model_dump(mode="json"))
+    _write(folder / TUNED, tuning.model_dump(mode="json", exclude_none=True))
+    rebuild(folder)
+
+
+def rebuild(folder: Path) -> None:
+    """Make summary, pages, figures and manifest of a pack again, from its own outcomes.
+
+    Raises:
+        DataError: there are none, or they are damaged.
+    """
+    _check_inputs(folder)
+    results, tuning = read_pack(folder)
+    digests = {outcome.protocol for outcome in results.outcomes}
+    if len(digests) != 1:
+        found = ", ".join(sorted(digests)) or "none"
+        raise DataError(f"{folder}: expected outcomes of one protocol, got {found}")
+    (digest,) = digests
+    if results.protocol.worlds:
+        numbers = summarise_worlds(results)
+        figures = draw_worlds(results, folder)
+        pages = {PAGE: render_worlds(results, numbers, tuning, figures, digest)}
+        _write(folder / SUMMARY, plain(numbers))
+    else:
+        summary = summarise(results)
+        figures = draw_all(results, summary, folder)
+        pages = {PAGE: render_pack(summary, tuning, figures, digest), EXCERPT: excerpt(summary)}
+        _write(folder / SUMMARY, summary.dump())
+    for name, page in pages.items():
+        write_whole(folder / name, page)
+    names = (PROTOCOL, OUTCOMES, TUNED, SUMMARY, *pages, *figures)
+    hashes = {name: _hash(folder / name) for name in sorted(names)}
+    _write(folder / MANIFEST, Manifest(protocol=digest, files=hashes).model_dump())
+
+
+def read_pack(folder: Path) -> tuple[Results, Tuning]:
+    """Return the results of a pack, and how its arms were tuned.
+
+    Raises:
+        DataError: there is no pack, or it is damaged.
+    """
+    try:
+        lines = gzip.decompress((folder / OUTCOMES).read_bytes()).decode().splitlines()
+        data = parse_json((folder / PROTOCOL).read_text(encoding="utf-8"))
+        protocol = Protocol.model_validate(data, extra="ignore")
+        tuning = Tuning.model_validate_json((folder / TUNED).read_bytes())
+        return Results(protocol, parse_outcomes(map(parse_json, lines))), tuning
+    except (OSError, ValueError, EOFError, zlib.error) as error:
+        message = " ".join(lines_of(error))
+        raise DataError(f"no paper pack can be read from {folder}: {message}") from error
+
+
+def read_manifest(folder: Path) -> Manifest | None:
+    """Return the manifest of a pack, if it has one.
+
+    Raises:
+        DataError: it is damaged.
+    """
+    path = folder / MANIFEST
+    try:
+        return Manifest.model_validate_json(path.read_bytes()) if path.exists() else None
+    except (OSError, ValueError) as error:
+        message = " ".join(lines_of(error))
+        raise DataError(f"{path} is damaged: {message}") from error
+
+
+def _check_inputs(folder: Path) -> None:
+    """Refuse outcomes, protocol or tuning that are not those of the manifest."""
+    if (manifest := read_manifest(folder)) is not None:
+        for file in (folder / name for name in (PROTOCOL, OUTCOMES, TUNED)):
+            if not file.exists() or _hash(file) != manifest.files.get(file.name):
+                raise DataError(f"{file} is not the file that {MANIFEST} names: bring it back")
+
+
+def write_index(folder: Path) -> None:
+    """Write the table of all packs beside each other; a page that is none of ours is left alone. A
+    pack that is damaged is left out, with a warning."""
+    page = folder / INDEX
+    if page.exists() and not page.read_bytes().startswith(TITLE.encode()):
+        return
+    packs = {}
+    for place in sorted(path.parent for path in folder.glob(f"*/{SUMMARY}")):
+        if not (place / PROTOCOL).exists():
+            continue
+        try:
+            summary: Any = parse_json((place / SUMMARY).read_text(encoding="utf-8"))
+            manifest = read_manifest(place)
+            question, seeds = summary["protocol"]["question"], max(summary["seeds"].values())
+            packs[place.name] = question, seeds, manifest.protocol if manifest else "unknown"
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            message = f"{place} is left out of {page}: its {SUMMARY} or {MANIFEST} is damaged"
+            warnings.warn(message, EcologyWarning, stacklevel=2)
+    write_whole(page, render(PAGES, "index.md.j2", title=TITLE, packs=packs))
+
+
+# Pages.
+
+
+def render_pack(summary: Summary, tuning: Tuning, figures: Collection[str], digest: str) -> str:
+    """Return the page of a pack; ``figures`` are the files that were drawn."""
+    parts = {"tuning": tuning, "figures": figures, "digest": digest, "stages": summary.stages}
+    return render(PAGES, "pack.md.j2", summary=summary, **parts)
+
+
+def excerpt(summary: Summary) -> str:
+    """Return one table for other pages: percent right by budget in distribution, and by shift at
+    the largest one."""
+    return render(PAGES, "excerpt.md.j2", summary=summary)
+
+
+def render_worlds(
+    results: Results,
+    numbers: Mapping[str, Any],
+    tuning: Tuning,
+    figures: Collection[str],
+    digest: str,
+) -> str:
+    """Return the page of a pack of worlds; ``figures`` are the files that were drawn."""
+    protocol = results.protocol
+
+    def shown(arms: Mapping[str, Mapping[str, Interval]], world: str) -> list[str]:
+        present = {name for values in arms.values() for name in values}
+        names = [name for name in STREAM_TITLES if name in present]
+        return [name for name in names if world.startswith(ONLY.get(name, ""))]
+
+    def chosen_by(arm: str) -> str:
+        options = protocol.arms[arm].tune
+        parts = [
+            f"{world}: {' '.join(options[by_arm[arm]]) or 'as it is'}"
+            for world, by_arm in tuning.chosen.items()
+            if arm in by_arm
+        ]
+        return "; ".join(parts) or "nothing to choose"
+
+    return render(
+        PAGES,
+        "worlds.md.j2",
+        protocol=protocol,
+        numbers=numbers,
+        seeds=len({seed for runs in results.streams.values() for seed in runs}),
+        missing=results.missing,
+        figures=figures,
+        digest=digest,
+        titles=STREAM_TITLES,
+        shown=shown,
+        chosen_by=chosen_by,
+    )
+
+
+def claim(difference: AdjustedDifference | None, scale: float = 100, form: str = "+.1f") -> str:
+    """Return a difference with its interval and q; bold where it is claimed."""
+    if difference is None:
+        return NO_VALUE
+    text = spread(difference, scale, form, mark="**" if difference.is_claimed else "")
+    return f"{text} q={difference.p_adjusted:.2g}"
+
+
+def of_measure(value: Interval | None, measure: str) -> str:
+    """Return a mean with its interval, in the unit of its measure."""
+    if value is not None and measure == "flops":
+        return f"{value.estimate:.2g}"
+    return spread(value, 1 if measure in NO_SHARES else 100)
+
+
+def tuned(runs: Sequence[TuningScore], is_bold: bool) -> str:
+    """Return the mean accuracy of a tuning config, and retention where it may decide; bold where
+    chosen."""
+    parts = [[run.accuracy for run in runs]] if runs else []
+    parts += [[run.retention for run in runs if run.retention is not None]]
+    text = " / ".join(f"{100 * fmean(part):.1f}" for part in parts if part) or NO_VALUE
+    return f"**{text}**" if is_bold else text
+
+
+def present(arms: Iterable[str], views: Mapping[str, Collection[str]]) -> list[str]:
+    """Return the arms that some view has."""
+    return [arm for arm in arms if any(arm in view for view in views.values())]
+
+
+PAGES = pages_of("symbiont_ecology.extensions.study")
+PAGES.globals |= {"host": HOST, "seeds_needed": SEEDS_NEEDED}
+PAGES.filters |= {
+    "claim": claim,
+    "knob": lambda word: word.removeprefix("strategy."),
+    "of_measure": of_measure,
+    "points": lambda share: f"{100 * share.estimate:.0f}" if share else NO_VALUE,
+    "present": present,
+    "tuned": tuned,
+}
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write(path: Path, data: Mapping[str, object]) -> None:
+    write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")

@@ -1,0 +1,383 @@
+"""A protocol: which arms are compared, on what, with how many seeds; fixed in a file before
+anything runs.
+
+    name: embedded-v2                    name: habitats-v1
+    base: [tasks/trained]                worlds:
+    unit_flops: 2.0e+11                    city: {about: …, base: [habitats/city], arms: [told, …]}
+    budgets: [0.25, 1, 4]                goals:
+    arms:                                  - {world: city, measure: adapters, at_most: 8, about: …}
+      single:                            arms:
+        about: one adapter                 told: {about: one adapter per kind, set: [strategy=told]}
+        set: [strategy.kind=single]
+        tune: [[strategy.learning_rate=0.002], …]
+
+Without worlds there is one, which ``base`` makes: every arm lives a run for each budget of training
+FLOPs and is asked held-out questions. In worlds with habitats a run ends by its generations, every
+arm meets the same questions for a seed, and what counts is what users accepted on the way. All else
+is alike. Results name the protocol by its hash: one that was changed afterwards has another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from symbiont_ecology.config import DECIDES_NOTHING, Flip, RunConfig, compose
+from symbiont_ecology.config_layers import merge, parse_override, read_layers
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.build import components
+from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.registry import did_you_mean, validate
+from symbiont_ecology.rng import Draw
+from symbiont_ecology.shipped import find_protocol
+
+PositiveCount = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+FEW_REPLIES = "run.transcripts=0.5"
+"""What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
+OF_BUDGETS = ("base", "budgets", "flip", "second", "shifts", "stage_per_cell")
+"""Keys that a protocol of worlds leaves out."""
+
+
+def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:
+    if not values or len(set(values)) < len(values):
+        raise ValueError(f"expected one or more, each of them once, got {list(values)}")
+    return values
+
+
+Once = AfterValidator(_some_once)
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+"""Names of protocols and arms are names of folders, too."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Arm(_Part):
+    """One side of the comparison."""
+
+    about: str  # what it is, in a few words
+    # What it learned from: nothing, verdicts, gold answers, or after a warm start
+    # "verdicts, 4 gold examples per cell", which tables say then.
+    sees: str = "verdicts"
+    set: tuple[str, ...] = ()  # overrides of the world
+    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, one of which tuning chooses
+    of: str | None = None  # the arm whose runs it answers with, when only its routing is another
+    routing: str = "learned"  # how it answers
+    also: tuple[str, ...] = ()  # other routings, for the tables on routing
+    repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
+
+
+class World(_Part):
+    """A world and the arms that are compared in it."""
+
+    about: str  # what it is, in a few words
+    base: tuple[str, ...]  # presets that it is made of
+    set: tuple[str, ...] = ()  # overrides of them
+    arms: Annotated[tuple[Name, ...], Once]
+
+
+class Goal(_Part):
+    """What the main arm is meant to reach in a world, fixed before the seeds are looked at.
+
+    It is about the mean over seeds of a measure; or of its difference to another arm, to another
+    world, or of both.
+    """
+
+    about: str  # in a few words
+    world: Name
+    measure: str  # one of measures.STREAM_MEASURES
+    minus: Name | None = None  # an arm
+    than: Name | None = None  # a world whose value is subtracted
+    at_least: float | None = None  # in the unit of the measure; shares are between 0 and 1
+    at_most: float | None = None
+
+
+class FlipPlan(_Part):
+    """The convention flip: half of the families change at ``at``, and back at ``back`` (in units of
+    FLOPs).
+
+    After each change the arms are measured when they have spent each of ``extra`` beyond it.
+    """
+
+    at: PositiveFloat
+    back: PositiveFloat
+    extra: tuple[Annotated[float, Field(ge=0)], ...]
+    per_cell: PositiveCount = 50  # questions per cell and measurement, others in each
+
+    @model_validator(mode="after")
+    def _is_in_order(self) -> FlipPlan:
+        extra = self.extra
+        if len(extra) < 2 or extra[0] != 0 or any(b <= a for a, b in pairwise(extra)):
+            raise ValueError(f"extra: expected 0 and rising numbers behind it, got {list(extra)}")
+        if self.back < self.at + extra[-1]:
+            raise ValueError(f"back: expected at least at + the last extra, got {self.back}")
+        return self
+
+
+class Protocol(_Part):
+    """The whole comparison."""
+
+    name: Name
+    question: str  # what it is meant to answer
+    base: tuple[str, ...] = ()  # presets that every arm extends, where there are no worlds
+    set: tuple[str, ...] = ()  # overrides for every arm
+    worlds: dict[Name, World] = {}
+    unit_flops: PositiveFloat = 1.0
+    budgets: Annotated[tuple[PositiveFloat, ...], Once] = (1.0,)  # in units, rising
+    seeds: Annotated[tuple[int, ...], Once]
+    tuning_seeds: tuple[int, ...] = ()
+    arms: dict[Name, Arm]
+    main: str = "ecology"  # the arm that is compared with all others
+    second: str | None = None  # the arm of a second table: beside those that see gold answers
+    chosen: dict[Name, dict[Name, int]] = {}  # by world and arm, what tuning chose before
+    goals: tuple[Goal, ...] = ()
+    shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
+    per_cell: PositiveCount = 200  # questions per cell and shift
+    tuning_per_cell: PositiveCount = 20  # selection questions per cell when tuning
+    # Options of a tuning whose accuracies differ by no more than this are chosen by retention.
+    tie: Annotated[float, Field(ge=0, lt=1)] = 0
+    # The cue ceiling from which on a cell counts as elicitation.
+    elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
+    flip: FlipPlan | None = None
+    stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Protocol:
+        for where, name, names in self._mentioned():
+            if name not in names:
+                hint = did_you_mean(name, names) or f" expected one of {', '.join(names)}"
+                raise ValueError(f"{where}: {name!r} is not there;{hint}")
+        for fault in self._faults():
+            raise ValueError(fault)
+        return self
+
+    def _mentioned(self) -> Iterator[tuple[str, str, Collection[str]]]:
+        """Yield every name that refers to something, where it stands, and what there is."""
+        yield "main", self.main, self.arms
+        yield "second", self.second or self.main, self.arms
+        for name, arm in self.arms.items():
+            yield f"arms.{name}.of", arm.of or self.own_arms[0], self.own_arms
+            yield f"arms.{name}.repeats", arm.repeats or name, self.arms
+        for name, world in self.worlds.items():
+            where = f"worlds.{name}.arms"
+            yield f"{where}: main", self.main, world.arms
+            for arm_name in world.arms:
+                yield where, arm_name, self.arms
+                model = self.arms[arm_name].repeats or arm_name
+                yield f"{where}: {arm_name}.repeats", model, world.arms
+        for goal in self.goals:
+            for name in (goal.world, goal.than or goal.world):
+                yield "goals", name, self.worlds
+                yield "goals", goal.minus or self.main, self.worlds[name].arms
+        for name, options in self.chosen.items():
+            yield "chosen", name, self.worlds
+            for arm_name, option in options.items():
+                yield f"chosen.{name}", arm_name, self.worlds[name].arms
+                known = [str(number) for number in range(len(self.arms[arm_name].tune))]
+                yield f"chosen.{name}.{arm_name}", str(option), known
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what contradicts itself."""
+        for name, arm in self.arms.items():
+            count = len(arm.tune)
+            if name == HOST:
+                yield f"arms: {HOST!r} is the bare host, which is always asked"
+            if count == 0:
+                yield f"arms.{name}.tune: expected one config or more"
+            if arm.of and (arm.set or count > 1):
+                yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
+            if arm.repeats and (self.arms[arm.repeats].repeats or count > 1):
+                yield f"arms.{name}.repeats: expected an arm that repeats none, and no tune here"
+        if self.worlds:
+            fields = type(self).model_fields
+            for key in OF_BUDGETS:
+                if getattr(self, key) != fields[key].default:
+                    yield f"{key}: expected none of it in a protocol with worlds"
+        else:
+            counts = {name: len(self.arms[name].tune) for name in self.own_arms}
+            if not {"unit_flops", "budgets"} <= self.model_fields_set:
+                yield "expected unit_flops and budgets, or worlds"
+            if list(self.budgets) != sorted(self.budgets):
+                yield f"budgets: expected rising numbers, got {list(self.budgets)}"
+            if len(set(counts.values())) > 1:
+                yield f"every arm gets the same number of tuning configs, got {counts}"
+        for goal in self.goals:
+            if goal.at_least is None and goal.at_most is None:
+                yield f"goals: expected at_least or at_most, got {goal.about!r}"
+        if overlap := {*self.seeds} & {*self.tuning_seeds}:
+            yield f"seeds that tune cannot be reported: {sorted(overlap)}"
+        for world, place in self.places.items():
+            for name in place.arms:
+                if self.options_left(world, name) and not self.tuning_seeds:
+                    yield f"tuning_seeds: expected some: arms.{name} has configs to choose from"
+
+    @property
+    def own_arms(self) -> tuple[str, ...]:
+        """The arms that have runs of their own."""
+        return tuple(name for name, arm in self.arms.items() if arm.of is None)
+
+    @property
+    def places(self) -> dict[str, World]:
+        """The worlds by name; without any, the one that ``base`` makes, which has none."""
+        return self.worlds or {"": World(about="", base=self.base, arms=self.own_arms)}
+
+    @property
+    def run_budgets(self) -> tuple[float, ...]:
+        """The budgets of an arm's runs; 0 in worlds, where generations end a run."""
+        return (0.0,) if self.worlds else self.budgets
+
+    @property
+    def planned_runs(self) -> int:
+        """How many runs are reported."""
+        arms = sum(len(place.arms) for place in self.places.values())
+        per_arm = len(self.run_budgets) + (self.flip is not None)
+        return arms * per_arm * len(self.seeds)
+
+    @property
+    def warm_arms(self) -> str:
+        """The arms that began with some gold examples, and what they saw; empty if there are
+        none."""
+        groups: dict[str, list[str]] = {}
+        for name, arm in self.arms.items():
+            if "gold examples" in arm.sees:
+                groups.setdefault(arm.sees, []).append(name)
+        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in groups.items())
+
+    def runs_of(self, arm: str) -> str:
+        """Return the arm whose runs an arm answers with: itself, unless only its routing is
+        another."""
+        return self.arms[arm].of or arm
+
+    def routings(self, arm: str) -> tuple[str, ...]:
+        """Return how the runs of an arm answer everything: its own way, and those of arms that
+        share its runs."""
+        shared = (side.routing for side in self.arms.values() if side.of == arm)
+        return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
+
+    def options_left(self, world: str, arm: str) -> int:
+        """Return how many configs of an arm are to be tried in a world; 0 if the choice is made."""
+        count = len(self.arms[arm].tune)
+        return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of everything in it, of the presets that it extends and of the parts that they
+        name; but not of trackers, which decide nothing."""
+        digest = hashlib.sha256(self.model_dump_json().encode())
+        for world, place in self.places.items():
+            for arm in place.arms if place.base else ():
+                config = self.config(arm, 1.0, 0, world=world)
+                digest.update(config.model_dump_json(exclude=DECIDES_NOTHING).encode())
+                # With the defaults of their fields, and of the parts that they have built for
+                # themselves.
+                digest.update(repr([vars(part) for part in components(config)]).encode())
+        return digest.hexdigest()[:16]
+
+    def config(
+        self,
+        arm: str,
+        budget: float,
+        seed: int,
+        option: int = 0,
+        world: str = "",
+        more: Sequence[str] = (),
+    ) -> RunConfig:
+        """Return the config of one run. Without worlds it ends when the budget (in units) is
+        spent."""
+        place, side = self.places[world], self.arms[arm]
+        loop = (
+            f"run.train_flops={budget * self.unit_flops}",
+            "run.generations=1000000",
+            "run.checkpoint_every=1",
+        )
+        changes = (*self.set, *place.set, *side.set, *(() if self.worlds else loop))
+        own = (*side.tune[option], *more, f"seed={seed}", "executor=local")  # one process
+        where = ", ".join([f"protocol {self.name!r}", *([world] if world else []), f"arm {arm!r}"])
+        return compose(place.base, (FEW_REPLIES, *changes, *own), where)
+
+    def of_arms(self, names: Sequence[str]) -> Protocol:
+        """Return the same with these arms alone: another protocol, with a name and a digest of its
+        own.
+
+        Raises:
+            ConfigError: it has worlds, no such arm, or one that answers with the runs of one left
+                out.
+        """
+        where = f"protocol {self.name!r}"
+        if self.worlds:
+            raise ConfigError(f"{where}: expected one whose arms share one world: take them all")
+        for name in names:
+            if name not in self.arms:
+                hint = did_you_mean(name, self.arms)
+                raise ConfigError(
+                    f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}"
+                )
+            if (needed := self.runs_of(name)) not in names:
+                raise ConfigError(
+                    f"{where}: {name!r} answers with the runs of {needed!r}: name both"
+                )
+        changes = {
+            "name": ".".join((self.name, *names)),
+            "arms": {name: self.arms[name] for name in names},
+            "main": self.main if self.main in names else names[0],
+            "second": self.second if self.second in names else None,
+        }
+        return validate(Protocol, {**dict(self), **changes}, where)
+
+    def arrivals(self, budget: float) -> tuple[float, ...]:
+        """Return the training FLOPs at which families come in the main arm's world."""
+        return self.config(self.main, budget, 0).tasks.arrivals
+
+    def flipped(self, config: RunConfig) -> RunConfig:
+        """Return the config with the protocol's flip; the seed draws which half of the families
+        changes."""
+        assert self.flip is not None
+        names = config.tasks.families
+        if len(names) < 2:
+            raise ConfigError(
+                f"flip: expected two families or more, half of which change, got {list(names)}"
+            )
+        order = Draw(config.seed)("flip").permutation(len(names))
+        half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
+        flip = Flip(
+            families=half,
+            at_flops=self.flip.at * self.unit_flops,
+            back_flops=self.flip.back * self.unit_flops,
+        )
+        return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
+
+
+def load_protocol(
+    name_or_path: str | Path, overrides: Sequence[str] = (), additions: Sequence[str] = ()
+) -> Protocol:
+    """Return a protocol by name or path, changed: that is another protocol, with another digest.
+
+    ``overrides`` such as ``seeds=[0]`` or ``arms.single.about=…`` replace fields of the protocol
+    itself; ``additions`` such as ``host.device=cpu`` are put at the end of its ``set``, for the
+    config of every arm.
+
+    Raises:
+        ConfigError: there is none, or it does not fit its schema.
+    """
+    path = find_protocol(name_or_path)
+    data = read_changed(path, overrides)
+    if additions and isinstance(own := data.get("set", []), list):
+        data = {**data, "set": [*own, *additions]}
+    return validate(Protocol, data, f"protocol {path.stem!r}")
+
+
+def read_changed(path: Path, overrides: Sequence[str]) -> dict[str, object]:
+    """Return the layers of a file with overrides on top."""
+    data = read_layers(path)
+    for override in overrides:
+        data = merge(data, parse_override(override))
+    return data

@@ -1,0 +1,523 @@
+"""Suites and comparisons: all jobs of a protocol, on as many cores as there are, resumable at any
+moment.
+
+    suite = Suite.start("ci").finish()
+    print(suite.comparison)  # accuracies of the arms, with intervals
+    suite.comparison.answers  # a pandas table: a row per answer
+    Comparison.of_runs("artifacts/demo-1", "artifacts/demo-2").save_pack("artifacts/pack")
+
+Tuning comes first (on seeds that are not reported), then the arms with what tuning chose, seed by
+seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothing else is state.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from symbiont_ecology.config import RunConfig
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.engine.build import check, mixture
+from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.evaluation.evaluator import Progress, no_progress
+from symbiont_ecology.evaluation.shifts import shifts
+from symbiont_ecology.extensions.study import adhoc
+from symbiont_ecology.extensions.study.jobs import (
+    HOST_JOB,
+    TUNED_FILE,
+    Job,
+    Stopped,
+    check_questions,
+    read_outcome,
+)
+from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
+from symbiont_ecology.extensions.study.outcomes import Chosen, Outcome, Tuning, TuningScore
+from symbiont_ecology.extensions.study.protocol import Protocol, load_protocol
+from symbiont_ecology.extensions.study.workers import STOP_FILE, JobCallback, Workers, job_pool
+from symbiont_ecology.files import write_whole
+from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.process import usable_cores
+from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.strategies import strategies
+from symbiont_ecology.tasks.habitats import SyntheticHabitats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from symbiont_ecology.extensions.study.comparison import Summary
+    from symbiont_ecology.extensions.study.results import Results
+
+PROTOCOL_FILE = "protocol.json"
+
+
+# What a protocol has to fulfil before anything is run.
+
+
+def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
+    """Build every part of every arm but the host, so that a mistake is found before anything is
+    run.
+
+    ``alike`` are the parts of a config that all arms must have in common.
+
+    Raises:
+        ConfigError: one line that says which arm and what is wrong.
+    """
+    for side in protocol.arms.values():
+        for routing in (side.routing, *side.also):
+            routings.build(routing)
+    for shift in protocol.shifts:
+        shifts.build(shift)
+    for goal in protocol.goals:
+        if goal.measure not in STREAM_MEASURES:
+            hint = did_you_mean(goal.measure, STREAM_MEASURES)
+            known = ", ".join(STREAM_MEASURES)
+            raise ConfigError(f"goals: no measure {goal.measure!r};{hint} known: {known}")
+    budget, main = protocol.budgets[0], protocol.runs_of(protocol.main)
+    for world, place in protocol.places.items():
+        first = protocol.config(main, budget, 0, world=world)
+        for arm in place.arms:
+            for option in range(len(protocol.arms[arm].tune)):
+                config = protocol.config(arm, budget, 0, option, world)
+                try:
+                    check(config)
+                    _check_comparable(protocol, arm, config, first, alike)
+                except ConfigError as error:
+                    where = f"{world}, arm {arm}" if world else f"arms.{arm}"
+                    raise ConfigError(f"{where}: {error}") from error
+        if not world:
+            check_questions(first, protocol.shifts, protocol.seeds)
+    if protocol.stage_per_cell and (arrivals := protocol.arrivals(budget)):
+        smallest = budget * protocol.unit_flops
+        if max(arrivals) > smallest:
+            raise ConfigError(
+                f"stage_per_cell: expected no arrival above the smallest budget, {smallest:g} "
+                "FLOPs: its runs would be lived up to the last arrival"
+            )
+
+
+def _check_comparable(
+    protocol: Protocol, arm: str, config: RunConfig, first: RunConfig, alike: Sequence[str]
+) -> None:
+    """Refuse an arm that meets other questions, hosts or prices than the main arm."""
+    if protocol.flip is not None:
+        check(protocol.flipped(config))
+    is_bare = protocol.arms[arm].routing == HOST
+    mine, theirs = (_common(protocol, one, alike, is_bare=is_bare) for one in (config, first))
+    for part, value in mine.items():
+        if value != theirs[part]:
+            raise ConfigError(f"expected the {part} of {protocol.main!r}, got others")
+    if not protocol.worlds:
+        return
+    habitats = mixture(config).habitats
+    if not isinstance(habitats, SyntheticHabitats):
+        habitat_kind = "none" if habitats is None else "users of data, whose kinds nobody knows"
+        raise ConfigError(f"expected a world with habitats that the seed draws, got {habitat_kind}")
+    if strategies.build(config.strategy).samples == 0:
+        raise ConfigError(
+            "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
+            "reference answers: leave it out"
+        )
+
+
+def _common(
+    protocol: Protocol, config: RunConfig, alike: Sequence[str], *, is_bare: bool
+) -> dict[str, object]:
+    """What all arms have in common. In a world these are the questions and whose answers they get;
+    how they are put is an arm's own affair.
+
+    Elsewhere families that come one after another may come at once in another arm, and the bare
+    host may be asked in another style: these are controls.
+    """
+    if protocol.worlds:
+        tasks = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
+        parts = {"tasks": tasks, "run.generations": config.run.generations}
+    else:
+        loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
+        parts = {part: getattr(config, part) for part in alike}
+        parts["tasks"] = config.tasks.model_copy(update=loose)
+    return {**parts, "host.model": config.host.model}
+
+
+# The jobs, and who does them.
+
+
+def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
+    """Return every config that is to be tried; none where there is nothing to choose."""
+    return tuple(
+        Job("tune", arm, seed, budget, option, world)
+        for world, place in protocol.places.items()
+        for arm in place.arms
+        for option in range(protocol.options_left(world, arm))
+        for budget in protocol.run_budgets
+        for seed in protocol.tuning_seeds
+    )
+
+
+def reported_jobs(protocol: Protocol, chosen: Chosen) -> tuple[Job, ...]:
+    """Return the jobs that results are made of. Seeds are outermost, so that an unfinished suite is
+    a smaller one; an arm that repeats another comes after it."""
+    if protocol.worlds:
+        return tuple(
+            Job("stream", arm, seed, 0.0, chosen.get(world, {}).get(arm, 0), world)
+            for seed in protocol.seeds
+            for world, place in protocol.worlds.items()
+            for arm in sorted(place.arms, key=lambda arm: protocol.arms[arm].repeats is not None)
+        )
+    arms, jobs = protocol.own_arms, [HOST_JOB]
+    for seed in protocol.seeds:
+        jobs += [
+            Job("main", arm, seed, budget, chosen[arm][f"{budget:g}"])
+            for budget in protocol.budgets
+            for arm in arms
+        ]
+        if protocol.flip is not None:
+            moment = protocol.flip.at
+            # The flip meets each arm as it was tuned for the budget nearest to the flip's moment.
+            distances = {abs(budget - moment): budget for budget in reversed(protocol.budgets)}
+            near = distances[min(distances)]
+            jobs += [Job("flip", arm, seed, moment, chosen[arm][f"{near:g}"]) for arm in arms]
+    return tuple(jobs)
+
+
+def stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job]]]:
+    """Yield the jobs stage by stage: those of one stage need the outcomes of the ones before."""
+    tuning = tuning_jobs(protocol)
+    yield "tuning", tuning
+    reported = reported_jobs(protocol, _tuned(protocol, folder, tuning))
+    later = [job for job in reported if job.arm != HOST and protocol.arms[job.arm].repeats]
+    yield "arms", [job for job in reported if job not in later]
+    yield "repeats", later
+
+
+def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
+    """The chosen options, written down with the whole sweep."""
+    sweep, chosen = list[TuningScore](), {key: dict(o) for key, o in protocol.chosen.items()}
+    tried = defaultdict[tuple[str, str], list[TuningScore]](list)
+    if not protocol.worlds:
+        keys = [(arm, f"{budget:g}") for arm in protocol.own_arms for budget in protocol.budgets]
+        tried |= {key: [] for key in keys}
+    for job in jobs:
+        outcome = read_outcome(folder / job.name, protocol)
+        if outcome is None:
+            continue
+        score = score_of(outcome, has_retention=bool(protocol.tie))
+        sweep.append(score)
+        key = (job.world, job.arm) if job.world else (job.arm, f"{job.budget:g}")
+        tried[key].append(score)
+    for (first, second), scores in tried.items():
+        chosen.setdefault(first, {})[second] = choose(scores, protocol.tie)
+    text = Tuning(chosen=chosen, sweep=sweep).model_dump_json(indent=1, exclude_none=True)
+    write_whole(folder / TUNED_FILE, text + "\n")
+    return chosen
+
+
+def score_of(outcome: Outcome, *, has_retention: bool = False) -> TuningScore:
+    """Return what a tuning job achieved: on selection items, or by what users accepted."""
+    arm, budget, retention = outcome.arm, outcome.budget, None
+    if outcome.stream is not None:
+        arm, budget, accuracy = f"{outcome.world}/{arm}", 1.0, outcome.acceptance
+    else:
+        (answers,) = outcome.systems.values()
+        accuracy = answers.share("in-distribution")
+        retention = answers.share("retention") if has_retention else None
+    option, seed = outcome.option, outcome.seed
+    return TuningScore(
+        arm=arm, option=option, seed=seed, budget=budget, accuracy=accuracy, retention=retention
+    )
+
+
+def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
+    """Return the tuning option with the highest mean accuracy; the first of equals, and of none.
+
+    A few tenths of a point are luck, and may cost ten points of what the host could do before. So
+    of options within ``tie`` of the best, the one with the highest mean retention is chosen, in the
+    spirit of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees,
+    section 3.4.3).
+    """
+    by_option: dict[int, list[TuningScore]] = defaultdict(list)
+    for score in sorted(scores, key=lambda score: score.option):
+        by_option[score.option].append(score)
+    accuracy = {key: fmean(one.accuracy for one in own) for key, own in by_option.items()}
+    retention = {key: fmean(one.retention or 0.0 for one in own) for key, own in by_option.items()}
+    best = max(accuracy.values(), default=0.0)
+    equals = [option for option, value in accuracy.items() if value >= best - tie]
+    return max(equals, key=retention.__getitem__, default=0)
+
+
+def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
+    """Do all jobs that are not done; return whether the suite is complete.
+
+    Raises:
+        RunError: a job failed, or the folder belongs to another protocol (``claim_folder``).
+    """
+    claim_folder(protocol, folder)
+    return do_jobs(stages(protocol, folder), protocol, folder, workers)
+
+
+def do_jobs(
+    staged: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: Workers
+) -> bool:
+    """Do the jobs of each stage side by side; return whether all are done. A job that fails stops
+    the others.
+
+    Raises:
+        RunError: a job failed.
+    """
+    text = protocol.model_dump_json()
+    with job_pool(workers, folder) as submit:
+        for stage, jobs in staged:
+            if not jobs:
+                continue
+            todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
+            callback = workers.watch(stage, len(jobs), len(jobs) - len(todo))
+            if not _are_finished({submit(job, text): job for job in todo}, callback, folder):
+                return False
+    return True
+
+
+def _are_finished(futures: Mapping[Future[None], Job], callback: JobCallback, folder: Path) -> bool:
+    """Wait for the jobs of a stage; return whether none of them was stopped."""
+    try:
+        for future in as_completed(futures):
+            future.result()
+            callback(futures[future])
+    except (Stopped, KeyboardInterrupt):
+        return False
+    except BrokenProcessPool as error:
+        raise RunError(
+            f"a worker of the suite died (out of memory?): run it again, {folder} goes on"
+        ) from error
+    finally:
+        if not all(future.done() for future in futures):
+            (folder / STOP_FILE).touch()
+            for future in futures:
+                future.cancel()
+    return True
+
+
+def usual_workers(protocol: Protocol) -> int:
+    """Return how many runs go on at a time: one per core that it may use, or one alone where the
+    host takes a GPU."""
+    world, place = next(iter(protocol.places.items()))
+    config = protocol.config(place.arms[0], protocol.budgets[0], 0, world=world)
+    return usable_cores() if config.host.device == "cpu" else 1
+
+
+# The folder of a suite.
+
+
+def claim_folder(protocol: Protocol, folder: Path) -> None:
+    """Make the folder that of a suite of this protocol.
+
+    Raises:
+        RunError: it is another's, or cannot be written.
+    """
+    path = folder / PROTOCOL_FILE
+    text = protocol.model_dump_json(indent=1) + "\n"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.read_text(encoding="utf-8") == text:
+            return
+        if path.exists():
+            raise RunError(
+                f"{folder} holds a suite of another protocol, that is of another base, budget or "
+                "plan: choose another --out"
+            )
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    write_whole(path, text)
+
+
+def read_protocol(folder: Path) -> Protocol:
+    """Return the protocol of the suite in a folder.
+
+    Raises:
+        RunError: there is no suite, or one of another version.
+    """
+    path = folder / PROTOCOL_FILE
+    if not path.exists():
+        raise RunError(f"no suite in {folder}: expected a {PROTOCOL_FILE} there")
+    try:
+        return Protocol.model_validate_json(path.read_bytes())
+    except ValueError as error:
+        raise RunError(f"{path}: not a protocol of this version: make the suite anew") from error
+
+
+def read_tuning(folder: Path) -> Tuning:
+    """Return how the arms of a suite were tuned.
+
+    Raises:
+        RunError: they are not tuned yet.
+    """
+    path = folder / TUNED_FILE
+    if not path.exists():
+        raise RunError(f"no reported runs in {folder} yet: symbiont suite goes on with it")
+    return Tuning.model_validate_json(path.read_bytes())
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """What the runs of several arms answered to the same questions."""
+
+    protocol: Protocol
+    outcomes: Sequence[Outcome]
+    tuning: Tuning
+
+    @classmethod
+    def of_runs(
+        cls,
+        *folders: str | Path,
+        shifts: Sequence[str] = ("in-distribution",),
+        per_cell: int = 40,
+        name: str = "comparison",
+        progress: Progress = no_progress,
+    ) -> Comparison:
+        """Ask runs of one task mix the same holdout questions.
+
+        Runs whose configs differ in the seed, and in what is no part of a life, are one arm.
+
+        Raises:
+            ConfigError: the runs cannot be asked the same questions, or there is no such shift.
+            RunError: a folder holds no run.
+        """
+        places = [Path(folder) for folder in folders]
+        return cls.of(adhoc.gather(places, shifts, per_cell, name), progress)
+
+    @classmethod
+    def of(cls, gathered: adhoc.GatheredRuns, progress: Progress = no_progress) -> Comparison:
+        """Ask runs that were found to be comparable."""
+        tuning = Tuning(chosen={arm: {"1": 0} for arm in gathered.protocol.arms})
+        return cls(gathered.protocol, adhoc.ask(gathered, progress), tuning)
+
+    @cached_property
+    def results(self) -> Results:
+        """The table of answers with a record of every run. All numbers are made of it."""
+        from symbiont_ecology.extensions.study.results import Results
+
+        return Results(self.protocol, self.outcomes)
+
+    @property
+    def answers(self) -> pd.DataFrame:
+        """A row per answer: arm, routing, seed, budget, shift, cell, item, right, flops, …"""
+        return self.results.answers
+
+    @cached_property
+    def summary(self) -> Summary:
+        """Accuracies and paired differences with intervals, as in ``summary.json`` of a pack."""
+        from symbiont_ecology.extensions.study.comparison import summarise
+
+        return summarise(self.results)
+
+    def save_pack(self, folder: str | Path) -> Path:
+        """Write a paper pack (tables, figures, outcomes), and an index beside it.
+
+        Raises:
+            DataError: the outcomes are larger than a repository should hold.
+        """
+        from symbiont_ecology.extensions.study.pack import write_index, write_pack
+
+        target = Path(folder)
+        write_pack(target, self.protocol, self.outcomes, self.tuning)
+        write_index(target.parent)
+        return target
+
+    def __repr__(self) -> str:
+        if self.protocol.worlds:
+            return f"<Comparison {self.protocol.name}: {len(self.outcomes)} runs>"
+        view, budget = self.protocol.shifts[0], self.summary.largest
+        shares = ", ".join(
+            f"{arm} {share.estimate:.0%} [{share.low:.0%}, {share.high:.0%}]"
+            for arm, share in self.summary.accuracy[budget][view].items()
+        )
+        return f"<Comparison {self.protocol.name}, {view}: {shares}>"
+
+
+class Suite:
+    """All runs of a protocol, in a folder. Make one with ``start`` or ``open``."""
+
+    def __init__(self, protocol: Protocol, folder: Path) -> None:
+        self.protocol, self.folder = protocol, folder
+
+    @classmethod
+    def start(
+        cls, protocol: str | Path | Protocol, *overrides: str, folder: str | Path | None = None
+    ) -> Suite:
+        """Make a suite of a protocol; nothing is run yet. In the folder of that suite it goes on.
+
+        Args:
+            protocol: ``"ci"``, ``"mine.yaml"`` or a ``Protocol``.
+            overrides: changes of the protocol, such as ``"seeds=[0]"``.
+            folder: where the suite lives; ``artifacts/<name>`` if it is left out.
+
+        Raises:
+            ConfigError: the protocol does not fit together.
+            RunError: the folder holds the suite of another protocol.
+        """
+        plan = protocol if isinstance(protocol, Protocol) else load_protocol(protocol, overrides)
+        check_protocol(plan)
+        place = Path("artifacts") / plan.name if folder is None else Path(folder)
+        claim_folder(plan, place)
+        return cls(plan, place)
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Suite:
+        """Return a suite that exists.
+
+        Raises:
+            RunError: there is none in the folder.
+        """
+        return cls(read_protocol(Path(folder)), Path(folder))
+
+    def finish(self, workers: int | None = None) -> Suite:
+        """Do what is left, so many runs at a time; one per core, or per GPU, if left out.
+
+        Raises:
+            RunError: a run failed.
+        """
+        run_suite(self.protocol, self.folder, Workers(workers or usual_workers(self.protocol)))
+        return self
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What the finished reported jobs left, in the order of the protocol.
+
+        Raises:
+            RunError: the suite has not got that far.
+        """
+        jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)
+        found = (read_outcome(self.folder / job.name, self.protocol) for job in jobs)
+        return [outcome for outcome in found if outcome is not None]
+
+    @property
+    def comparison(self) -> Comparison:
+        """What the runs that are done answered.
+
+        Raises:
+            RunError: none is done, or the bare host, with which all are compared, has not answered.
+        """
+        tuning, outcomes = read_tuning(self.folder), self.outcomes
+        if not self.protocol.worlds and not any(outcome.kind == "host" for outcome in outcomes):
+            raise RunError(
+                f"the bare host has not answered in {self.folder} yet: finish() goes on with it, "
+                "and so does symbiont suite"
+            )
+        return Comparison(self.protocol, outcomes, tuning)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all runs that are reported are done."""
+        if not (self.folder / TUNED_FILE).exists():
+            return False
+        jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)
+        return len(self.outcomes) == len(jobs)
+
+    def __repr__(self) -> str:
+        state = "complete" if self.is_complete else "not complete"
+        return f"<Suite {self.folder}: {self.protocol.name} ({self.protocol.digest}), {state}>"
