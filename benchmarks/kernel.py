@@ -38,11 +38,11 @@ from populations import (
     generate,
     host_folder,
 )
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.process import memory_mb
-from symbiont_ecology.weights.adapter import AdapterWeights
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.process import memory_mb
+from symbiont_ecology.run.build import build_host
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.start import start
 from timing import Ratio, Result, Side, arguments, fill, measured, timed
 
 FILE = Path(__file__).parents[1] / "docs" / "results" / "kernel.json"

@@ -35,23 +35,23 @@ from life_measures import (
     recovery,
     specialists,
 )
-from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Decision, Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.checkpoint_header import GrowingLog
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.build import build_host, build_runtime
-from symbiont_ecology.engine.generation import execute
-from symbiont_ecology.engine.living import CONFIG_FILE, EVENTS_FILE
-from symbiont_ecology.engine.provenance import PROVENANCE_FILE, source, write_config
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import GenerationContext, Host
-from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import GenerationEnded
-from symbiont_ecology.files import write_whole
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.run.build import build_host, build_runtime
+from symbiont_ecology.run.config import RunConfig, load_config
+from symbiont_ecology.run.generation import execute
+from symbiont_ecology.run.open_run import CONFIG_FILE, EVENTS_FILE
+from symbiont_ecology.run.provenance import PROVENANCE_FILE, source, write_config
+from symbiont_ecology.run.runtime import GenerationContext, Host
+from symbiont_ecology.run.start import resume, start
 
 ROOT = Path(__file__).parents[1]
 CONFIG, RESULT = ROOT / "config/experiments/life.yaml", ROOT / "docs/results/life.json"

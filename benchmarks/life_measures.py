@@ -23,13 +23,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.config import load_config
-from symbiont_ecology.events import Acted, Event, GenerationEnded, Settled
+from symbiont_ecology.base.events import Acted, Event, GenerationEnded, Settled
+from symbiont_ecology.base.types import OrganelleId, cell_family
 from symbiont_ecology.extensions.evoscope import history as run_history
 from symbiont_ecology.extensions.evoscope.history import Taxon
+from symbiont_ecology.run.config import load_config
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-from symbiont_ecology.types import OrganelleId, cell_family
 
 MAJORITY = 0.5
 """Part of its verified answers from which an organelle is a specialist, and of what it was asked

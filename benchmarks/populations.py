@@ -15,14 +15,21 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from symbiont_ecology.host.backend.lowrank import bare
-from symbiont_ecology.host.backend.torch_backend import TorchBackend
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.host.packing import Text, chunks, pack_texts
-from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights.adam import BETA_FIRST
-from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adam import BETA_FIRST
+from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    Lesson,
+    Request,
+)
+from symbiont_ecology.model.backend.lowrank import bare
+from symbiont_ecology.model.backend.torch_backend import TorchBackend
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.packing import Text, chunks, pack_texts
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 

@@ -33,15 +33,22 @@ import numpy as np
 import torch
 
 from populations import PeftPopulation, Population, generate
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host import packing
-from symbiont_ecology.host.locating import find_folder
-from symbiont_ecology.process import memory_mb
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.process import memory_mb
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    Lesson,
+    Request,
+)
+from symbiont_ecology.model import packing
+from symbiont_ecology.model.locating import find_folder
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import FewShot, Natural, PromptStyle
-from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights.adapter import AdapterWeights
 from timing import Ratio, Result, Side, arguments, fill, matmul_rate, measured, settle, timed
 
 FILE = Path(__file__).parents[1] / "docs" / "results" / "real_host.json"

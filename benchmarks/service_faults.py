@@ -27,10 +27,10 @@ from timing import report
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from served import QUESTION, Client, RefusedError, ServerProcess
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.living import JOURNAL_FILE
-from symbiont_ecology.engine.run import start
 from symbiont_ecology.extensions.serve.journal import Journal
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.open_run import JOURNAL_FILE
+from symbiont_ecology.run.start import start
 
 USERS = tuple(f"user{number}" for number in range(12))
 LEARNS = ("--learn-share", "0.5", "--patience", "0.1")

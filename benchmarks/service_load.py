@@ -35,14 +35,14 @@ from timing import report
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from served import Client, ServerProcess
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks.habitats import Habitats
-from symbiont_ecology.types import Item
 
 USERS, KINDS, CLIENTS = 1000, 12, 64
 WORLD = (

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.learning import (
+from symbiont_ecology.ecology.learning import (
     Experience,
     LearningRule,
     Targets,

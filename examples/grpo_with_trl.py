@@ -16,9 +16,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from trl import GRPOConfig, GRPOTrainer
 
 from symbiont_ecology import Run
-from symbiont_ecology.evaluation.measure import evaluate_adapter
+from symbiont_ecology.evaluate.measure import evaluate_adapter
 from symbiont_ecology.extensions.bridges.trl import TrlQuestions
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 WORLD = ("base", "tasks.families=[math.add, word.count]", "tasks.depths=[short]")
 

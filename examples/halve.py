@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.operators import Parent, operators
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.operators import Parent, operators
 
 
 @operators.register("halve")

@@ -30,7 +30,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.extensions.study import ablation, pack
 
 NUMBER = re.compile(r"[-+]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?")

@@ -140,7 +140,7 @@ def _computed(command: str, given: Given) -> list[str]:
         if "--config" not in given:
             raise FlagError("--train-size and others: expected --config FILE beside them")
         from symbiont_ecology import load_config
-        from symbiont_ecology.engine.build import mixture
+        from symbiont_ecology.run.build import mixture
 
         cells = len(mixture(load_config(_config(given["--config"][-1]))).cells)
         counts = (_number(flag, given, int) if flag in given else n for flag, n in SIZES.items())

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import symbiont_ecology.cli  # noqa: F401  # before the commands of extensions, which it loads
-from symbiont_ecology.engine.provenance import source
-from symbiont_ecology.statistics import paired_interval
+from symbiont_ecology.base.statistics import paired_interval
+from symbiont_ecology.run.provenance import source
 
 DOCS = Path(__file__).parents[1] / "docs"
 

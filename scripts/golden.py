@@ -79,7 +79,7 @@ def main() -> None:
 def _live(back_end: str, words: list[str]) -> None:
     """Type a command with the compiled passes left out, if the back end is torch."""
     if back_end == "torch":
-        from symbiont_ecology.host.backend.torch_backend import back_ends
+        from symbiont_ecology.model.backend.torch_backend import back_ends
 
         for name in set(back_ends.names()) - {"torch"}:
             back_ends[name].suits = lambda *_, **__: False  # type: ignore[method-assign]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from host_recipe.card import measure, table
 from host_recipe.train import Recipe, train
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 
 def main() -> None:

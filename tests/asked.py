@@ -6,18 +6,18 @@ from pathlib import Path
 
 import numpy as np
 
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.items import DEFAULT_REPLY_LIMIT
-from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+from symbiont_ecology.evaluate.items import DEFAULT_REPLY_LIMIT
+from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import reference_answer
 from symbiont_ecology.tasks.grading import Exact, ReferenceVerifier
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Item, OrganelleId
 from toy import ToyHost, toy_config, toy_ecology
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "countdown")

@@ -12,13 +12,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lives import adapter, founded
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item, LearningBatch, LearningStatistics
 from symbiont_ecology.ecology import Assignment, Outcome, Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.learn import Update
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.learning import Experience, LearningRule, Targets, WeightedTarget
-from symbiont_ecology.types import Item, LearningBatch, LearningStatistics
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.ecology.learning import Experience, LearningRule, Targets, WeightedTarget
+from symbiont_ecology.run.learn import Update
+from symbiont_ecology.run.runtime import GenerationContext
 from toy import LAYOUT, ToyHost
 
 States = Mapping[int, OptimizerState]

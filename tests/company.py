@@ -10,10 +10,17 @@ import numpy as np
 import torch
 
 from hosts import PROMPTS
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights.adapter import AdapterWeights
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    Lesson,
+    Request,
+)
+from symbiont_ecology.model.kernel import HostKernel
 
 RANKS = (8, 4, 8, 1)
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from symbiont_ecology.engine.trackers import trackers
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.learning import learning_rules, reward_rules
-from symbiont_ecology.operators import operators
-from symbiont_ecology.registry import Registry
-from symbiont_ecology.routing.allocators import allocators
-from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.mechanisms import mechanisms
+from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.ecology.learning import learning_rules, reward_rules
+from symbiont_ecology.ecology.routing.allocators import allocators
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.trackers import trackers
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 

@@ -12,16 +12,16 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from symbiont_ecology import fence
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.operators import Mutation, Parent
+from symbiont_ecology.base import fence
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Event
 from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.ecology.learning import Experience, LearningRule, RewardRule, WeightedTarget
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Event
-from symbiont_ecology.learning import Experience, LearningRule, RewardRule, WeightedTarget
-from symbiont_ecology.operators import Mutation, Parent
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_ecology
 
 Act = Callable[[], object]

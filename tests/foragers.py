@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 from hypothesis import strategies as st
 
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.rng import Draw
 
 FAMILIES = ("math.add", "logic.bool")
 DIRECTIONS = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 4)))[0].T

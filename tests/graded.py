@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataTask
 

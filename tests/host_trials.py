@@ -81,9 +81,9 @@ class Trials:
 def tried(folder: Path) -> Ending:
     """Loads a host and asks for all that it can do."""
     from hosts import random_weights
-    from symbiont_ecology.errors import EcologyError
-    from symbiont_ecology.host.kernel import HostKernel
-    from symbiont_ecology.types import LearningBatch, Lesson
+    from symbiont_ecology.base.errors import EcologyError
+    from symbiont_ecology.base.types import LearningBatch, Lesson
+    from symbiont_ecology.model.kernel import HostKernel
 
     began = time.perf_counter()
     try:

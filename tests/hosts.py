@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.base.types import HOST_SLOT, Lesson
 from symbiont_ecology.extensions.hosts.packages import hosts_folder
-from symbiont_ecology.host.backend.torch_backend import back_ends
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT, Lesson
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.model.backend.torch_backend import back_ends
+from symbiont_ecology.model.kernel import HostKernel
 
 PROMPTS = (
     "12+7=",

@@ -13,13 +13,13 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
+from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
 from symbiont_ecology.extensions.serve.limits import HttpLimits
 from symbiont_ecology.extensions.serve.messages import SocketChannel
 from symbiont_ecology.extensions.serve.service import Service
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.model.kernel import HostKernel
 
 TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-from symbiont_ecology.types import Item
 
 
 @cache

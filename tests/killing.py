@@ -44,7 +44,7 @@ def writes_of(words: Sequence[str], folder: Path, kill_at: int = 0) -> int:
     that has loaded torch, since loading it would take most of the time.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["transformers", "symbiont_ecology.host.kernel", "killing"])
+    context.set_forkserver_preload(["transformers", "symbiont_ecology.model.kernel", "killing"])
     counted = context.Value("i", 0)
     process = context.Process(target=_typed, args=(list(words), folder, kill_at, counted))
     process.start()

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import RunConfig, compose
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.run.config import RunConfig, compose
 
 Row = dict[str, Any]
 

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.config import Flip, RunConfig
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.events import Event
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Elite, Genome, Organelle, population
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.generation import run_generation
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.runtime import Runtime
-from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import Event
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.generation import run_generation
+from symbiont_ecology.run.runtime import Runtime
+from symbiont_ecology.run.start import start
+from symbiont_ecology.tasks.config import Flip
 from toy import LAYOUT, ToyHost, toy_config, toy_prices, toy_runtime
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.config import RunConfig, compose
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig, compose
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from toy import toy_config, toy_prices

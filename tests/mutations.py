@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.errors import EcologyError
+from symbiont_ecology.base.rng import Draw
 
 SECONDS, PATIENCE = 10.0, 200.0
 """Seconds of a core that a case may take, on a slow machine; and by the clock, where others use the

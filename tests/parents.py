@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.operators import Parent, operators
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.operators import Parent, operators
 
 LAYOUT = AdapterLayout((("wide", 12, 5), ("tall", 5, 12), ("square", 6, 6)))
 """No ΔW here has a rank above 6: at rank 8 no operator loses anything by cutting."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pandas as pd
 
-from symbiont_ecology.events import Acted, Event
+from symbiont_ecology.base.events import Acted, Event
 from symbiont_ecology.extensions.study.measures import NEWCOMER
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.engine.executors import executors
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.extensions.ray.executor import RayExecutor
 from symbiont_ecology.extensions.ray.workers import ShardedHost
+from symbiont_ecology.run.executors import executors
 from toy import ToyHost
 from toy_run import SlowHost
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 
-from symbiont_ecology.config import Climate
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import (
+from symbiont_ecology.base.events import (
     Acted,
     Born,
     Event,
@@ -18,6 +16,7 @@ from symbiont_ecology.events import (
     Retired,
     Settled,
 )
+from symbiont_ecology.ecology.prices import Climate, Prices
 from toy import LAYOUT, ToyShape
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from logs import ECOLOGY, RICH
-from symbiont_ecology.config import Climate, Flip, HabitatsConfig, RunConfig
-from symbiont_ecology.engine.run import start
+from symbiont_ecology.base.transcripts import Transcript, TranscriptLog
+from symbiont_ecology.ecology.prices import Climate
 from symbiont_ecology.extensions.evoscope.page import live_server
-from symbiont_ecology.transcripts import Transcript, TranscriptLog
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import start
+from symbiont_ecology.tasks.config import Flip, HabitatsConfig
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")

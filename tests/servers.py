@@ -15,10 +15,10 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT, Completion, Decoding, Request
-from symbiont_ecology.weights.peft_files import read_peft
-from symbiont_ecology.weights.portable import GROUPS
+from symbiont_ecology.adapters.peft_files import read_peft
+from symbiont_ecology.adapters.portable import GROUPS
+from symbiont_ecology.base.types import HOST_SLOT, Completion, Decoding, Request
+from symbiont_ecology.model.kernel import HostKernel
 
 STATUS = {"full": 503, "bad": 400, "broken": 500}
 

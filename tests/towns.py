@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from logs import ECOLOGY, RICH
-from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Event
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Event
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import start
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from toy import ToyHost, toy_config
 

@@ -17,17 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.config import HabitatsConfig, LoopConfig, RunConfig, TasksConfig
-from symbiont_ecology.economics import HostShape, Prices
-from symbiont_ecology.engine.build import build_runtime
-from symbiont_ecology.engine.runtime import Runtime
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.host.sketches import Sketcher
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import strategies
-from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-from symbiont_ecology.types import (
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
     Decoding,
@@ -37,7 +31,15 @@ from symbiont_ecology.types import (
     Request,
     last_turn,
 )
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.model.sketches import Sketcher
+from symbiont_ecology.run.build import build_runtime
+from symbiont_ecology.run.config import LoopConfig, RunConfig
+from symbiont_ecology.run.runtime import Runtime
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.config import HabitatsConfig, TasksConfig
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 
 FEATURES, OPTIONS = 12, 4
 END = 1
@@ -162,8 +164,8 @@ class ToyHost:
             return weights.delta("policy").astype(np.float64) @ features
         import torch  # so that a toy can do without
 
-        from symbiont_ecology.host.backend.lowrank import Adapters, Factors
-        from symbiont_ecology.host.backend.slot_tiles import Tiling
+        from symbiont_ecology.model.backend.lowrank import Adapters, Factors
+        from symbiont_ecology.model.backend.slot_tiles import Tiling
 
         ((_, a, b),) = weights.factors()
         padded = ((0, self.rank - weights.rank), (0, 0))

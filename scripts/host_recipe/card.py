@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from host_recipe.habits import synthetic_family
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, Item, Request
+from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, DEPTHS, SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import Cue, PromptStyle, Terse, Wording
-from symbiont_ecology.types import HOST_SLOT, Decoding, Item, Request
 
 QUESTIONS = 500
 """Questions per cell, or all reserved payloads where a cell has fewer."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.draws import draw_words
 from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask

@@ -20,7 +20,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from host_recipe.habits import draw_line, pretrained_families
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
 
 PAD, BOS, EOS = "<pad>", "<bos>", "<eos>"
 _A, _B, _C = 3.4445, -4.7750, 2.0315  # quintic Newton-Schulz coefficients of the original

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from symbiont_ecology.errors import INTERRUPTED
+from symbiont_ecology.base.errors import INTERRUPTED
 
 
 def launch() -> None:

@@ -11,8 +11,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from company import RANKS, Company
 from hosts import KINDS, make_host, random_weights
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 
 @pytest.fixture(scope="session")

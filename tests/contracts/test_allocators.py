@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from symbiont_ecology.ecology import SuccessPosterior
-from symbiont_ecology.routing.allocators import allocators
+from symbiont_ecology.ecology.routing.allocators import allocators
 
 CELLS = ("math.add/short", "string.sort/short", "logic.bool/long", "h07")
 posteriors = st.builds(SuccessPosterior, st.floats(0, 50), st.floats(0, 50))

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from encoders import bring_encoder
 from host_recipe.habits import draw_line, pretrained_families
 from items import FAMILIES, every_family, families, family_of, items
-from symbiont_ecology.config import load_config
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import load_config
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import FRAMES, prompt_styles
-from symbiont_ecology.types import Item
 
 
 def wording(family: SyntheticTask, frame: int) -> str:

@@ -14,11 +14,11 @@ from safetensors.numpy import load_file, save_file
 
 from damage import WEIGHTS
 from hosts import leave_torch_alone
-from symbiont_ecology.config import load_config
-from symbiont_ecology.errors import ConfigError, HostError
-from symbiont_ecology.host.chat_template import has_chat_template
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER, check_is_here
+from symbiont_ecology.base.errors import ConfigError, HostError
+from symbiont_ecology.model.chat_template import has_chat_template
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER, check_is_here
+from symbiont_ecology.run.config import load_config
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from hosts import leave_torch_alone, make_host, random_weights
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, chunks, pack_texts
-from symbiont_ecology.host.preambles import Preambles
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, chunks, pack_texts
+from symbiont_ecology.model.preambles import Preambles
 
 CPU = torch.device("cpu")
 

@@ -14,22 +14,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.operators import Parent, operators
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.registry import Registry, knobs, validate
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, Rollout
-from symbiont_ecology.economics import Cost, Prices
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.inference.routers import Observation, routers
-from symbiont_ecology.learning import Experience, learning_rules, reward_rules
-from symbiont_ecology.operators import Parent, operators
-from symbiont_ecology.registry import Registry, knobs, validate
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.routing.allocators import allocators
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.ecology.learning import Experience, learning_rules, reward_rules
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.ecology.routing.allocators import allocators
+from symbiont_ecology.ecology.routing.routers import Observation, routers
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.types import cell_name
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
 from toy import LAYOUT, ToyHost, toy_config
 
 # Operators.

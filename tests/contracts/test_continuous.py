@@ -10,13 +10,13 @@ import pytest
 
 from hosts import random_weights
 from streamed import LIMITS, SAMPLED, Written, alone, in_company, requests, score_alone, told
-from symbiont_ecology.errors import AdapterError, HostError
-from symbiont_ecology.host.continuous import ContinuousBatch
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import TextCodec
-from symbiont_ecology.host.streaming import NewToken, StreamedRequest
-from symbiont_ecology.types import HOST_SLOT, Decoding, Request
-from symbiont_ecology.weights.adapter import AdapterWeights
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.errors import AdapterError, HostError
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.model.continuous import ContinuousBatch
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.loading import TextCodec
+from symbiont_ecology.model.streaming import NewToken, StreamedRequest
 
 HOSTS = (
     ("qwen3", True, "float32"),

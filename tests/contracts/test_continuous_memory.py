@@ -11,13 +11,13 @@ import torch
 
 from hosts import random_weights
 from streamed import Written, alone, in_company, requests, told, told_once
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.extensions.native.back_end import RaggedCache
-from symbiont_ecology.host.backend.torch_backend import PaddedCache
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.llama import LlamaDecoder, LlamaSession
-from symbiont_ecology.host.streaming import LostRow
-from symbiont_ecology.types import Decoding
-from symbiont_ecology.weights.adapter import AdapterWeights
+from symbiont_ecology.model.backend.torch_backend import PaddedCache
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.llama import LlamaDecoder, LlamaSession
+from symbiont_ecology.model.streaming import LostRow
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from hosts import PROMPTS, SMOLLM2, random_weights, smollm2
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.model.kernel import HostKernel
 
 HOSTS = (
     ("qwen3", True),

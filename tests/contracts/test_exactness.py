@@ -17,11 +17,18 @@ import pytest
 import torch
 
 from hosts import KINDS, PeftHost, leave_torch_alone, make_host, random_weights
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import TextCodec, load_decoder, read_model_config
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    Lesson,
+    Request,
+)
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.loading import TextCodec, load_decoder, read_model_config
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 # A Mistral without windows is a Llama without biases.
 ARCHITECTURES = (*(kind for kind in KINDS if kind != "mistral"), "embedded")

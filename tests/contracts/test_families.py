@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from hosts import make_host, random_weights
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.architectures import read_blueprint
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import read_model_config
-from symbiont_ecology.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.model.architectures import read_blueprint
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.loading import read_model_config
 
 PROMPTS = ("", "a", "x" * 15, "y" * 16, "the quick brown fox jumps", "12+7=" * 12, "12+7=" * 12)
 SLOTS = (0, HOST_SLOT, 1, 1, 0, 1, 1)

@@ -12,8 +12,8 @@ import torch
 
 from company import SLOTS, Company, as_vector, assert_same_weights, some_lessons
 from hosts import PROMPTS
-from symbiont_ecology.types import HOST_SLOT, LearningBatch, Lesson
-from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.base.types import HOST_SLOT, LearningBatch, Lesson
 
 
 def test_log_probabilities_of_every_slot_equal_peft(company: Company) -> None:

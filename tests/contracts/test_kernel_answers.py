@@ -10,10 +10,10 @@ import torch
 
 from company import GREEDY, SLOTS, Company, sampled
 from hosts import PROMPTS
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.model.kernel import HostKernel
 
 
 def test_bare_host_rows_equal_the_host_without_adapters(company: Company) -> None:

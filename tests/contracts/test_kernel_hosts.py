@@ -14,12 +14,12 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from hosts import PROMPTS, leave_torch_alone, make_host, random_weights
-from symbiont_ecology.errors import AdapterError, HostError
-from symbiont_ecology.host.backend.slot_tiles import tile_rows
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.loading import TextCodec, load_decoder, read_model_config
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights.adapter import AdapterWeights
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.errors import AdapterError, HostError
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.model.backend.slot_tiles import tile_rows
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.loading import TextCodec, load_decoder, read_model_config
 
 SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt
 

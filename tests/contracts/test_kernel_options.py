@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from hosts import PROMPTS, random_weights
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.backend import lowrank
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.types import Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.model.backend import lowrank
+from symbiont_ecology.model.kernel import HostKernel
 
 PATHS = pytest.mark.parametrize("prefer_fused", [True, False], ids=["fused", "transformers"])
 Load = Callable[..., HostKernel]

@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from hosts import SMOLLM2, PeftHost, random_weights, smollm2
+from symbiont_ecology.base.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.extensions.hosts.packages import hosts_folder
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.model.kernel import HostKernel
 
 GEMMA = hosts_folder() / "gemma3-270m"
 gemma = pytest.mark.skipif(

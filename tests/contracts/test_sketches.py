@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from hosts import SMOLLM2, random_weights, smollm2
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.host.sketches import DIMENSIONS, DIMENSIONS_IF_WIDE, sketcher_of
+from symbiont_ecology.adapters import OptimizerState
+from symbiont_ecology.base.types import LearningBatch, Lesson
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.sketches import DIMENSIONS, DIMENSIONS_IF_WIDE, sketcher_of
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-from symbiont_ecology.types import LearningBatch, Lesson
-from symbiont_ecology.weights import OptimizerState
 
 Answers = tuple[list[str], list[tuple[int, ...]]]
 

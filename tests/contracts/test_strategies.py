@@ -13,17 +13,17 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Learned
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import StrategyContext, strategies
-from symbiont_ecology.strategies.mechanisms import mechanisms
+from symbiont_ecology.ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.runtime import GenerationContext
+from symbiont_ecology.run.start import resume, start
 from toy import Crash, ToyHost, toy_config, toy_ecology, toy_runtime
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -126,7 +126,7 @@ def test_no_more_are_asked_than_an_estimate_goes_by(strategy: Any, tmp_path: Pat
 def test_a_strategy_has_no_access_to_the_host(name: str) -> None:
     """Neither by an import nor by what it is given."""
     imported = set(imports_of(inspect.getsourcefile(strategies[name]) or ""))
-    forbidden = ("symbiont_ecology.host", "symbiont_ecology.engine", "torch", "transformers")
+    forbidden = ("symbiont_ecology.model", "symbiont_ecology.run", "torch", "transformers")
     assert not [module for module in imported if module.startswith(forbidden)]
     assert {field.name for field in fields(StrategyContext)} == {
         *("state", "tasks", "prices", "allocator", "rank", "draw", "outcomes")

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from items import FAMILIES, every_family, families, family_of, items
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.run.build import mixture
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Item
 from toy import toy_config
 
 CELLS = [(name, depth) for name in FAMILIES for depth in DEPTHS]

@@ -11,8 +11,8 @@ from threading import Thread
 
 import pytest
 
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Judgement, judge, verification
-from symbiont_ecology.types import Item
 
 
 def item(verifier: Callable[[str], object]) -> Item:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.engine import build, run
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.run import build
+from symbiont_ecology.run import start as run
 from toy import ToyHost
 
 ROOT = Path(__file__).parents[2]
@@ -167,7 +168,7 @@ def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
 INTERRUPTED = """
 import signal, sys
 from symbiont_ecology.cli import main
-from symbiont_ecology.engine import build
+from symbiont_ecology.run import build
 from toy import ToyHost
 
 at = int(sys.argv.pop(1))

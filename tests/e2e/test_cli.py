@@ -16,11 +16,11 @@ import pytest
 from hosts import make_host
 from killing import COMMAND, interrupted
 from said import Symbiont
+from symbiont_ecology.base.shipped import presets
 from symbiont_ecology.cli.interrupts import AT_ONCE, ENDING, StopRequest
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.evaluation.shifts import shifts
-from symbiont_ecology.shipped import presets
+from symbiont_ecology.evaluate.shifts import shifts
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import load_config
 
 
 def books(folder: Path) -> tuple[bytes, bytes]:

@@ -13,7 +13,6 @@ import pytest
 
 from ablated import made_up
 from said import Said
-from symbiont_ecology.engine.build import build_host
 from symbiont_ecology.extensions.study.ablation import (
     AblationResults,
     render_ablation,
@@ -24,6 +23,7 @@ from symbiont_ecology.extensions.study.outcomes import Tuning
 from symbiont_ecology.extensions.study.pack import write_index, write_pack
 from symbiont_ecology.extensions.study.protocol import Arm, Protocol
 from symbiont_ecology.extensions.study.suite import reported_jobs
+from symbiont_ecology.run.build import build_host
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "docs_check.py"
 Check = Callable[..., Said]

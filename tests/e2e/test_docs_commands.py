@@ -19,10 +19,10 @@ from hosts import random_weights
 from killing import COMMAND
 from said import Symbiont
 from symbiont_ecology import load_config
+from symbiont_ecology.base.shipped import find_data, presets
 from symbiont_ecology.cli import app
 from symbiont_ecology.extensions.study.protocol import load_protocol
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.shipped import find_data, presets
+from symbiont_ecology.model.kernel import HostKernel
 from typed import PAGES, ROOT, Typed, commands_in, fenced, shortened
 
 COMMANDS: Any = typer.main.get_command(app)

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hosts import random_weights
-from symbiont_ecology.events import Event
-from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.base.events import Event
+from symbiont_ecology.model.kernel import HostKernel
 from typed import PAGES, ROOT, fenced
 
 LIFE = """
@@ -27,12 +27,12 @@ for path in sorted(Path(sys.argv[1]).glob("example_*.py")):
     importlib.import_module(path.stem)
 
 from toy import ToyHost
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.operators import operators
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.start import start
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.tasks import tasks
 
 folder = Path(sys.argv[1])

@@ -10,9 +10,9 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology import Run, load_config
-from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.engine.forecast import estimate_run
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
+from symbiont_ecology.run.build import build_host
+from symbiont_ecology.run.forecast import estimate_run
 
 DRY = "--dry-run"
 

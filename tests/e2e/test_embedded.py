@@ -11,14 +11,14 @@ import pytest
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from symbiont_ecology import HostKernel
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.base.types import HOST_SLOT
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.study.run_summary import run_summary
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.start import start
 
 
 @pytest.fixture(scope="module")

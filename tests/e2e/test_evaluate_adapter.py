@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 from hosts import add_chat_template, make_host, random_weights
 from lines import jsonl
 from said import Symbiont
-from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.model.kernel import HostKernel
 
 ROWS = [
     {

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Learned
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Learned
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

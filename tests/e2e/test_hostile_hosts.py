@@ -13,7 +13,7 @@ from safetensors.numpy import load_file, save_file
 
 from damage import WEIGHTS
 from said import Symbiont
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 SOON = 5.0
 """Seconds of a command in this process, on a busy machine."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from killing import contents, writes_of
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
 
 SMALL = "host.rank=2 'host.targets=[q_proj,v_proj]' run.checkpoint_every=2 "
 ECOLOGY = (

@@ -9,7 +9,7 @@ import pytest
 
 from killing import interrupted
 from said import Symbiont
-from symbiont_ecology.shipped import find_data
+from symbiont_ecology.base.shipped import find_data
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.engine.living import locked
+from symbiont_ecology.run.open_run import locked
 
 PROGRAM = Path(__file__).parents[1] / "without_posix.py"
 

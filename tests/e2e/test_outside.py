@@ -18,8 +18,8 @@ PLUGIN = '''
 import sys
 from dataclasses import dataclass
 
-from symbiont_ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.routing.allocators import Allocator, allocators
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.ecology.routing.allocators import Allocator, allocators
 
 
 @reward_rules.register("odd_reward")

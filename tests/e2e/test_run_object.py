@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbiont_ecology import Run
-from symbiont_ecology.errors import ConfigError, DataError, RunError
+from symbiont_ecology.base.errors import ConfigError, DataError, RunError
 
 LONGEST_REPR = 400
 

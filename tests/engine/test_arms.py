@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import Flip
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, GenerationEnded, Learned, Quarantined, Retired
+from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, GenerationEnded, Learned, Quarantined, Retired
-from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.ecology.learning import Experience, learning_rules
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.types import cell_family
 from toy import ToyHost, toy_config, toy_ecology
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")

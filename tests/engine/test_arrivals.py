@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Learned
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine import act
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.remember import MAX_OF_CELL
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Learned
+from symbiont_ecology.run import act
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.remember import MAX_OF_CELL
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import Judgement
 from toy import Crash, ToyHost, toy_config, toy_ecology, toy_prices
 

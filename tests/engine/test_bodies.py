@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from lives import adapter, apply, config, flipping, founded, lived
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.events import GenerationEnded, Resized
 from symbiont_ecology.ecology import Resize
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.budget import is_complete, milestones
-from symbiont_ecology.engine.generation import found_population, run_generation
-from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import GenerationEnded, Resized
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.run.budget import is_complete, milestones
+from symbiont_ecology.run.generation import found_population, run_generation
 from toy import LAYOUT, ToyHost, toy_runtime
 
 

@@ -14,6 +14,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lives import adapter, founded
+from symbiont_ecology.adapters import OptimizerState
+from symbiont_ecology.base.events import (
+    Acted,
+    Archived,
+    Learned,
+    Quarantined,
+    Retired,
+    Settled,
+    VerifierFailed,
+)
+from symbiont_ecology.base.fence import CallTally
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.ecology import (
     Assignment,
     DriftDetector,
@@ -23,29 +36,10 @@ from symbiont_ecology.ecology import (
     SuccessPosterior,
 )
 from symbiont_ecology.ecology.gate import Challenger
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.learn import Update
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.engine.settle import (
-    LOSSES,
-    install,
-    settle,
-    update_posteriors,
-    verifier_faults,
-)
-from symbiont_ecology.events import (
-    Acted,
-    Archived,
-    Learned,
-    Quarantined,
-    Retired,
-    Settled,
-    VerifierFailed,
-)
-from symbiont_ecology.fence import CallTally
-from symbiont_ecology.strategies.controls import Single
-from symbiont_ecology.types import Item, LoggedReply
-from symbiont_ecology.weights import OptimizerState
+from symbiont_ecology.ecology.strategies.controls import Single
+from symbiont_ecology.run.learn import Update
+from symbiont_ecology.run.runtime import GenerationContext
+from symbiont_ecology.run.settle import LOSSES, install, settle, update_posteriors, verifier_faults
 from toy import LAYOUT, ToyShape
 
 SUMS, WORDS = "math.add/short", "string.sort/short"

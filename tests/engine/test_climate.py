@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from lives import adapter, founded
-from symbiont_ecology.config import Climate
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Born, Event, GenerationEnded, Retired, Settled
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.deaths import retire_by_catastrophe
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Born, Event, GenerationEnded, Retired, Settled
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology.prices import Climate
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_ecology
 
 SMALL = {"questions": 2, "samples": 2}

@@ -23,7 +23,7 @@ from symbiont_ecology.ecology.clusters import (
 )
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.strategies.mechanisms.user_clustering import ClusterAssignment
+from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
 # Any history of moves and unions.
 

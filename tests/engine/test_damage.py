@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.config import dump_config
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning, RunError
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine import provenance
-from symbiont_ecology.engine.run import read_config, resume, start
-from symbiont_ecology.errors import ConfigError, EcologyWarning, RunError
+from symbiont_ecology.run import provenance
+from symbiont_ecology.run.config import dump_config
+from symbiont_ecology.run.start import read_config, resume, start
 from toy import ToyHost, toy_config
 
 STOPPED, GENERATIONS = 5, 8

@@ -11,11 +11,8 @@ import pytest
 
 from items import FAMILIES
 from replay import replayed
-from symbiont_ecology.ecology import HOST
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import (
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import (
     Acted,
     Born,
     Event,
@@ -24,6 +21,9 @@ from symbiont_ecology.events import (
     Retired,
     Settled,
 )
+from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 

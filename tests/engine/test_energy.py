@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 
 from replay import replayed
 from seen import CLIMATE, ECONOMY, LENIENT, eventful_plan
-from symbiont_ecology.config import Climate, Flip, RunConfig
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Born, Gated
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Born, Gated
+from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import start
+from symbiont_ecology.tasks.config import Flip
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 harsh = st.builds(

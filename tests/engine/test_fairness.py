@@ -12,16 +12,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.events import Acted, Born
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Completions, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.ecology import Found
 from symbiont_ecology.ecology.population import ApplyContext, apply
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.generation import run_generation
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import Acted, Born
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Completions, LearningBatch, LearningStatistics, Request
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.run.generation import run_generation
+from symbiont_ecology.run.start import start
 from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_runtime
 
 PAIRS, GENERATIONS = 100, 10

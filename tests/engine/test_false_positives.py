@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.statistics import sign_flip
 from symbiont_ecology.extensions.study.statistics import crossed_bootstrap
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.statistics import sign_flip
 
 SPLITS, LEVEL = 500, 0.05
 CELLS = np.repeat(np.arange(3), 20)

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from faulty import FAULTS, Act, Chance, goes_wrong, learns, live_until, never_returns, of, raises
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.events import Learned, PartFailed, Quarantined
+from symbiont_ecology.base.types import LearningBatch
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Learned, PartFailed, Quarantined
-from symbiont_ecology.learning import (
+from symbiont_ecology.ecology.learning import (
     Experience,
     LearningRule,
     RewardRule,
@@ -25,7 +24,8 @@ from symbiont_ecology.learning import (
     learning_rules,
     reward_rules,
 )
-from symbiont_ecology.types import LearningBatch
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config
 
 pytestmark = pytest.mark.usefixtures("faulty_parts")

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from faulty import FAULTS, Act, Chance, breeds, goes_wrong, learns, of, raises
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.operators import Parent
+from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.events import Born, PartFailed, Stillborn
 from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import EcologyWarning, RunError
-from symbiont_ecology.events import Born, PartFailed, Stillborn
-from symbiont_ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.operators import Parent
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config
 
 pytestmark = pytest.mark.usefixtures("faulty_parts")

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from faulty import Act, Chance, Moody, goes_wrong, learns, leaves, of, raises
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.events import PartFailed, VerifierFailed
+from symbiont_ecology.ecology.learning import reward_rules
+from symbiont_ecology.ecology.routing.allocators import Allocator, allocators
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.events import PartFailed, VerifierFailed
-from symbiont_ecology.learning import reward_rules
-from symbiont_ecology.routing.allocators import Allocator, allocators
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.economics import ROLLOUT_WITH_LESSON
-from symbiont_ecology.engine.run import check_start, resume, start
-from symbiont_ecology.errors import HostError, RunError
-from symbiont_ecology.types import Completions, Decoding, Request
+from symbiont_ecology.base.errors import HostError, RunError
+from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
+from symbiont_ecology.base.types import Completions, Decoding, Request
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import check_start, resume, start
 from toy import Crash, ToyHost, toy_config
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}

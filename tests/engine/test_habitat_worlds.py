@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 
 from logs import ECOLOGY, FORAGING
-from symbiont_ecology.config import HabitatsConfig
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import Task, judge, tasks
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.types import Item
 from towns import config, world_of
 from toy import ToyHost, toy_config
 

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Archived, Born, Event, Retired, Served, Settled
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Completions, turns
 from symbiont_ecology.ecology import Assignment, Outcome, Rollout, Serve
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.remember import remember
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Archived, Born, Event, Retired, Served, Settled
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.run.remember import remember
+from symbiont_ecology.run.runtime import GenerationContext
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
-from symbiont_ecology.types import Completions, turns
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices, toy_runtime
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from symbiont_ecology.engine.health import MIN_ROLLOUTS, Health
-from symbiont_ecology.events import (
+from symbiont_ecology.base.events import (
     Acted,
     Born,
     Event,
@@ -17,7 +16,8 @@ from symbiont_ecology.events import (
     Retired,
     Settled,
 )
-from symbiont_ecology.types import BlobRef
+from symbiont_ecology.base.types import BlobRef
+from symbiont_ecology.run.health import MIN_ROLLOUTS, Health
 
 REF = BlobRef("0" * 64)
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Born, Event, Learned
+from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.ecology import RULE, EcologyState
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Born, Event, Learned
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import resume, start
 from towns import config as town
 from towns import lived
 from toy import ToyHost, toy_config, toy_ecology, toy_prices

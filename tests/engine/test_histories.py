@@ -14,6 +14,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from lives import FAMILIES, adapter, apply, founded
+from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.base.events import Born, Event, Gated, Proposed
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import (
     Assignment,
     Decision,
@@ -26,11 +30,7 @@ from symbiont_ecology.ecology import (
 )
 from symbiont_ecology.ecology.gate import PairedCounts
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, SHARED, Habitat, RememberedAnswer
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.events import Born, Event, Gated, Proposed
-from symbiont_ecology.operators import operators
-from symbiont_ecology.strategies.mechanisms import has_parents, with_new_counts
-from symbiont_ecology.types import Item
+from symbiont_ecology.ecology.strategies.mechanisms import has_parents, with_new_counts
 
 WHO = st.integers(0, 99)
 """The place of somebody among those who are there."""

@@ -11,13 +11,13 @@ import pytest
 
 from life import fork
 from life_measures import read_history
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.ecology import Found, Organelle, Retire
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("code.format", "string.reverse")

@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.living import lived_seconds, opened
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import (
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import (
     Acted,
     Archived,
     Born,
@@ -23,7 +21,9 @@ from symbiont_ecology.events import (
     Quarantined,
     Retired,
 )
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.run.open_run import lived_seconds, opened
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from classroom import Class, Golden, Told, answer, by_name, school
+from symbiont_ecology.adapters import OptimizerState
+from symbiont_ecology.base.events import Learned
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Lesson, cell_name
 from symbiont_ecology.ecology import Assignment, Outcome
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.learn import learn, learning_rate
-from symbiont_ecology.events import Learned
-from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.types import Lesson, cell_name
-from symbiont_ecology.weights import OptimizerState
+from symbiont_ecology.ecology.learning import Experience, learning_rules
+from symbiont_ecology.run.learn import learn, learning_rate
 from toy import LAYOUT
 
 

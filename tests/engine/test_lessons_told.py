@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 from classroom import Class, Comparing, Told, by_name, school
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item, LearningStatistics, Lesson, cell_name
 from symbiont_ecology.ecology import Assignment, RememberedAnswer
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.act import act
-from symbiont_ecology.engine.learn import learn, learn_answers
-from symbiont_ecology.learning import WeightedTarget
-from symbiont_ecology.types import Item, LearningStatistics, Lesson, cell_name
+from symbiont_ecology.ecology.learning import WeightedTarget
+from symbiont_ecology.run.act import act
+from symbiont_ecology.run.learn import learn, learn_answers
 from toy import LAYOUT
 
 

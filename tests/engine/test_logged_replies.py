@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from classroom import school
+from symbiont_ecology.base.types import LoggedReply
 from symbiont_ecology.ecology import Assignment
-from symbiont_ecology.engine.act import act
-from symbiont_ecology.types import LoggedReply
+from symbiont_ecology.run.act import act
 from toy import ToyHost
 
 

@@ -10,14 +10,14 @@ import pytest
 
 from lines import jsonl
 from logs import by_server, log_config, rows_of, town
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Event
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Event
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.run.build import check, mixture
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.own_habitats import LoggedHabitats
 from toy import Crash, ToyHost
 

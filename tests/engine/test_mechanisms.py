@@ -26,7 +26,21 @@ from lives import (
     lived,
     specialist,
 )
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import (
+    Acted,
+    Born,
+    Gated,
+    GenerationEnded,
+    Proposed,
+    Settled,
+    Upheaved,
+)
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item, cell_name
 from symbiont_ecology.ecology import (
     HOST,
     Assignment,
@@ -43,19 +57,13 @@ from symbiont_ecology.ecology import (
     SuccessPosterior,
 )
 from symbiont_ecology.ecology.archive import Archive
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.engine.settle import update_posteriors
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Gated, GenerationEnded, Proposed, Settled, Upheaved
-from symbiont_ecology.operators import operators
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.mechanisms import with_new_counts
-from symbiont_ecology.types import Item, cell_name
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.ecology.strategies.mechanisms import with_new_counts
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.runtime import GenerationContext
+from symbiont_ecology.run.settle import update_posteriors
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_prices
 
 

@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.events import Acted, Event, Retired, Settled
+from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.economics import ROLLOUT_WITH_LESSON, Prices
-from symbiont_ecology.engine.generation import found_population, run_generation
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import Acted, Event, Retired, Settled
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.run.generation import found_population, run_generation
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_runtime
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")

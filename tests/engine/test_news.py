@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
-from symbiont_ecology.engine.warm import with_news
+from symbiont_ecology.run.warm import with_news
 
 
 def test_work_is_told_every_few_seconds_with_what_is_left() -> None:

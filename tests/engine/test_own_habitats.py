@@ -10,16 +10,16 @@ import pytest
 
 from lines import Row, jsonl
 from logs import ECOLOGY
-from symbiont_ecology.config import RunConfig, compose
+from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.base.types import turns
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
-from symbiont_ecology.types import turns
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.run.build import check, mixture
+from symbiont_ecology.run.config import RunConfig, compose
+from symbiont_ecology.run.start import start
 from toy import ToyHost
 
 USERS = ("ann", "bob", "cid", "dee")

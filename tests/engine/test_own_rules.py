@@ -10,19 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Learned, Settled
+from symbiont_ecology.base.types import HOST_SLOT, LearningBatch, Lesson
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Learned, Settled
-from symbiont_ecology.learning import (
+from symbiont_ecology.ecology.learning import (
     Experience,
     LearningRule,
     Targets,
     WeightedTarget,
     learning_rules,
 )
-from symbiont_ecology.types import HOST_SLOT, LearningBatch, Lesson
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}

@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
+from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Born
+from symbiont_ecology.base.registry import load_plugin
 from symbiont_ecology.cli.explain import explain, list_names
-from symbiont_ecology.config import dump_config, load_config
-from symbiont_ecology.engine.run import read_config, resume, start
-from symbiont_ecology.errors import ConfigError, EcologyWarning
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Born
-from symbiont_ecology.operators import operators
-from symbiont_ecology.registry import load_plugin
+from symbiont_ecology.run.config import dump_config, load_config
+from symbiont_ecology.run.start import read_config, resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 PLUGIN = '''
 from dataclasses import dataclass
 from typing import ClassVar
 
-from symbiont_ecology.operators import operators
-from symbiont_ecology.weights import AdapterWeights
+from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.adapters import AdapterWeights
 
 
 @operators.register("mine")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.run import resume, start
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 CUTS = 20

@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import (
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import (
     Acted,
     Archived,
     Ascended,
@@ -26,11 +22,15 @@ from symbiont_ecology.events import (
     Scored,
     Settled,
 )
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.transcripts import read_transcripts
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.methods.noise import Noise
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import Task, tasks
-from symbiont_ecology.transcripts import read_transcripts
-from symbiont_ecology.weights.blobs import BlobStore
 from toy import ToyHost, toy_config
 
 ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}

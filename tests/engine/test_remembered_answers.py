@@ -19,7 +19,7 @@ from symbiont_ecology.ecology.clusters import (
 )
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.strategies.mechanisms.user_clustering import ClusterAssignment
+from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
 
 def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> RememberedAnswer:

@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 
 from resumed import GENERATIONS, config, finish, stop_after, stopped, trace
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.errors import HostError, RunError
+from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.checkpoints import check_blobs
-from symbiont_ecology.engine.living import tidy
-from symbiont_ecology.engine.run import generations, read_config, resume, start
-from symbiont_ecology.engine.verification import repair
-from symbiont_ecology.errors import HostError, RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.run.checkpoints import check_blobs
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import tidy
+from symbiont_ecology.run.start import generations, read_config, resume, start
+from symbiont_ecology.run.verification import repair
 from toy import Crash, ToyHost, toy_config
 
 
@@ -258,7 +258,7 @@ def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_aga
         start(config(), tmp_path / "run", host=ToyHost())
         return ToyHost()
 
-    monkeypatch.setattr("symbiont_ecology.engine.run.build_host", loaded)
+    monkeypatch.setattr("symbiont_ecology.run.start.build_host", loaded)
     with pytest.raises(RunError, match="holds a run already: resume it"):
         start(toy_config(seed=4, generations=GENERATIONS), tmp_path / "run")
     assert trace(tmp_path / "run") == whole

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from resumed import finish, stopped, trace
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError, RunError
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import resume, start
 from toy import Crash, ToyHost, toy_config, toy_ecology
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from symbiont_ecology import Run
-from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.evaluate.routings import routings
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 STRANGE = "What is the capital of France?"

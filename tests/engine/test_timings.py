@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.engine.run import start
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 PHASES = ["retire", "ask", "act", "learn", "remember", "settle", "tell", "save"]

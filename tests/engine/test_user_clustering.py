@@ -13,20 +13,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, worlds
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Serve
 from symbiont_ecology.ecology.clusters import ClusterStats
 from symbiont_ecology.ecology.habitats import SHARED, Habitat
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import StrategyContext
-from symbiont_ecology.strategies.mechanisms import Room
-from symbiont_ecology.strategies.mechanisms.user_clustering import (
+from symbiont_ecology.ecology.strategies import StrategyContext
+from symbiont_ecology.ecology.strategies.mechanisms import Room
+from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import (
     NEW_CLUSTER,
     SWEEPS,
     ClusterAssignment,
     UserClustering,
 )
-from symbiont_ecology.types import Item
 
 TRAITS = {"learning_rate": 0.1}
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.ecology.state import read_checkpoint
-from symbiont_ecology.engine import verification
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.verification import parts_of, repair
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import write_whole
+from symbiont_ecology.run import verification
+from symbiont_ecology.run.start import resume, start
+from symbiont_ecology.run.verification import parts_of, repair
 from toy import Crash, ToyHost, toy_config
 
 

@@ -13,20 +13,21 @@ import pytest
 
 from hosts import SMOLLM2, smollm2
 from logs import ECOLOGY, RICH
-from symbiont_ecology.config import HabitatsConfig, HostConfig, RunConfig
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Event, Learned, WarmStarted
+from symbiont_ecology.base.flops import WIDE_HIDDEN
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology.basis import Basis
 from symbiont_ecology.ecology.habitats import RememberedAnswer, read_vector
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.economics.flops import WIDE_HIDDEN
-from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.engine.run import generations, resume, start
-from symbiont_ecology.engine.warm import warm_examples
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Event, Learned, WarmStarted
 from symbiont_ecology.extensions.evoscope.history import History
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.run.build import check, mixture
+from symbiont_ecology.run.config import HostConfig, RunConfig
+from symbiont_ecology.run.start import generations, resume, start
+from symbiont_ecology.run.warm import warm_examples
 from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.tasks.config import HabitatsConfig
 from toy import Crash, ToyHost, ToyShape, toy_config, toy_ecology
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}

@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asked import values as rollout_values
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import BatchShrunk, GenerationEnded
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.act import act, waves
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import BatchShrunk, GenerationEnded
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.run.act import act, waves
+from symbiont_ecology.run.runtime import GenerationContext
+from symbiont_ecology.run.start import start
 from towns import config as town
 from toy import ToyHost, toy_config, toy_runtime
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mutations import Count, mutated, torn
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
-from symbiont_ecology.weights.peft_files import (
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.peft_files import (
     PEFT_CONFIG_FILE,
     WEIGHTS_FILE,
     adapter_modules,

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mutations import Count, mutated, torn
-from symbiont_ecology.evaluation.items import read_items
-from symbiont_ecology.inference.routings import mapped
+from symbiont_ecology.base.transcripts import plain
+from symbiont_ecology.evaluate.items import read_items
+from symbiont_ecology.evaluate.routings import mapped
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.transcripts import plain
 
 QUESTIONS: list[Any] = [
     {"prompt": "2+2=", "target": "4", "family": "own", "depth": "short", "task_id": "a"},

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.verification import parts_of, repair
-from symbiont_ecology.errors import EcologyError, EcologyWarning
+from symbiont_ecology.base.errors import EcologyError, EcologyWarning
+from symbiont_ecology.run.start import resume, start
+from symbiont_ecology.run.verification import parts_of, repair
 from toy import ToyHost, toy_config
 
 STATE = ("state.json", "events.jsonl")

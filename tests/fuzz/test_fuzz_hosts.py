@@ -16,7 +16,7 @@ import pytest
 from damage import Damage, damages
 from host_trials import Trials
 from hosts import KINDS, make_host
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
 
 SOON = 10.0
 """Seconds in which a host is refused, on a busy machine."""

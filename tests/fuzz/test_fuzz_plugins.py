@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 from mutations import HOSTILE, Count
-from symbiont_ecology import fence
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.adapters.operators import Mutation, Parent, operators
+from symbiont_ecology.base import fence
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.learning import (
+from symbiont_ecology.ecology.learning import (
     Experience,
     LearningRule,
     RewardRule,
@@ -28,10 +30,8 @@ from symbiont_ecology.learning import (
     learning_rules,
     reward_rules,
 )
-from symbiont_ecology.operators import Mutation, Parent, operators
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import Task, tasks, verification
-from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.blobs import BlobStore
 from toy import ToyHost, toy_config, toy_ecology
 
 

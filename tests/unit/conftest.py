@@ -8,8 +8,8 @@ import pytest
 
 from asked import learned
 from lines import jsonl, rows
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.types import Item
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.evaluate.measure import LoadedRun
 
 
 @pytest.fixture(scope="module")

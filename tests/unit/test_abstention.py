@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import load_config
+from symbiont_ecology.base.shipped import config_folder
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.evaluation.items import draw_items
-from symbiont_ecology.inference.routers import Observation, routers
-from symbiont_ecology.shipped import config_folder
+from symbiont_ecology.ecology.routing.routers import Observation, routers
+from symbiont_ecology.evaluate.items import draw_items
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import load_config
 from symbiont_ecology.tasks.splits import Split
 
 ABSTAINING = {"kind": "lexical", "familiar": 0.75}

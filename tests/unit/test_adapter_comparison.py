@@ -14,12 +14,9 @@ import pytest
 
 from asked import answer, foreign
 from hosts import make_host, random_weights
-from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.evaluation.adapter_comparison import AdapterComparison, compare_with_host
-from symbiont_ecology.evaluation.measure import Evaluation
-from symbiont_ecology.host.fitting import check_adapter_fits
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import (
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.peft_files import write_peft
+from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
     Decoding,
@@ -28,8 +25,11 @@ from symbiont_ecology.types import (
     Lesson,
     Request,
 )
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.peft_files import write_peft
+from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison, compare_with_host
+from symbiont_ecology.evaluate.measure import Evaluation
+from symbiont_ecology.model.fitting import check_adapter_fits
+from symbiont_ecology.model.kernel import HostKernel
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ import pytest
 
 from classroom import answer
 from symbiont_ecology.ecology import Assignment, Outcome
-from symbiont_ecology.learning import Experience
-from symbiont_ecology.learning.rules import ExpertIteration, PolicyGradient
+from symbiont_ecology.ecology.learning import Experience
+from symbiont_ecology.ecology.learning.rules import ExpertIteration, PolicyGradient
 from symbiont_ecology.tasks import tasks
 
 REWARDS = (1.0, 1.0, 1.0, 0.0, 0.0, 0.0)

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save
 
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.adapter import MOST_EXACT
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import MOST_EXACT
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.rng import Draw
 
 LAYOUT = AdapterLayout((("layers.0.q", 3, 4), ("layers.0.v", 3, 2)))
 

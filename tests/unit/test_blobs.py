@@ -11,11 +11,11 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.adapter import MOST_EXACT
-from symbiont_ecology.weights.blobs import BlobStore, weights_ref
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import MOST_EXACT
+from symbiont_ecology.adapters.blobs import BlobStore, weights_ref
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.rng import Draw
 
 quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.config import RunConfig, compose, load_config
-from symbiont_ecology.engine.run import read_config, resume, start
-from symbiont_ecology.errors import ConfigError, DataError, EcologyError, HostError, RunError
-from symbiont_ecology.evaluation.items import read_items
-from symbiont_ecology.host.loading import find_device
-from symbiont_ecology.inference.routings import mapped
+from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, HostError, RunError
+from symbiont_ecology.base.untrusted import parse_json
+from symbiont_ecology.evaluate.items import read_items
+from symbiont_ecology.evaluate.routings import mapped
+from symbiont_ecology.model.loading import find_device
+from symbiont_ecology.run.config import RunConfig, compose, load_config
+from symbiont_ecology.run.start import read_config, resume, start
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.untrusted import parse_json
 from toy import ToyHost, toy_config
 
 LONG = 10_000 * "n"

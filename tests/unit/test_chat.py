@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from hosts import make_host
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.model.kernel import HostKernel
 
 TEMPLATE = (
     "{% for m in messages %}<bos>[{{ m.content }}]{% endfor %}"

@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from symbiont_ecology import shipped
-from symbiont_ecology.config import RunConfig, dump_config, load_config
-from symbiont_ecology.config_layers import merge
-from symbiont_ecology.economics.prices import Prices
-from symbiont_ecology.errors import ConfigError, EcologyWarning
-from symbiont_ecology.learning import reward_rules
-from symbiont_ecology.registry import validate
-from symbiont_ecology.shipped import find_preset, presets
+from symbiont_ecology.base import shipped
+from symbiont_ecology.base.config_layers import merge
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning
+from symbiont_ecology.base.registry import validate
+from symbiont_ecology.base.shipped import find_preset, presets
+from symbiont_ecology.ecology.learning import reward_rules
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.run.config import RunConfig, dump_config, load_config
 
 MINIMAL = "tasks: {families: [math.add]}\n"
 

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from symbiont_ecology.economics import ROLLOUT_WITH_LESSON, Cost, HostShape
-from symbiont_ecology.economics.flops import WIDE_HIDDEN
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON, WIDE_HIDDEN, Cost, HostShape
 
 AMOUNT = st.integers(0, 10**18)
 COSTS = st.builds(Cost, *[AMOUNT] * 6)

@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from symbiont_ecology.base.types import Cell, cell_name
 from symbiont_ecology.ecology import DriftDetector
-from symbiont_ecology.routing.curricula import FLOOR, curricula
+from symbiont_ecology.ecology.routing.curricula import FLOOR, curricula
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
-from symbiont_ecology.types import Cell, cell_name
 
 CELLS: list[Cell] = [(f"family-{number}", depth) for number in range(12) for depth in DEPTHS]
 every_curriculum = pytest.mark.parametrize("kind", curricula.names())

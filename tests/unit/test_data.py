@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from lines import Row, config, jsonl, quiz, rows
-from symbiont_ecology.config import RunConfig, dump_config, load_config
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError
+from symbiont_ecology.base.errors import ConfigError, DataError, MissingExtraError
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig, dump_config, load_config
 from symbiont_ecology.tasks import tables, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.tables import rows_of_file

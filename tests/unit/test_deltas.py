@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.deltas import (
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.deltas import (
     SPARE,
     combined,
     dense,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from symbiont_ecology.errors import lines_of
+from symbiont_ecology.base.errors import lines_of
 
 
 @pytest.mark.parametrize(

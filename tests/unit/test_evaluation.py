@@ -12,27 +12,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asked import accuracy, answer, foreign, graded
-from symbiont_ecology.config import Flip
+from symbiont_ecology.base.errors import DataError, HostError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Retired, Settled
+from symbiont_ecology.base.statistics import mcnemar, sign_flip
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import DataError, HostError, RunError
-from symbiont_ecology.evaluation.baselines import robustness
-from symbiont_ecology.evaluation.evaluation_log import log_evaluation, repeat_evaluations
-from symbiont_ecology.evaluation.first_look import StyleLook
-from symbiont_ecology.evaluation.items import write_items
-from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
-from symbiont_ecology.evaluation.spec import EvaluationRecord, EvaluationSpec
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Retired, Settled
+from symbiont_ecology.evaluate.baselines import robustness
+from symbiont_ecology.evaluate.evaluation_log import log_evaluation, repeat_evaluations
+from symbiont_ecology.evaluate.first_look import StyleLook
+from symbiont_ecology.evaluate.items import write_items
+from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
+from symbiont_ecology.evaluate.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.extensions.study.run_summary import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
-from symbiont_ecology.statistics import mcnemar, sign_flip
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Item
 from toy import ToyHost, toy_config
 
 # Nothing leaks.

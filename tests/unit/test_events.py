@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.event_log import EventLog, read_events
-from symbiont_ecology.events import Acted, Born, Event, Quarantined, Retired
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.events import Acted, Born, Event, Quarantined, Retired
 
 quick = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]

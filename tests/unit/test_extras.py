@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import symbiont_ecology
-from symbiont_ecology.errors import MissingExtraError
+from symbiont_ecology.base.errors import MissingExtraError
 from symbiont_ecology.extensions.bridges.cli import lm_eval
 from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.extensions.serve.cli import serve

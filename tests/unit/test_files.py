@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import holds_other, remove_folder, remove_rests, write_whole
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import holds_other, remove_folder, remove_rests, write_whole
 from toy import Crash
 
 

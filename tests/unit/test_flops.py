@@ -10,9 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from hosts import KINDS, make_host
-from symbiont_ecology.economics import HostShape
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 ARCHITECTURES = (*KINDS, "embedded")
 

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from symbiont_ecology.base.statistics import evidence, wilson
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts, Ruling
 from symbiont_ecology.ecology.organelle import Genome
-from symbiont_ecology.statistics import evidence, wilson
 
 COUNT = st.integers(0, 400)
 MARGIN = st.floats(-0.9, 0.9)

@@ -8,13 +8,13 @@ import pytest
 
 from hosts import SMOLLM2, add_chat_template, make_host, random_weights, smollm2
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.evaluation.general import (
+from symbiont_ecology.evaluate.general import (
     GeneralReader,
     general_items,
     general_of_adapter,
     knows_english,
 )
-from symbiont_ecology.host.kernel import HostKernel
+from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost
 

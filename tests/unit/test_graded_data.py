@@ -10,9 +10,9 @@ import pytest
 
 from graded import EMPTY, one_case, task
 from lines import Row, jsonl, rows
-from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
-from symbiont_ecology.evaluation.items import read_items, write_items
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.base.errors import ConfigError, DataError, EcologyWarning
+from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.evaluate.items import read_items, write_items
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.data import DataTask
 

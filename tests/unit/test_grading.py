@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from graded import CASES, EMPTY, one_case, task
 from lines import jsonl, rows
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.items import read_items, write_items
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.evaluate.items import read_items, write_items
 from symbiont_ecology.tasks import Judgement, judge, verification
 from symbiont_ecology.tasks.grading import (
     LONGEST_REPLY,
@@ -25,7 +26,6 @@ from symbiont_ecology.tasks.grading import (
     graders,
     normalised,
 )
-from symbiont_ecology.types import Item
 
 
 def item(grader: Grader, *answers: str) -> Item:

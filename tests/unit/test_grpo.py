@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.ecology import Assignment, Outcome, RememberedAnswer, Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
-from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.learning.rules import REPLAY_WEIGHT
+from symbiont_ecology.ecology.learning import Experience, learning_rules
+from symbiont_ecology.ecology.learning.rules import REPLAY_WEIGHT
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 

@@ -10,10 +10,11 @@ from typing import Any, get_args, get_type_hints
 from pydantic import BaseModel
 
 import symbiont_ecology
-from symbiont_ecology.config import Climate, Flip, HostConfig, LoopConfig, RunConfig, TasksConfig
-from symbiont_ecology.economics.prices import Prices
-from symbiont_ecology.registry import Registry, knobs
-from symbiont_ecology.strategies.mechanisms.breeding import Breeding
+from symbiont_ecology.base.registry import Registry, knobs
+from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.strategies.mechanisms.breeding import Breeding
+from symbiont_ecology.run.config import HostConfig, LoopConfig, RunConfig
+from symbiont_ecology.tasks.config import Flip, TasksConfig
 
 
 def values_of(part: object) -> int:

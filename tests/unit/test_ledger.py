@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from symbiont_ecology.economics.ledger import Ledger, LedgerError
+from symbiont_ecology.ecology.ledger import Ledger, LedgerError
 
 WHO = st.sampled_from(["a", "b", "c"])
 AMOUNT = st.integers(-5, 10**30)

@@ -26,7 +26,7 @@ from life_measures import (
     shadow,
     specialists,
 )
-from symbiont_ecology.events import Acted, Born, Event, Retired, Settled
+from symbiont_ecology.base.events import Acted, Born, Event, Retired, Settled
 
 GROUPS = {
     "math.add/short": "number",

@@ -10,7 +10,7 @@ import pytest
 
 from lines import jsonl
 from logs import rows_of, town
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LogTask, LogTasks, is_held_out
 

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from parents import LAYOUT, deltas, is_close, merged, mixed, parent
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.adapters.operators import Parent, operators
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Birth, EcologyState, Found
 from symbiont_ecology.ecology.population import ApplyContext, apply
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.operators import Parent, operators
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.ecology.prices import Prices
 
 NAMES = [name for name, _, _ in LAYOUT.modules]
 MERGES = [name for name in operators.names() if operators[name].arity == 2]

@@ -11,9 +11,9 @@ import torch
 
 from hosts import make_host
 from parents import deltas, is_close, merged, mixed, parent
-from symbiont_ecology.operators import Parent
-from symbiont_ecology.weights import AdapterLayout
-from symbiont_ecology.weights.peft_files import write_peft
+from symbiont_ecology.adapters import AdapterLayout
+from symbiont_ecology.adapters.operators import Parent
+from symbiont_ecology.adapters.peft_files import write_peft
 
 Peft = tuple[list[Parent], Callable[..., dict[str, np.ndarray]]]
 

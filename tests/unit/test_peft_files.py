@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from symbiont_ecology.errors import AdapterError
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
-from symbiont_ecology.weights.peft_files import read_peft, write_peft
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.peft_files import read_peft, write_peft
+from symbiont_ecology.base.errors import AdapterError
 
 LAYOUT = AdapterLayout(
     (
@@ -322,7 +322,7 @@ def test_an_interrupted_export_does_not_look_whole(
 
 def test_reading_and_writing_import_neither_torch_nor_peft() -> None:
     code = (
-        "import sys, symbiont_ecology.weights.peft_files\n"
+        "import sys, symbiont_ecology.adapters.peft_files\n"
         "print({'torch', 'peft', 'transformers'} & set(sys.modules))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

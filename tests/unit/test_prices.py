@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.economics import HostShape, Prices
-from symbiont_ecology.economics.prices import TARGET
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import validate
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.registry import validate
+from symbiont_ecology.ecology.prices import TARGET, Prices
 
 SHARE = st.floats(0, 1)
 

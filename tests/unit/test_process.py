@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from symbiont_ecology.process import machine_memory, memory_mb, release_memory, usable_cores
+from symbiont_ecology.base.process import machine_memory, memory_mb, release_memory, usable_cores
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

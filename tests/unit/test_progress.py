@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.cli.progress import RunProgress, fraction_done
-from symbiont_ecology.config import LoopConfig, RunConfig
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.run.config import LoopConfig, RunConfig
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 SUMMARY = GenerationEnded(3, 5, 1, 2, 0.25, 7, 1000, 0, 1, 1)

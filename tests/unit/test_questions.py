@@ -15,23 +15,23 @@ from hypothesis import strategies as st
 from asked import FAMILIES, foreign, synthetic, tasks_of
 from items import FAMILIES as EVERY_FAMILY
 from lines import Row, jsonl
-from symbiont_ecology.config import Flip
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.errors import DataError
-from symbiont_ecology.evaluation.items import (
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.types import TURN_END, Item, last_turn
+from symbiont_ecology.evaluate.items import (
     DEFAULT_REPLY_LIMIT,
     draw_items,
     families_of,
     read_items,
     write_items,
 )
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.shifts import draw_shifts, shifts
+from symbiont_ecology.run.build import mixture
 from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import TURN_END, Item, last_turn
 
 # Drawing.
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from symbiont_ecology import load_config
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology.ranges import PromptRange, profile
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.run.build import mixture
 
 STRANGE = -5.0
 

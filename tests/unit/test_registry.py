@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, Protocol
 
 import pytest
 
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import Registry, validate
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import Registry, validate
 
 
 class Animal(Protocol):
@@ -159,7 +159,7 @@ def test_a_new_file_is_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
 ) -> None:
     (tmp_path / "zoo" / "__init__.py").write_text(
-        "from symbiont_ecology.registry import Registry\nanimals = Registry('animal', 'zoo')\n"
+        "from symbiont_ecology.base.registry import Registry\nanimals = Registry('animal', 'zoo')\n"
     )
     (tmp_path / "zoo" / "cat.py").write_text(
         "from dataclasses import dataclass\nfrom zoo import animals\n\n"

@@ -12,18 +12,18 @@ from pathlib import Path
 import pytest
 
 from asked import accuracy, chosen, values
+from symbiont_ecology.base.errors import ConfigError, DataError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError, DataError, RunError
-from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator
-from symbiont_ecology.evaluation.measure import LoadedRun, difference
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
-from symbiont_ecology.inference.pool import AdapterPool
-from symbiont_ecology.inference.routings import Choice, mapped, prompt_routing, routings
-from symbiont_ecology.types import Item
+from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
+from symbiont_ecology.evaluate.measure import LoadedRun, difference
+from symbiont_ecology.evaluate.pool import AdapterPool
+from symbiont_ecology.evaluate.routings import Choice, mapped, prompt_routing, routings
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 

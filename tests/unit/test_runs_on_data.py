@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from lines import config, jsonl, quiz, rows
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.provenance import PROVENANCE_FILE
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import DataError, RunError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts, shifts
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
+from symbiont_ecology.base.errors import DataError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.shifts import draw_shifts, shifts
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.provenance import PROVENANCE_FILE
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
 

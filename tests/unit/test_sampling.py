@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
 from symbiont_ecology.ecology import Assignment, EcologyState, SuccessPosterior
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
-from symbiont_ecology.routing.sampling import by_success
+from symbiont_ecology.ecology.routing.sampling import by_success
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config, toy_ecology
 

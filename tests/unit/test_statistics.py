@@ -9,6 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.statistics import (
+    mcnemar,
+    paired_interval,
+    share_difference,
+    sign_flip,
+    wilson,
+)
 from symbiont_ecology.extensions.study.statistics import (
     area_under,
     crossed_bootstrap,
@@ -16,14 +24,6 @@ from symbiont_ecology.extensions.study.statistics import (
     false_discovery,
     hypervolume,
     interquartile_mean,
-)
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.statistics import (
-    mcnemar,
-    paired_interval,
-    share_difference,
-    sign_flip,
-    wilson,
 )
 
 FINITE = st.floats(-5, 5, width=16)

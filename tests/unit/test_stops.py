@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Completions, Decoding, Item, Request
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
-from symbiont_ecology.engine.act import Question, roll_out
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.ecology.learning import Experience, learning_rules
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.study.jobs import host_parts
 from symbiont_ecology.extensions.study.protocol import Arm, Protocol
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.act import Question, roll_out
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.types import Completions, Decoding, Item, Request
 from toy import ToyHost, toy_config
 
 PLAN = Protocol(

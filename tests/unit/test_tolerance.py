@@ -6,7 +6,7 @@ import pytest
 
 from asked import synthetic
 from items import every_family, items
-from symbiont_ecology.evaluation.items import draw_items
+from symbiont_ecology.evaluate.items import draw_items
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import FewShot, Natural
 

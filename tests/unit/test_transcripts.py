@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from seen import HOSTILE
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.transcripts import (
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.transcripts import (
     MOST_CHARACTERS,
     Transcript,
     TranscriptLog,

@@ -10,17 +10,9 @@ from asked import synthetic
 from hosts import add_chat_template, make_host
 from items import FAMILIES
 from lines import jsonl, rows
-from symbiont_ecology.config import RunConfig, TasksConfig
-from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.errors import ConfigError, DataError, HostError
-from symbiont_ecology.evaluation.items import draw_items, read_items, write_items
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.registry import Spec
-from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.data import DataTask, FileTasks
-from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.tasks.synthetic.styles import FewShot, prompt_styles
-from symbiont_ecology.types import (
+from symbiont_ecology.base.errors import ConfigError, DataError, HostError
+from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.base.types import (
     TURN_END,
     examples_in,
     in_last_turn,
@@ -29,6 +21,15 @@ from symbiont_ecology.types import (
     turns,
     without_turns,
 )
+from symbiont_ecology.evaluate.items import draw_items, read_items, write_items
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.build import check, mixture
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.config import TasksConfig
+from symbiont_ecology.tasks.data import DataTask, FileTasks
+from symbiont_ecology.tasks.splits import split_of
+from symbiont_ecology.tasks.synthetic.styles import FewShot, prompt_styles
 
 CHAT: Spec = {"kind": "few_shot", "is_chat": True}
 TRAINED = [name for name in FAMILIES if tasks[name].role == "trained"]

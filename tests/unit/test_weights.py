@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
 
 LAYOUT = AdapterLayout((("layers.0.q", 4, 6), ("layers.0.o", 6, 4)))
 

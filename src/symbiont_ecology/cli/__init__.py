@@ -16,11 +16,17 @@ from typing import Annotated, Any
 import typer
 
 from symbiont_ecology import __version__
+from symbiont_ecology.base.errors import (
+    INTERRUPTED,
+    ConfigError,
+    EcologyError,
+    EcologyWarning,
+    RunError,
+)
+from symbiont_ecology.base.extension import Command, commands
+from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.cli.interrupts import remember_interrupts
 from symbiont_ecology.cli.options import at_home, expanded, unfolded
-from symbiont_ecology.errors import INTERRUPTED, ConfigError, EcologyError, EcologyWarning, RunError
-from symbiont_ecology.extension import Command, commands
-from symbiont_ecology.fence import blamed
 
 UNREAD = 141
 """Exit code where whoever read the output went away, as in ``symbiont list | head``."""
@@ -121,7 +127,7 @@ def main() -> None:
 def _one_line(message: object) -> str:
     """Return a message in one line. It may quote data, whose control characters must not reach the
     terminal."""
-    from symbiont_ecology.transcripts import escaped
+    from symbiont_ecology.base.transcripts import escaped
 
     text = escaped(" ".join(str(message).split()))
     if len(text) <= MAX_MESSAGE_CHARS:

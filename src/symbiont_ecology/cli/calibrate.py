@@ -7,6 +7,8 @@ from dataclasses import asdict
 from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
+from symbiont_ecology.base.config_layers import config_name
+from symbiont_ecology.base.errors import ConfigError, SickError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.cli.run import (
@@ -17,13 +19,11 @@ from symbiont_ecology.cli.run import (
     live_unless_complete,
     tell_next,
 )
-from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import ConfigError, SickError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.health import HealthFinding
+    from symbiont_ecology.run.config import RunConfig
+    from symbiont_ecology.run.health import HealthFinding
 
 HEALTH_FILE = "health.json"
 COUNTED = {"run.generations", "run.train_flops"}
@@ -41,7 +41,7 @@ def calibrate(
     """
     console.tell_loading(how.quiet)
     from symbiont_ecology import Run
-    from symbiont_ecology.evaluation.evaluation_log import logged
+    from symbiont_ecology.evaluate.evaluation_log import logged
 
     if typed := {change.partition("=")[0].strip() for change in how.changes} & COUNTED:
         key = min(typed)
@@ -86,10 +86,10 @@ def _ended(config: RunConfig, generations: int) -> RunConfig:
 
 def _examine(run: Run, quiet: bool) -> list[HealthFinding]:
     """Write and print the health of the first generations, however many were lived since."""
-    from symbiont_ecology.engine.health import Health
-    from symbiont_ecology.engine.living import EVENTS_FILE
-    from symbiont_ecology.event_log import read_events
-    from symbiont_ecology.learning import learning_rules
+    from symbiont_ecology.base.event_log import read_events
+    from symbiont_ecology.ecology.learning import learning_rules
+    from symbiont_ecology.run.health import Health
+    from symbiont_ecology.run.open_run import EVENTS_FILE
 
     config, events = run.config, read_events(run.folder / EVENTS_FILE)
     health = Health.of(takewhile(lambda one: one.generation < config.run.generations, events))

@@ -18,15 +18,15 @@ from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, T
 from rich.table import Table
 
 from symbiont_ecology import __version__
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import write_whole
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import write_whole
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.evaluation import evaluator
-    from symbiont_ecology.evaluation.general import GeneralAbility
-    from symbiont_ecology.evaluation.measure import Evaluation, EvaluationDifference
-    from symbiont_ecology.statistics import Interval
+    from symbiont_ecology.base.statistics import Interval
+    from symbiont_ecology.evaluate import evaluator
+    from symbiont_ecology.evaluate.general import GeneralAbility
+    from symbiont_ecology.evaluate.measure import Evaluation, EvaluationDifference
 
 MAX_ANSWERERS = 8
 """Organelles that a line on who answered names."""
@@ -163,7 +163,7 @@ def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
         RunError: the folder holds no run.
     """
     from symbiont_ecology import Run
-    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.run.start import read_config
 
     config = read_config(folder)
     changes = {"model": host or config.host.model, "rank": max(rank, config.host.rank)}

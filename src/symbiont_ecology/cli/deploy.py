@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli.console import command_line, open_run, prepare
 from symbiont_ecology.cli.options import HostOption, RoutingOption, RunFolder, argument, option
 from symbiont_ecology.cli.readers import PEFT, check_reader, serving_lines
-from symbiont_ecology.errors import ConfigError
 
 MAX_SCALE = 100
 
@@ -28,7 +28,7 @@ def infer(
     """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.ecology.state import load_state
-    from symbiont_ecology.inference.routings import check_asker, check_habitat, prompt_routing
+    from symbiont_ecology.evaluate.routings import check_asker, check_habitat, prompt_routing
     from symbiont_ecology.tasks.tables import check_length
 
     prompt_routing(routing)  # before the host: a wrong word costs no time
@@ -61,7 +61,7 @@ def export(
 ) -> None:
     """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
     with habitats only those that serve users are written, with a habitats.json."""
-    from symbiont_ecology.export import HABITATS_FILE, INDEX_FILE, export_run
+    from symbiont_ecology.evaluate.export import HABITATS_FILE, INDEX_FILE, export_run
 
     check_reader(reader)
     if not 0 < scale <= MAX_SCALE:

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.cli.console import report
 from symbiont_ecology.cli.options import JsonOption, option
-from symbiont_ecology.errors import EcologyError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import HostConfig
+    from symbiont_ecology.run.config import HostConfig
 
 CORE = (
     *("torch", "transformers", "tokenizers", "safetensors", "numpy"),
@@ -36,8 +36,8 @@ def doctor(
     json_file: JsonOption = None,
 ) -> None:
     """Check python, packages, torch, a host and the disk. Exits with 1 if something fails."""
-    from symbiont_ecology.config import HostConfig
-    from symbiont_ecology.registry import validate
+    from symbiont_ecology.base.registry import validate
+    from symbiont_ecology.run.config import HostConfig
 
     knobs = {"model": host, "threads": threads, "device": device, "dtype": dtype}
     settings, results = validate(HostConfig, knobs, "doctor"), list[CheckResult]()
@@ -83,9 +83,9 @@ def _host(settings: HostConfig) -> Iterator[CheckResult]:
     try:
         import torch
 
-        from symbiont_ecology.host.backend.torch_backend import back_ends
-        from symbiont_ecology.host.kernel import HostKernel
-        from symbiont_ecology.host.machine import describe
+        from symbiont_ecology.model.backend.torch_backend import back_ends
+        from symbiont_ecology.model.kernel import HostKernel
+        from symbiont_ecology.model.machine import describe
     except ImportError as error:
         yield "fail", f"torch cannot be imported ({error}): reinstall it"
         return

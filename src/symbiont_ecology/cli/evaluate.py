@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.evaluate_adapter import AdapterExam, examine_adapter
 from symbiont_ecology.cli.options import argument, option
-from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.evaluation.baselines import BaselineComparison
-    from symbiont_ecology.evaluation.measure import Record
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
+    from symbiont_ecology.evaluate.baselines import BaselineComparison
+    from symbiont_ecology.evaluate.measure import Record
+    from symbiont_ecology.evaluate.spec import EvaluationSpec
 
 GOES_WITH = {
     "adapter": (
@@ -75,7 +75,7 @@ def evaluate(
 ) -> None:
     """Ask a run or an adapter holdout questions. The run itself is not changed; its
     evaluations.jsonl gets new lines."""
-    from symbiont_ecology.evaluation.spec import EvaluationSpec
+    from symbiont_ecology.evaluate.spec import EvaluationSpec
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
@@ -140,10 +140,10 @@ def _evaluate_run(
         ConfigError: an item is among both the questions and the selection, so candidates would be
             chosen by what they are tested on.
     """
-    from symbiont_ecology.evaluation.baselines import compare_with_baselines
-    from symbiont_ecology.evaluation.evaluation_log import log_evaluation
-    from symbiont_ecology.evaluation.measure import LoadedRun
-    from symbiont_ecology.weights.peft_files import stated_rank
+    from symbiont_ecology.adapters.peft_files import stated_rank
+    from symbiont_ecology.evaluate.baselines import compare_with_baselines
+    from symbiont_ecology.evaluate.evaluation_log import log_evaluation
+    from symbiont_ecology.evaluate.measure import LoadedRun
 
     run = LoadedRun.of_run(folder, is_kept=not dry_run)
     items, selection = spec.items(run), spec.selection_items(run)
@@ -179,7 +179,7 @@ def _evaluate_run(
 
 def _make_again(folder: Path, host: str | None) -> None:
     """Make every evaluation of a run again; exit code 1 if one is not what it was."""
-    from symbiont_ecology.evaluation.evaluation_log import (
+    from symbiont_ecology.evaluate.evaluation_log import (
         EVALUATIONS_FILE,
         repeat_evaluations,
         widest_rank,

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console
-from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.evaluation.adapter_comparison import AdapterComparison
-    from symbiont_ecology.evaluation.measure import Record
+    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
+    from symbiont_ecology.evaluate.measure import Record
 
 MAX_EXAMPLES, TEXT_SHOWN = 3, 60
 """Examples of every kind on a terminal, and characters of each text."""
@@ -43,15 +43,15 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
         DataError: questions that cannot be used.
         AdapterError: an adapter that is damaged, or of another host.
     """
+    from symbiont_ecology.adapters.peft_files import stated_rank
     from symbiont_ecology.cli.options import typed_spec
-    from symbiont_ecology.evaluation.adapter_comparison import compare_with_host
-    from symbiont_ecology.evaluation.general import general_of_adapter
-    from symbiont_ecology.evaluation.items import check_not_learned, in_style, read_items, some_of
-    from symbiont_ecology.evaluation.measure import evaluate_adapter
-    from symbiont_ecology.host.fitting import check_adapter_fits
-    from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
+    from symbiont_ecology.evaluate.general import general_of_adapter
+    from symbiont_ecology.evaluate.items import check_not_learned, in_style, read_items, some_of
+    from symbiont_ecology.evaluate.measure import evaluate_adapter
+    from symbiont_ecology.model.fitting import check_adapter_fits
+    from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-    from symbiont_ecology.weights.peft_files import stated_rank
 
     if exam.holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
@@ -97,9 +97,9 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
 def _tell(pair: AdapterComparison) -> None:
     """Print accuracy by category, what changed, how likely the reference answers are, and a few
     replies of every kind."""
-    from symbiont_ecology.evaluation.adapter_comparison import CHANGES
-    from symbiont_ecology.transcripts import plain
-    from symbiont_ecology.types import last_turn
+    from symbiont_ecology.base.transcripts import plain
+    from symbiont_ecology.base.types import last_turn
+    from symbiont_ecology.evaluate.adapter_comparison import CHANGES
 
     rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
     for name, part in {**pair.categories, "all": pair}.items():

@@ -9,30 +9,30 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli.options import PluginsOption, argument
-from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.registry import Knob, Registry
+    from symbiont_ecology.base.registry import Knob, Registry
 
 REGISTRIES = {
     "tasks": "symbiont_ecology.tasks:tasks",
     "sources": "symbiont_ecology.tasks:task_sources",
     "graders": "symbiont_ecology.tasks.grading:graders",
     "styles": "symbiont_ecology.tasks.synthetic.styles:prompt_styles",
-    "rewards": "symbiont_ecology.learning:reward_rules",
-    "operators": "symbiont_ecology.operators:operators",
-    "learning_rules": "symbiont_ecology.learning:learning_rules",
-    "curricula": "symbiont_ecology.routing.curricula:curricula",
-    "allocators": "symbiont_ecology.routing.allocators:allocators",
-    "routings": "symbiont_ecology.inference.routings:routings",
-    "shifts": "symbiont_ecology.evaluation.shifts:shifts",
-    "routers": "symbiont_ecology.inference.routers:routers",
-    "strategies": "symbiont_ecology.strategies:strategies",
-    "mechanisms": "symbiont_ecology.strategies.mechanisms:mechanisms",
-    "executors": "symbiont_ecology.engine.executors:executors",
-    "trackers": "symbiont_ecology.engine.trackers:trackers",
-    "engines": "symbiont_ecology.host.engines:engines",
+    "rewards": "symbiont_ecology.ecology.learning:reward_rules",
+    "operators": "symbiont_ecology.adapters.operators:operators",
+    "learning_rules": "symbiont_ecology.ecology.learning:learning_rules",
+    "curricula": "symbiont_ecology.ecology.routing.curricula:curricula",
+    "allocators": "symbiont_ecology.ecology.routing.allocators:allocators",
+    "routings": "symbiont_ecology.evaluate.routings:routings",
+    "shifts": "symbiont_ecology.evaluate.shifts:shifts",
+    "routers": "symbiont_ecology.ecology.routing.routers:routers",
+    "strategies": "symbiont_ecology.ecology.strategies:strategies",
+    "mechanisms": "symbiont_ecology.ecology.strategies.mechanisms:mechanisms",
+    "executors": "symbiont_ecology.run.executors:executors",
+    "trackers": "symbiont_ecology.run.trackers:trackers",
+    "engines": "symbiont_ecology.model.engines:engines",
 }
 FILES = ("presets", "protocols")
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""
@@ -62,7 +62,7 @@ def explain(
     _load(plugin)
     plural = _plural(kind)
     if kind == "config":
-        from symbiont_ecology.config import RunConfig
+        from symbiont_ecology.run.config import RunConfig
 
         _explain_config(RunConfig)
         print("A component is a name or {kind: name, knob: value}: symbiont explain KIND NAME")
@@ -95,14 +95,14 @@ def registry(kind: str) -> Registry[Any]:
 
 
 def _unknown(kind: str, known: Sequence[str] = ()) -> str:
-    from symbiont_ecology.registry import did_you_mean
+    from symbiont_ecology.base.registry import did_you_mean
 
     hint = did_you_mean(kind, KINDS)
     return f"no kind {kind!r};{hint} known: {', '.join(known or KINDS)}"
 
 
 def _load(plugins: list[Path] | None) -> None:
-    from symbiont_ecology.registry import load_plugin
+    from symbiont_ecology.base.registry import load_plugin
 
     for path in plugins or ():
         load_plugin(path)
@@ -119,7 +119,7 @@ def _entries(kind: str) -> dict[str, str]:
     """Return the docstrings of a kind by name; a YAML file's is the comment in front."""
     if kind not in FILES:
         return {name: registry(kind).doc(name) for name in registry(kind).names()}
-    from symbiont_ecology.shipped import presets, protocols
+    from symbiont_ecology.base.shipped import presets, protocols
 
     files = presets() if kind == "presets" else protocols()
     comments = re.compile(r"(?:#.*\n)*")
@@ -131,7 +131,7 @@ def _entries(kind: str) -> dict[str, str]:
 
 
 def _file(kind: str, name: str) -> Path:
-    from symbiont_ecology.shipped import find_preset, find_protocol
+    from symbiont_ecology.base.shipped import find_preset, find_protocol
 
     return find_preset(name) if kind == "presets" else find_protocol(name)
 
@@ -143,7 +143,7 @@ def _first_sentence(doc: str) -> str:
 
 def _explain_config(schema: type, prefix: str = "") -> None:
     """Print the keys of a config, section by section."""
-    from symbiont_ecology.registry import knobs, nested_schema
+    from symbiont_ecology.base.registry import knobs, nested_schema
 
     inner = {name: nested_schema(hint) for name, hint in get_type_hints(schema).items()}
     print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")

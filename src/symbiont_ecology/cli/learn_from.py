@@ -11,15 +11,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
+from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.options import DryRunOption, RunOptions, argument, option
 from symbiont_ecology.cli.run import folder_for, is_free_for, live_unless_complete, tell_run_plan
-from symbiont_ecology.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.evaluation.adapter_comparison import AdapterComparison
+    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
+    from symbiont_ecology.run.config import RunConfig
     from symbiont_ecology.tasks.logs import LogRow, LogTasks
 
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
@@ -78,8 +78,8 @@ def _config(
         ConfigError: it does not fit together.
         DataError: no reply was accepted.
     """
-    from symbiont_ecology.config import compose
-    from symbiont_ecology.engine.build import check, mixture
+    from symbiont_ecology.run.build import check, mixture
+    from symbiont_ecology.run.config import compose
     from symbiont_ecology.tasks.own_habitats import LoggedHabitats
 
     if not 0 < passes < math.inf:
@@ -138,7 +138,7 @@ def _check_lengths(run: Run, log: Path) -> None:
     Raises:
         DataError: it cannot; the message names the row.
     """
-    from symbiont_ecology.engine.build import mixture
+    from symbiont_ecology.run.build import mixture
     from symbiont_ecology.tasks.logs import DEPTH, LogTask
 
     longest = run.host.shape.max_positions
@@ -158,8 +158,8 @@ def _check_lengths(run: Run, log: Path) -> None:
 
 def _report(run: Run, rows: Sequence[LogRow]) -> None:
     """Writes the adapters and the report, and prints who uses which."""
-    from symbiont_ecology.evaluation.adapter_comparison import held_out
-    from symbiont_ecology.export import HABITATS_FILE, export_run
+    from symbiont_ecology.evaluate.adapter_comparison import held_out
+    from symbiont_ecology.evaluate.export import HABITATS_FILE, export_run
 
     target = run.folder / EXPORT
     export_run(run, target)

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from rich.markup import escape
 
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option, typed_spec
-from symbiont_ecology.errors import ConfigError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.runtime import Host
-    from symbiont_ecology.evaluation.first_look import StyleLook
+    from symbiont_ecology.evaluate.first_look import StyleLook
+    from symbiont_ecology.run.config import RunConfig
+    from symbiont_ecology.run.runtime import Host
     from symbiont_ecology.tasks.synthetic.styles import PromptStyle
 
 CHATS = ("{kind: natural, is_chat: true}", "{kind: few_shot, is_chat: true}")
@@ -39,9 +39,9 @@ def look_command(
 ) -> None:
     """Ask the bare host train questions before a run starts, and show how much is right in each
     style."""
-    from symbiont_ecology.config import compose, load_config
-    from symbiont_ecology.engine.build import host_source, mixture
-    from symbiont_ecology.evaluation.first_look import LookPlan, look_at
+    from symbiont_ecology.evaluate.first_look import LookPlan, look_at
+    from symbiont_ecology.run.build import host_source, mixture
+    from symbiont_ecology.run.config import compose, load_config
 
     named, changes = options.split_words([*([config] if config else []), *(overrides or [])])
     changes += [f"host.model={host}"] * (host is not None)
@@ -81,8 +81,8 @@ def _styles(config: RunConfig, texts: Sequence[str]) -> dict[str, PromptStyle]:
     Raises:
         ConfigError: a style that was typed cannot be built, or not with this host or these tasks.
     """
-    from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.host.chat_template import has_chat_template
+    from symbiont_ecology.model.chat_template import has_chat_template
+    from symbiont_ecology.run.build import mixture
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     specs = {text: typed_spec(text) for text in texts or STYLES}
@@ -125,8 +125,8 @@ def _said(shares: Mapping[str, float] | None) -> str:
 
 def _tell_replies(name: str, look: StyleLook) -> None:
     """Print a few greedy replies, from cells all over."""
-    from symbiont_ecology.transcripts import plain
-    from symbiont_ecology.types import last_turn
+    from symbiont_ecology.base.transcripts import plain
+    from symbiont_ecology.base.types import last_turn
 
     print(f"\nreplies in the style {name}:")
     for (rollout, *_), *_ in [*look.cells.values()][:: max(len(look.cells) // MAX_REPLIES, 1)]:

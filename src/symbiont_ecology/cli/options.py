@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.base.errors import ConfigError
 
 
 def option(
@@ -116,7 +116,7 @@ def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
     Raises:
         ConfigError: it is something else.
     """
-    from symbiont_ecology.config_layers import parse_override
+    from symbiont_ecology.base.config_layers import parse_override
 
     spec = parse_override(f"spec={text}")["spec"]
     if not isinstance(spec, str | dict):

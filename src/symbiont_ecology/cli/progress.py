@@ -10,9 +10,9 @@ from datetime import timedelta
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from symbiont_ecology.config import LoopConfig
+from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.run.config import LoopConfig
 
 ACCEPTED, ACCEPTED_IN_LOG = "accepted", "accepted in the log"
 """Name of the share of right answers in a run with users, and in one that learns from a log: there

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import did_you_mean
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.types import OrganelleId
+    from symbiont_ecology.base.types import OrganelleId
 
 PEFT = "peft"
 """The reader of every export; servers read less of what PEFT can say."""
@@ -44,9 +44,9 @@ def serving_lines(run: Run, reader: str, target: Path, names: Sequence[Organelle
     An adapter's name there ends in a hash of its weights, so that a later one cannot be taken for
     it.
     """
-    from symbiont_ecology.files import content_hash
-    from symbiont_ecology.weights.peft_files import WEIGHTS_FILE, adapter_modules, stated_rank
-    from symbiont_ecology.weights.portable import ending_of
+    from symbiont_ecology.adapters.peft_files import WEIGHTS_FILE, adapter_modules, stated_rank
+    from symbiont_ecology.adapters.portable import ending_of
+    from symbiont_ecology.base.files import content_hash
 
     folders = {name: (target / name).resolve() for name in names}
     served = {
@@ -81,8 +81,8 @@ def serving_lines(run: Run, reader: str, target: Path, names: Sequence[Organelle
 
 def _first_question(run: Run) -> tuple[str, int]:
     """A question as the host reads it, and the longest answer to it in tokens."""
-    from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.rng import Draw
+    from symbiont_ecology.base.rng import Draw
+    from symbiont_ecology.run.build import mixture
 
     mix = mixture(run.config)
     family, depth = mix.cells[0]

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 import typer
 from rich.console import Console
 
+from symbiont_ecology.base.config_layers import config_name
+from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, HostError, RunError
+from symbiont_ecology.base.files import free_folder
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.interrupts import StopRequest
-from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import INTERRUPTED, ConfigError, HostError, RunError
-from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.cli.progress import RunProgress
-    from symbiont_ecology.config import RunConfig
+    from symbiont_ecology.run.config import RunConfig
 
 
 def run(
@@ -52,7 +52,7 @@ def resume_command(
 
 
 def _live_to_the_end(lived: Run, quiet: bool) -> None:
-    from symbiont_ecology.evaluation.general import general_at_end
+    from symbiont_ecology.evaluate.general import general_at_end
 
     live(lived, quiet)
     if not quiet:
@@ -80,7 +80,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     Raises:
         typer.Exit: it was interrupted.
     """
-    from symbiont_ecology.host.locating import find_folder
+    from symbiont_ecology.model.locating import find_folder
 
     view = _progress(lived, quiet)
     with StopRequest() as stop, view:
@@ -129,8 +129,8 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
         HostError: the host is not on this machine.
     """
     from symbiont_ecology import load_config
-    from symbiont_ecology.engine.build import check
-    from symbiont_ecology.host.locating import check_is_here
+    from symbiont_ecology.model.locating import check_is_here
+    from symbiont_ecology.run.build import check
 
     config = load_config(name, overrides or ())
     check(config)
@@ -141,7 +141,7 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
 
 def check_final_holdout(config: RunConfig) -> None:
     """Read ``run.final_holdout`` before the run, so that a bad file costs nothing."""
-    from symbiont_ecology.evaluation.items import read_items
+    from symbiont_ecology.evaluate.items import read_items
 
     if config.run.final_holdout is not None:
         read_items(Path(config.run.final_holdout))
@@ -169,9 +169,9 @@ def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -
 def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
     """Return True if a folder holds no run, or the one with this config and the data as they are;
     the keys of ``run`` that are named may differ."""
-    from symbiont_ecology.engine.living import CONFIG_FILE
-    from symbiont_ecology.engine.provenance import check_data
-    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.run.open_run import CONFIG_FILE
+    from symbiont_ecology.run.provenance import check_data
+    from symbiont_ecology.run.start import read_config
 
     if not (folder / CONFIG_FILE).exists():
         return True
@@ -188,17 +188,16 @@ def is_free_for(folder: Path, config: RunConfig, *may_differ: str) -> bool:
 def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """Print what a run would do, and what it would take, but on the embedded host: that needs
     little, and its plan no torch."""
+    from symbiont_ecology.base.registry import kind_of
     from symbiont_ecology.ecology.state import STATE_FILE
-    from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.registry import kind_of
-    from symbiont_ecology.strategies import strategies
-    from symbiont_ecology.tasks.logs import learns_from_log
+    from symbiont_ecology.ecology.strategies import strategies
+    from symbiont_ecology.run.build import mixture
 
     strategy, mix = strategies.build(config.strategy), mixture(config)
     host, loop = config.host, config.run
     ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
     unit = "rollouts" if strategy.samples else "examples read"
-    unit = "rows of the log" if learns_from_log(config) else unit
+    unit = "rows of the log" if config.learns_from_log else unit
     work = f"{strategy.max_rows(mix)} {unit}"
     is_taken = (folder / STATE_FILE).exists()
     depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
@@ -219,11 +218,11 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 def _estimate(config: RunConfig) -> dict[str, str]:
     """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
     one whose weights are not on this machine."""
-    from symbiont_ecology.engine.build import build_host
-    from symbiont_ecology.engine.forecast import estimate_run
-    from symbiont_ecology.host.loading import find_device, weight_files
-    from symbiont_ecology.host.locating import weights_folder
-    from symbiont_ecology.host.memory import MemoryNeed, total_memory
+    from symbiont_ecology.model.loading import find_device, weight_files
+    from symbiont_ecology.model.locating import weights_folder
+    from symbiont_ecology.model.memory import MemoryNeed, total_memory
+    from symbiont_ecology.run.build import build_host
+    from symbiont_ecology.run.forecast import estimate_run
 
     host = config.host
     if (folder := weights_folder(host.model)) is None:
@@ -250,9 +249,8 @@ def _estimate(config: RunConfig) -> dict[str, str]:
 
 def _progress(lived: Run, quiet: bool) -> RunProgress:
     from symbiont_ecology.cli.progress import ACCEPTED, ACCEPTED_IN_LOG, RunProgress
-    from symbiont_ecology.engine.living import lived_seconds
-    from symbiont_ecology.tasks.logs import learns_from_log
+    from symbiont_ecology.run.open_run import lived_seconds
 
-    accepted = ACCEPTED_IN_LOG if learns_from_log(lived.config) else ACCEPTED
+    accepted = ACCEPTED_IN_LOG if lived.config.learns_from_log else ACCEPTED
     seconds = lived_seconds(lived.folder)
     return RunProgress(lived.config.run, seconds, accepted, Console(quiet=quiet))

@@ -8,9 +8,9 @@ from typing import Annotated
 
 from rich.markup import escape
 
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.cli.console import command_line, print_table, table
 from symbiont_ecology.cli.options import RunFolder, option
-from symbiont_ecology.errors import RunError
 
 
 def verify(
@@ -19,9 +19,9 @@ def verify(
 ) -> None:
     """Check every file of a run: checksums of the checkpoints, the log, all weights. Exit code 1
     if something is damaged."""
-    from symbiont_ecology.engine import verification
-    from symbiont_ecology.engine.living import locked
-    from symbiont_ecology.files import is_writable
+    from symbiont_ecology.base.files import is_writable
+    from symbiont_ecology.run import verification
+    from symbiont_ecology.run.open_run import locked
 
     next(verification.parts_of(folder))  # raises where there is no run
     with locked(folder) if repair or is_writable(folder) else nullcontext():
@@ -38,7 +38,7 @@ def verify(
 
 def _tell(folder: Path) -> int:
     """Print a line for every part of a run; return how many are damaged."""
-    from symbiont_ecology.engine.verification import parts_of
+    from symbiont_ecology.run.verification import parts_of
 
     rows, damaged = table("part", ""), 0
     for part in parts_of(folder):

@@ -8,8 +8,8 @@ had it: the archive is the gene pool that refounded organelles come from.
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.organelle import Genome
-from symbiont_ecology.types import BlobRef, OrganelleId
 
 SCORE_HALF_LIFE = 50
 """Generations after which a score counts half as much, if its holder is no longer there to confirm

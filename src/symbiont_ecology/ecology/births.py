@@ -5,6 +5,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.deltas import truncated
+from symbiont_ecology.adapters.operators import Operator
+from symbiont_ecology.adapters.peft_files import read_peft
+from symbiont_ecology.base.events import Born, Event
+from symbiont_ecology.base.fence import FaultError
+from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.changes import Serve
 from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome
@@ -14,13 +21,6 @@ from symbiont_ecology.ecology.population import (
     Decision,
     Inheritance,
 )
-from symbiont_ecology.events import Born, Event
-from symbiont_ecology.fence import FaultError
-from symbiont_ecology.operators import Operator
-from symbiont_ecology.types import BlobRef, OrganelleId
-from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.deltas import truncated
-from symbiont_ecology.weights.peft_files import read_peft
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from symbiont_ecology.adapters import OptimizerState
+from symbiont_ecology.adapters.deltas import grown, grown_optimizer_state, shares, truncated
+from symbiont_ecology.base.events import Event, Resized, Served, Upheaved
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.population import ApplyContext, Decision
-from symbiont_ecology.events import Event, Resized, Served, Upheaved
-from symbiont_ecology.types import OrganelleId
-from symbiont_ecology.weights import OptimizerState
-from symbiont_ecology.weights.deltas import grown, grown_optimizer_state, shares, truncated
 
 FALLEN = SuccessPosterior(0.0, 4.0)
 """The posterior of everyone alive in cells where the world changed: they were just seen to fail."""

@@ -20,7 +20,7 @@ from pathlib import Path
 import xxhash
 from pydantic import TypeAdapter, ValidationError
 
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.base.errors import RunError
 
 CHECKPOINT_FORMAT = 2
 CHUNK = 1 << 20

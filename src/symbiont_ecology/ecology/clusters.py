@@ -23,10 +23,10 @@ from typing import TypeVar
 
 import numpy as np
 
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.habitats import SURE, RememberedAnswer, shared_among
 from symbiont_ecology.ecology.organelle import SuccessPosterior, pooled
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.types import OrganelleId
 
 _Name = TypeVar("_Name", int, str)
 NEW_CLUSTER = ""

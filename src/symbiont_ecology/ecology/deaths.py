@@ -8,13 +8,12 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from symbiont_ecology.config import Climate
+from symbiont_ecology.base.events import Event, Quarantined, Retired
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.population import ApplyContext, Decision
+from symbiont_ecology.ecology.prices import Climate, Prices
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import Event, Quarantined, Retired
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import OrganelleId
 
 MOST_DORMANT = 32
 """Organelles that are kept; the oldest go first."""

@@ -15,9 +15,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, PositiveInt
 
+from symbiont_ecology.base.statistics import evidence
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.organelle import Genome
-from symbiont_ecology.statistics import evidence
-from symbiont_ecology.types import OrganelleId
 
 GateDecision: TypeAlias = Literal["admit", "reject", "go on"]
 OpenShare: TypeAlias = Annotated[float, Field(gt=0, lt=1)]

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import numpy as np
 
+from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology.basis import DIRECTIONS
-from symbiont_ecology.types import Item, OrganelleId
 
 MOST_ANSWERS = 24
 """The newest answers of a habitat that are remembered."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
+from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS, RememberedAnswer
 from symbiont_ecology.ecology.ranges import PromptRange
-from symbiont_ecology.types import BlobRef, OrganelleId
 
 HOST: OrganelleId = "host"
 """The id under which the bare host appears in assignments and events; it owns no account and never

@@ -11,18 +11,18 @@ from typing import Literal
 
 from numpy.random import Generator
 
-from symbiont_ecology.bounds import MOST_RANK
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import Norms
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.adapters.operators import Operator, Parent, Parents, checked_child, operators
+from symbiont_ecology.base.bounds import MOST_RANK
+from symbiont_ecology.base.events import Born, Event, Stillborn
+from symbiont_ecology.base.fence import FaultError, Faults
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.organelle import Genome, Organelle
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.events import Born, Event, Stillborn
-from symbiont_ecology.fence import FaultError, Faults
-from symbiont_ecology.operators import Operator, Parent, Parents, checked_child, operators
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import BlobRef, OrganelleId
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.adapter import Norms
-from symbiont_ecology.weights.blobs import BlobStore
 
 INHERITED_EVIDENCE = 0.5
 """How much of a parent's posterior counts for its child."""

@@ -9,9 +9,9 @@ from typing import Literal
 
 import numpy as np
 
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.types import Cell, Item, OrganelleId
-from symbiont_ecology.weights.adapter import Perturbation
+from symbiont_ecology.adapters.adapter import Perturbation
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Cell, Item, OrganelleId
 
 Purpose = Literal["practice", "probe", "probation"]
 """*practice* is paid, learned from, and changes posteriors. A *probe* only informs. *probation*

@@ -14,6 +14,19 @@ from pathlib import Path
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import (
+    UNFINISHED,
+    is_writable,
+    lock,
+    make_folder,
+    open_folder,
+    remove_unfinished,
+    replace_durably,
+    write_whole,
+)
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_name
 from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.checkpoint_header import (
     CheckpointHeader,
@@ -24,21 +37,9 @@ from symbiont_ecology.ecology.checkpoint_header import (
 from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
+from symbiont_ecology.ecology.ledger import Ledger
 from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, pooled
 from symbiont_ecology.ecology.rollout import Assignment
-from symbiont_ecology.economics import Cost, Ledger
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import (
-    UNFINISHED,
-    is_writable,
-    lock,
-    make_folder,
-    open_folder,
-    remove_unfinished,
-    replace_durably,
-    write_whole,
-)
-from symbiont_ecology.types import BlobRef, OrganelleId, cell_name
 
 STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
 

@@ -3,16 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from symbiont_ecology.bounds import MOST_RANK
+from symbiont_ecology.adapters.deltas import truncated
+from symbiont_ecology.adapters.operators import Operator
+from symbiont_ecology.base.bounds import MOST_RANK
+from symbiont_ecology.base.events import Born, Event, Gated, Proposed
+from symbiont_ecology.base.fence import FaultError
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import Genome
 from symbiont_ecology.ecology.population import INHERITED_EVIDENCE, ApplyContext, Decision
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.events import Born, Event, Gated, Proposed
-from symbiont_ecology.fence import FaultError
-from symbiont_ecology.operators import Operator
-from symbiont_ecology.types import OrganelleId
-from symbiont_ecology.weights.deltas import truncated
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
-from symbiont_ecology.registry import Registry
+from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.tasks.task import Task
 from symbiont_ecology.tasks.verification import Judgement, judge
 

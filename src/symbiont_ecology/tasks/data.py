@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
-from symbiont_ecology.files import Stamp
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.base.errors import ConfigError, DataError, EcologyWarning
+from symbiont_ecology.base.files import Stamp
+from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.base.types import Item, in_turns
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
 from symbiont_ecology.tasks.splits import Split, split_of
@@ -38,7 +39,6 @@ from symbiont_ecology.tasks.tables import (
     rows_of_file,
     text_in,
 )
-from symbiont_ecology.types import Item, in_turns
 
 MIN_REPLY_TOKENS = 64
 """Room for a reply, if the data do not say otherwise: a model may answer in a sentence."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import suppress
 from functools import lru_cache
 
-from symbiont_ecology.errors import DataError
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.tasks.task import Task
 
 DRAWS_PER_EXAMPLE = 100

@@ -22,7 +22,7 @@ from typing import Protocol
 
 from pydantic import NonNegativeFloat
 
-from symbiont_ecology.registry import Registry
+from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.tasks.verification import as_verdict
 
 LONGEST_REPLY = 10_000

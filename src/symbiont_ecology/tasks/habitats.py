@@ -20,13 +20,13 @@ from itertools import product
 
 import numpy as np
 
-from symbiont_ecology.config import HabitatsConfig
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Cell, Item, in_last_turn
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
 from symbiont_ecology.tasks.verification import as_verdict
-from symbiont_ecology.types import Cell, Item, in_last_turn
 
 Kind = int
 """Number of a kind, from 0."""

@@ -16,10 +16,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.errors import DataError
-from symbiont_ecology.files import Stamp
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.files import Stamp
+from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
     ASKER_END,
@@ -40,7 +40,6 @@ from symbiont_ecology.tasks.tables import (
     rows_of_file,
     text_in,
 )
-from symbiont_ecology.types import Item, LoggedReply
 
 LOG_COLUMNS = ("habitat", "prompt", "reply", "accepted", "family")
 """Of a log; the last may be missing."""
@@ -232,11 +231,6 @@ def _verdict(cell: object) -> str:
     """Return the word of a verdict; empty if there is none."""
     value = as_written(cell)
     return "" if value is None else str(value).strip().lower()
-
-
-def learns_from_log(config: RunConfig) -> bool:
-    """Return true for a run whose verdicts are on replies of others."""
-    return any(source.get("kind") == "log" for source in config.tasks.sources)
 
 
 def is_held_out(prompt: str) -> bool:

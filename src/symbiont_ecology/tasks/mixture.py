@@ -7,14 +7,14 @@ from functools import cached_property
 
 import numpy as np
 
-from symbiont_ecology.config import Flip
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Cell, Item, in_turns
 from symbiont_ecology.tasks import Task
+from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.grading import ReferenceVerifier
 from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-from symbiont_ecology.types import Cell, Item, in_turns
 
 TYPED = "typed"
 """In the id of an item, in place of a variant: somebody typed it, and no task drew it."""

@@ -9,14 +9,14 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
-from symbiont_ecology.config import HabitatsConfig
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.data import DataLine, DataTask
 from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.logs import LogTask
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Item
 
 KNOBS = {"questions"}
 """Keys of ``tasks.habitats`` that habitats of data heed."""

@@ -13,13 +13,13 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.errors import DataError, EcologyError, MissingExtraError
-from symbiont_ecology.files import Stamp, stamp_of
-from symbiont_ecology.registry import did_you_mean
-from symbiont_ecology.shipped import find_data
-from symbiont_ecology.transcripts import escaped
-from symbiont_ecology.types import TURN_END
-from symbiont_ecology.untrusted import parse_json, read_regular
+from symbiont_ecology.base.errors import DataError, EcologyError, MissingExtraError
+from symbiont_ecology.base.files import Stamp, stamp_of
+from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.shipped import find_data
+from symbiont_ecology.base.transcripts import escaped
+from symbiont_ecology.base.types import TURN_END
+from symbiont_ecology.base.untrusted import parse_json, read_regular
 
 MAX_FILE_MB = 256
 """Of a file, unpacked; a larger one would be held in memory several times over."""

@@ -29,12 +29,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from symbiont_ecology.errors import ConfigError, DataError
+from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.types import Item, is_text
 from symbiont_ecology.tasks.splits import Split, split_of
-from symbiont_ecology.types import Item, is_text
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import HabitatsConfig
+    from symbiont_ecology.tasks.config import HabitatsConfig
     from symbiont_ecology.tasks.habitats import Habitats
 
 MOST_DRAWS = 10_000

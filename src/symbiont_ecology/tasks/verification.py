@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.fence import FaultError, Fence
-from symbiont_ecology.types import Item
+from symbiont_ecology.base.fence import FaultError, Fence
+from symbiont_ecology.base.types import Item
 
 SECONDS = 5.0
 """Time that a verifier may take for one reply."""

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from symbiont_ecology import Run
-from symbiont_ecology.errors import ConfigError, EcologyError, HostError, RunError
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
+from symbiont_ecology.base.errors import ConfigError, EcologyError, HostError, RunError
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 pytest.importorskip("lm_eval", reason="needs the extra lm-eval")
 

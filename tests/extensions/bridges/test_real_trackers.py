@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from killing import COMMAND, kill_when
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import GenerationEnded
 
 Point = tuple[int, float]
 """A generation and its accuracy."""

@@ -9,20 +9,20 @@ from typing import Any, ClassVar
 import pytest
 
 from symbiont_ecology import Run
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import Finished, read_config, resume, start
-from symbiont_ecology.engine.trackers import trackers
-from symbiont_ecology.errors import ConfigError, EcologyWarning, MissingExtraError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning, MissingExtraError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.base.files import append_line, read_lines
 from symbiont_ecology.extensions.bridges.trackers import (
     TRACKERS_FILE,
     CurveTracker,
     Plot,
     TrackedRun,
 )
-from symbiont_ecology.files import append_line, read_lines
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import Finished, read_config, resume, start
+from symbiont_ecology.run.trackers import trackers
 from toy import Crash, ToyHost, toy_config
 
 pytestmark = pytest.mark.usefixtures("own_parts")

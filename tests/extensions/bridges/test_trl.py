@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from symbiont_ecology import Run, load_config
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.errors import ConfigError, EcologyWarning
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.extensions.bridges.trl import TrlQuestions
-from symbiont_ecology.host.locating import EMBEDDED_FOLDER
-from symbiont_ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.tasks import judge
-from symbiont_ecology.types import Item
 
 WORLD = ("base", "tasks.families=[math.add,word.count]", "tasks.depths=[short]")
 TOWN = ("habitats/town", "tasks.habitats.count=6")

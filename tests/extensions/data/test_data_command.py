@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from lines import Row, quiz, rows
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.errors import ConfigError, DataError
-from symbiont_ecology.evaluation.items import draw_items, read_items
+from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.shipped import config_folder, find_data
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.evaluate.items import draw_items, read_items
 from symbiont_ecology.extensions.data.cli import SFT_FILE, check_apart, data
-from symbiont_ecology.shipped import config_folder, find_data
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import load_config
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.types import Item
 
 # Data sets that are written.
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from lines import Row, jsonl
+from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, EcologyWarning
 from symbiont_ecology.cli import main
-from symbiont_ecology.config import compose
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError, DataError, EcologyError, EcologyWarning
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import compose
+from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import judge, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from toy import ToyHost

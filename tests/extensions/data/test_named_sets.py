@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from lines import Row, jsonl
-from symbiont_ecology.errors import ConfigError, DataError, EcologyError, MissingExtraError
-from symbiont_ecology.evaluation.items import check_not_learned, read_items
+from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, MissingExtraError
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.evaluate.items import check_not_learned, read_items
 from symbiont_ecology.extensions.data.cli import get_set, list_sets
 from symbiont_ecology.extensions.data.sets import NAMED_SETS
 from symbiont_ecology.tasks import judge, task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.grading import Choice, NumericAnswer
-from symbiont_ecology.types import Item
 
 CITIES = ("Berlin", "Paris", "a city", "Rome", "Oslo", "Bern", "Lima", "Cairo", "Quito", "Accra")
 

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from encoders import EMBEDDED, bring_encoder
+from symbiont_ecology.base.errors import ConfigError, MissingExtraError
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.errors import ConfigError, MissingExtraError
+from symbiont_ecology.ecology.learning import reward_rules
 from symbiont_ecology.extensions.data import rewards
-from symbiont_ecology.learning import reward_rules
 from symbiont_ecology.tasks import tasks, verification
 from symbiont_ecology.tasks.grading import graders
-from symbiont_ecology.types import Item
 
 
 def replied(text: str, answer: str, verdict: float = 0.0) -> Rollout:

@@ -11,12 +11,12 @@ import pytest
 
 from hosts import random_weights
 from servers import FAKES, FakeServer, running
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.extensions.engines.answering import ServedHost
-from symbiont_ecology.host.engines import engines
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
+from symbiont_ecology.model.engines import engines
+from symbiont_ecology.model.kernel import HostKernel
 
 PROMPTS = ("math.add: 47+8\n", "string.sort: kqa\n")
 LASTING = 1 << 30

@@ -13,14 +13,21 @@ import pytest
 from hosts import random_weights
 from servers import FAKES, FakeServer, running
 from symbiont_ecology import Run
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.adapters import OptimizerState
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    Lesson,
+    Request,
+)
 from symbiont_ecology.extensions.engines.answering import ServedHost
-from symbiont_ecology.host.engines import engines
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights import OptimizerState
+from symbiont_ecology.model.engines import engines
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import load_config
 
 SLOTS = 4
 VLLM = "host.engine={kind: vllm, adapters_folder: published}"

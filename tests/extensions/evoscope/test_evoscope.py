@@ -10,8 +10,8 @@ import pytest
 
 from said import Symbiont
 from seen import HOSTILE, METHODS, lived_to_its_end, served, users_plan
-from symbiont_ecology.engine.run import resume
 from symbiont_ecology.extensions.evoscope.page import page_html, page_record
+from symbiont_ecology.run.start import resume
 from toy import ToyHost
 from visits import HAS_INK, chromium, has_ink, in_a_browser, opened, sync_api
 

@@ -14,9 +14,9 @@ import pytest
 from said import Symbiont
 from seen import lived_to_its_end, served, users_plan
 from symbiont_ecology import Run
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.extensions.evoscope.page import ASSETS, live_server, page_record
-from symbiont_ecology.palette import VIEW_COLOURS
+from symbiont_ecology.extensions.evoscope.palette import VIEW_COLOURS
 
 
 def asked(port: int, method: str, path: str, **headers: str) -> http.client.HTTPResponse:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from seen import users_plan
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, GenerationEnded
+from symbiont_ecology.base.transcripts import read_transcripts
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import read_config
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, GenerationEnded
 from symbiont_ecology.extensions.evoscope.history import Frames, History
-from symbiont_ecology.run import Run
-from symbiont_ecology.transcripts import read_transcripts
+from symbiont_ecology.run.run import Run
+from symbiont_ecology.run.start import read_config
 from toy import ToyHost
 
 

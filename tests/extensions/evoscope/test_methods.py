@@ -9,9 +9,17 @@ import numpy as np
 import pytest
 
 from seen import METHODS, method_plan
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Ascended, Born, Event, GenerationEnded, Retired, Scored
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import (
+    Acted,
+    Ascended,
+    Born,
+    Event,
+    GenerationEnded,
+    Retired,
+    Scored,
+)
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.methods import (
     MAX_PEDIGREE,

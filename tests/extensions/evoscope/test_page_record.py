@@ -14,20 +14,20 @@ import pytest
 from lives import adapter
 from logs import ECOLOGY
 from seen import eventful_plan, lived_to_its_end, users_plan
+from symbiont_ecology.adapters.deltas import modules, singular_values, spectrum
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.transcripts import Transcript
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import RunError
 from symbiont_ecology.extensions.evoscope.adapters import adapter_measures
 from symbiont_ecology.extensions.evoscope.compare import RunDiff
 from symbiont_ecology.extensions.evoscope.figures import lineages
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.news import News
 from symbiont_ecology.extensions.evoscope.page import embedded_json, page_record
+from symbiont_ecology.extensions.evoscope.palette import VIEW_COLOURS
 from symbiont_ecology.extensions.evoscope.record import canvas_places, chosen_news, chosen_replies
 from symbiont_ecology.extensions.evoscope.report import RunReport
-from symbiont_ecology.palette import VIEW_COLOURS
-from symbiont_ecology.transcripts import Transcript
-from symbiont_ecology.weights.deltas import modules, singular_values, spectrum
+from symbiont_ecology.run.start import start
 from toy import ToyHost
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.errors import DataError, RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Born, Event, GenerationEnded, Resized, Retired
+from symbiont_ecology.base.errors import DataError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Born, Event, GenerationEnded, Resized, Retired
 from symbiont_ecology.extensions.evoscope.history import UNKNOWN, History, Taxon
 from symbiont_ecology.extensions.evoscope.phylogeny import (
     COLUMNS,

@@ -14,11 +14,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from seen import users_plan
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.events import Acted, Born, GenerationEnded
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.events import Acted, Born, GenerationEnded
 from symbiont_ecology.extensions.evoscope import figures
 from symbiont_ecology.extensions.evoscope.history import History
-from symbiont_ecology.run import Run
+from symbiont_ecology.run.run import Run
 from toy import ToyHost
 
 
@@ -115,8 +115,7 @@ def test_figures_made_twice_are_the_same_bytes_and_replaced_in_place(
 
 
 def test_the_command_line_and_runs_load_no_matplotlib() -> None:
-    code = (
-        "import sys, symbiont_ecology.cli, symbiont_ecology.run; print('matplotlib' in sys.modules)"
-    )
+    code = "import sys, symbiont_ecology.cli, symbiont_ecology.run.run; "
+    code += "print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -12,12 +12,12 @@ import pytest
 from said import Symbiont
 from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology import Run
-from symbiont_ecology.config import TasksConfig
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.base.transcripts import Transcript, TranscriptLog, read_transcripts
 from symbiont_ecology.extensions.evoscope.report import RunReport
-from symbiont_ecology.run import EventTables
-from symbiont_ecology.transcripts import Transcript, TranscriptLog, read_transcripts
+from symbiont_ecology.run.run import EventTables
+from symbiont_ecology.tasks.config import TasksConfig
 
 
 @pytest.fixture(scope="module")

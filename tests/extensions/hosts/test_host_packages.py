@@ -16,7 +16,7 @@ import torch
 
 from gguf_models import make_wheel, tiny_llama, write_gguf
 from said import Symbiont
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.extensions.hosts.packages import (
     FACTS_FILE,
     PACKAGED,
@@ -26,8 +26,8 @@ from symbiont_ecology.extensions.hosts.packages import (
     hosts_folder,
     made_once,
 )
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.locating import find_folder
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.locating import find_folder
 
 HOST = -1
 

@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import HabitatsConfig, RunConfig
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Ascended, Born, Event, Learned, Retired, Scored
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Ascended, Born, Event, Learned, Retired, Scored
 from symbiont_ecology.extensions.methods.exams import Score
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.runtime import GenerationContext
+from symbiont_ecology.run.start import resume, start
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.habitats import Habitats
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Item, LoggedReply
 from towns import acceptance, config, lived, world_of
 from toy import ToyHost, toy_runtime
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Scored
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Scored
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.methods import Life, Variant, has_converged, lives_of
 

@@ -13,15 +13,19 @@ import numpy as np
 import pytest
 
 from hosts import make_host, random_weights
-from symbiont_ecology.config import load_config
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.adapters.deltas import grown
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Learned, Quarantined
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Completions, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.ecology import Assignment, Outcome, Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Learned, Quarantined
+from symbiont_ecology.ecology.learning import Experience, learning_rules
+from symbiont_ecology.ecology.learning.experience import Learner, PricedLesson, WeightedTarget
 from symbiont_ecology.extensions.methods.hebbian import (
     B_SCALE,
     Hebbian,
@@ -31,15 +35,11 @@ from symbiont_ecology.extensions.methods.hebbian import (
     has_zero_b,
     with_random_b,
 )
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.learning import Experience, learning_rules
-from symbiont_ecology.learning.experience import Learner, PricedLesson, WeightedTarget
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.types import Completions, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.weights.blobs import BlobStore
-from symbiont_ecology.weights.deltas import grown
 from towns import config as town
 from toy import ToyHost, toy_config, toy_ecology
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b, noise_on_b
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
 
 LAYOUT = AdapterLayout((("narrow", 24, 40), ("wide", 96, 64)))
 NORMS = {"narrow": 3.0, "wide": 700.0}

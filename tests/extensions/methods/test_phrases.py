@@ -11,19 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.act import reading_costs
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born
-from symbiont_ecology.tasks import tasks
-from symbiont_ecology.types import (
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
     Decoding,
@@ -32,7 +25,14 @@ from symbiont_ecology.types import (
     behind,
     in_turns,
 )
-from symbiont_ecology.weights.blobs import BlobStore
+from symbiont_ecology.ecology import Rollout
+from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.run.act import reading_costs
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.start import start
+from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 
 PHRASES = ("", "Please. ", "Now. ")

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import check
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.methods.genetic import Genetic
 from symbiont_ecology.extensions.methods.hyper import LARGE, LARGE_WORTH, Hyper
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import load_config
 
 NAMES = ["loralab", "ga-gpt2", "es-countdown", "es-conciseness"]
 

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hosts import KINDS, PROMPTS, make_host, random_weights
-from symbiont_ecology.errors import HostError
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.types import Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.extensions.native.int8 import MAX_TERMS, Rounded, ways
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.model.kernel import HostKernel
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,12 @@ import torch.nn.functional as F
 from hypothesis import given, settings
 
 from native_cases import low_rank_cases, made, plain_attention
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.native import native_ops
 from symbiont_ecology.extensions.native.back_end import Addresses
-from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
-from symbiont_ecology.host.packing import STRETCH
-from symbiont_ecology.types import HOST_SLOT
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.model.backend.attention import AttentionSpec, RMSNorm, apply_rotary
+from symbiont_ecology.model.packing import STRETCH
 
 pytestmark = pytest.mark.skipif(
     native_ops.library() is None, reason="no compiler when this was installed"

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 from native_cases import low_rank_cases, made, plain_attention
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
 from symbiont_ecology.extensions.native import native_ops
 from symbiont_ecology.extensions.native.back_end import (
     Addresses,
@@ -20,10 +21,9 @@ from symbiont_ecology.extensions.native.back_end import (
     ObservedPointers,
     VectorLearners,
 )
-from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm, apply_rotary
-from symbiont_ecology.host.backend.learners import ArenaLearners
-from symbiont_ecology.host.packing import STRETCH
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.model.backend.attention import AttentionSpec, RMSNorm, apply_rotary
+from symbiont_ecology.model.backend.learners import ArenaLearners
+from symbiont_ecology.model.packing import STRETCH
 
 pytestmark = pytest.mark.skipif(
     native_ops.library() is None, reason="no compiler when this was installed"

@@ -21,15 +21,15 @@ pytest.importorskip("ray")
 import ray
 
 from ray_hosts import ToySource, ray_host
-from symbiont_ecology.config import RunConfig, load_config
-from symbiont_ecology.engine import build
-from symbiont_ecology.engine.run import resume, start
-from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError, RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.base.errors import ConfigError, HostError, MissingExtraError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.ray import executor
 from symbiont_ecology.extensions.ray.workers import ROWS_OF_HOST, shards_of
-from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.run import build
+from symbiont_ecology.run.config import RunConfig, load_config
+from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
 

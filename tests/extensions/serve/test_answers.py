@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from in_service import QUESTION, Serve, Served
+from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request, in_turns
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.limits import HttpLimits
 from symbiont_ecology.extensions.serve.messages import UNABLE
 from symbiont_ecology.extensions.serve.service import ServiceLimits
 from symbiont_ecology.extensions.serve.world import prompt_of
-from symbiont_ecology.types import HOST_SLOT, Decoding, Request, in_turns
 
 NEVER_LEARNS = ServiceLimits(learn_share=0)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from in_service import Serve, Served, wait_until
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.serve.journal import (
     GenerationBegun,
     GivenAnswer,
@@ -21,8 +21,8 @@ from symbiont_ecology.extensions.serve.journal import (
     Journal,
 )
 from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.config import RunConfig
 
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 LONGEST = 20.0

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from in_service import Serve, Served, wait_until
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.extensions.serve.limits import ApiKeys, add_key
 from symbiont_ecology.extensions.serve.service import ServiceLimits
 

@@ -13,8 +13,7 @@ from queue import SimpleQueue
 import pytest
 
 from service_faults import Count, Told, checked
-from symbiont_ecology.engine.living import JOURNAL_FILE
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.extensions.serve.journal import (
     MAX_JUDGEABLE,
     GenerationBegun,
@@ -22,6 +21,7 @@ from symbiont_ecology.extensions.serve.journal import (
     GivenVerdict,
     Journal,
 )
+from symbiont_ecology.run.open_run import JOURNAL_FILE
 
 LONG = 200_000
 """Letters of a long prompt."""

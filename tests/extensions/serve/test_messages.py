@@ -7,6 +7,7 @@ import socket
 
 import pytest
 
+from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
 from symbiont_ecology.extensions.serve.messages import (
     Answering,
@@ -27,8 +28,7 @@ from symbiont_ecology.extensions.serve.messages import (
     TokenWritten,
     encode,
 )
-from symbiont_ecology.host.streaming import NewToken
-from symbiont_ecology.types import Decoding
+from symbiont_ecology.model.streaming import NewToken
 
 TEXT = "two\nlines 𝔘\u2028 \x1d\x00"
 TOKEN = NewToken(7, 12, -0.25, "a\u0301", "stop", {12: -0.25, 3: -math.inf})

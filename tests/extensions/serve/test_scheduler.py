@@ -10,13 +10,13 @@ from typing import cast
 import numpy as np
 import pytest
 
+from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.journal import Journal
 from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob, Scheduler
 from symbiont_ecology.extensions.serve.world import ServingSnapshot
-from symbiont_ecology.host.streaming import NewToken, RowId, StreamedRequest
-from symbiont_ecology.types import Decoding
+from symbiont_ecology.model.streaming import NewToken, RowId, StreamedRequest
 
 READING, WRITING = 8.0, 2.0
 """Seconds that prompts take, however many they are, and a token of all rows."""

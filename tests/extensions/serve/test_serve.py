@@ -17,11 +17,11 @@ pytest.importorskip("fastapi")
 
 from said import Symbiont
 from served import QUESTION, Client, RefusedError, ServerProcess
-from symbiont_ecology.config import load_config
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.living import JOURNAL_FILE
-from symbiont_ecology.engine.run import start
 from symbiont_ecology.extensions.serve.journal import Journal
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.open_run import JOURNAL_FILE
+from symbiont_ecology.run.start import start
 
 httpx = pytest.importorskip("httpx")
 

@@ -12,14 +12,14 @@ import pytest
 from hosts import random_weights
 from in_service import QUESTION, TOWN, Serve, Served, wait_until
 from servers import FAKES, FakeServer, running
-from symbiont_ecology.config import load_config
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.errors import HostError
 from symbiont_ecology.extensions.serve.limits import HttpLimits
 from symbiont_ecology.extensions.serve.messages import UNABLE
 from symbiont_ecology.extensions.serve.service import ServiceLimits
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.config import load_config
 
 LASTING = 1 << 30
 NEVER_LEARNS = ServiceLimits(learn_share=0)

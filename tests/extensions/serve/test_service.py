@@ -14,14 +14,11 @@ from typing import Any
 import pytest
 
 from in_service import Serve, Served, wait_until
-from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.base.errors import ConfigError, HostError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Retired
+from symbiont_ecology.base.types import HOST_SLOT, Item
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.engine.living import JOURNAL_FILE
-from symbiont_ecology.engine.run import resume
-from symbiont_ecology.errors import ConfigError, HostError, RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Retired
 from symbiont_ecology.extensions.serve.journal import (
     GenerationBegun,
     GivenAnswer,
@@ -30,8 +27,11 @@ from symbiont_ecology.extensions.serve.journal import (
 )
 from symbiont_ecology.extensions.serve.service import ServiceLimits, check_served, opened_service
 from symbiont_ecology.extensions.serve.world import typed_item
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.types import HOST_SLOT, Item
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig, load_config
+from symbiont_ecology.run.open_run import JOURNAL_FILE
+from symbiont_ecology.run.start import resume
 
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from in_service import TOWN, Serve, wait_until
-from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
 from symbiont_ecology.ecology import HOST, Assignment
-from symbiont_ecology.engine.build import check
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
+from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.extensions.serve.service import check_served
-from symbiont_ecology.host.llama import LlamaDecoder
-from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.model.llama import LlamaDecoder
+from symbiont_ecology.run.build import check
+from symbiont_ecology.run.config import RunConfig, load_config
 
 USUAL = ("ecology", "single", "genetic", "nearest", "ifca", "clove", "bank", "neutral")
 REFUSED = ("per_habitat", "told", "in_context", "es")

@@ -10,7 +10,8 @@ import pytest
 
 from ablated import made_up
 from made_up import made_up_results
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.shipped import config_folder
 from symbiont_ecology.extensions.study.ablation import (
     AblationResults,
     check_ablation,
@@ -21,7 +22,6 @@ from symbiont_ecology.extensions.study.ablation import (
 )
 from symbiont_ecology.extensions.study.comparison import AdjustedDifference
 from symbiont_ecology.extensions.study.protocol import Arm, FlipPlan, Protocol
-from symbiont_ecology.shipped import config_folder
 
 DEFAULT = config_folder() / "ablations" / "default.yaml"
 TRUTH = {

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from made_up import made_up_results
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.extensions.study.cli import tell_comparison
 from symbiont_ecology.extensions.study.comparison import Summary, summarise
 from symbiont_ecology.extensions.study.figures import draw_all

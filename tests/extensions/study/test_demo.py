@@ -8,8 +8,8 @@ from pathlib import Path
 
 from killing import interrupted, kill_when
 from said import Symbiont
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.living import wait_until_free
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.open_run import wait_until_free
 
 SHORT = ("run.generations=8", "tasks.habitats.arrivals=3", "tasks.habitats.drift_at=6")
 ARMS = {"told", "ecology", "per_habitat", "single"}

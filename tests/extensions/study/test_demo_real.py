@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from said import Symbiont
-from symbiont_ecology.config import load_config
+from symbiont_ecology.run.config import load_config
 
 SYSTEMS = ["the model", "with 4 examples", "one adapter", "the ecology"]
 

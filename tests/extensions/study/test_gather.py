@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.config_layers import merge
-from symbiont_ecology.engine.living import CONFIG_FILE
-from symbiont_ecology.engine.provenance import write_config
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.base.config_layers import merge
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.study import adhoc
 from symbiont_ecology.extensions.study.adhoc import gather
 from symbiont_ecology.extensions.study.jobs import items_of
 from symbiont_ecology.extensions.study.outcomes import SystemAnswers
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import CONFIG_FILE
+from symbiont_ecology.run.provenance import write_config
+from symbiont_ecology.run.start import start
 from towns import config as town
 from toy import ToyHost, toy_config, toy_ecology
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Settled
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Settled
 from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
     Job,

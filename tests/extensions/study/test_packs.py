@@ -11,9 +11,9 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology import Comparison, Suite
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.provenance import write_config
-from symbiont_ecology.errors import EcologyWarning, RunError
+from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.provenance import write_config
 
 
 def test_a_pack_is_made_again_from_its_own_outcomes_byte_for_byte(

@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 
 from asked import FAMILIES, accuracy, answer, chosen, foreign, learned
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item, cell_family, cell_name
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.run import start
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.pool import elite_id
+from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.extensions.study.transfer import transfer_matrix
-from symbiont_ecology.inference.pool import elite_id
-from symbiont_ecology.inference.routings import routings
-from symbiont_ecology.types import Item, cell_family, cell_name
+from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 

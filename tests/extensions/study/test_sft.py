@@ -12,8 +12,8 @@ import pytest
 
 from killing import kill_when
 from said import Symbiont
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.errors import ConfigError
 from symbiont_ecology.extensions.study import suite
 from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.economics import Cost
+from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.extensions.evoscope.compare import adjusted_rand
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES, Questions, Stream
 from symbiont_ecology.extensions.study.outcomes import StreamRecord
+from symbiont_ecology.run.config import RunConfig
 from towns import config, world_of
 
 

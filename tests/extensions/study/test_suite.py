@@ -13,11 +13,11 @@ import pytest
 from hosts import add_chat_template, make_host
 from killing import COMMAND, kill_when
 from said import Symbiont
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.process import usable_cores
+from symbiont_ecology.base.shipped import protocols
 from symbiont_ecology.extensions.study.protocol import load_protocol
 from symbiont_ecology.extensions.study.suite import check_protocol, claim_folder, usual_workers
-from symbiont_ecology.process import usable_cores
-from symbiont_ecology.shipped import protocols
 from tiny import TINY
 
 

@@ -14,10 +14,10 @@ import pytest
 from pydantic import ValidationError
 
 from questions import accepted_share, of_newcomers, questions_of
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted
 from symbiont_ecology.extensions.study import jobs, pack, suite
 from symbiont_ecology.extensions.study.cli import pack as typed_pack
 from symbiont_ecology.extensions.study.jobs import Job, course_of

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.extensions.worlds.talk import (
     STYLES,
     TEMPLATES,
@@ -19,7 +18,8 @@ from symbiont_ecology.extensions.worlds.talk import (
     says_something,
     topic_of,
 )
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import load_config
 
 QUESTION = "What should I know about rivers?"
 NUMBERS = {name: number for number, name in enumerate(STYLES)}

@@ -5,7 +5,7 @@
 - ``trl``: questions and rewards for trl's trainers.
 """
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 EXTENSION = Extension(
     parts={"tracker": ("symbiont_ecology.extensions.bridges.trackers",)},

@@ -21,18 +21,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from symbiont_ecology.base.errors import ConfigError, HostError, MissingExtraError
+from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Decoding, Item, OrganelleId, behind, without_turns
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.engine.act import Question, roll_out, waves
-from symbiont_ecology.engine.build import host_source
-from symbiont_ecology.engine.provenance import check_host
-from symbiont_ecology.errors import ConfigError, HostError, MissingExtraError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.host.learning import Reading
-from symbiont_ecology.host.loading import find_device
-from symbiont_ecology.inference.routings import Choice, check_asker, check_habitat, prompt_routing
-from symbiont_ecology.registry import did_you_mean
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import Decoding, Item, OrganelleId, behind, without_turns
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.routings import Choice, check_asker, check_habitat, prompt_routing
+from symbiont_ecology.model.learning import Reading
+from symbiont_ecology.model.loading import find_device
+from symbiont_ecology.run.act import Question, roll_out, waves
+from symbiont_ecology.run.build import host_source
+from symbiont_ecology.run.provenance import check_host
 
 try:
     from lm_eval.api.model import TemplateLM

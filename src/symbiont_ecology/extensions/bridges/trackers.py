@@ -18,11 +18,11 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, ClassVar
 
-from symbiont_ecology.config import RunConfig, dump_config
-from symbiont_ecology.engine.trackers import Generation, OnGeneration, trackers
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import write_whole
-from symbiont_ecology.types import cell_family
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.types import cell_family
+from symbiont_ecology.run.config import RunConfig, dump_config
+from symbiont_ecology.run.trackers import Generation, OnGeneration, trackers
 
 PROJECT = "symbiont-ecology"
 """Name of the project in trackers that sort runs by project."""

@@ -21,20 +21,20 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from symbiont_ecology.config import RunConfig, load_config
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning, MissingExtraError
+from symbiont_ecology.base.fence import Faults
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.registry import Spec, kind_of
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Decoding, Item, messages, without_turns
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.errors import ConfigError, EcologyWarning, MissingExtraError
-from symbiont_ecology.fence import Faults
-from symbiont_ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.learning.rewards import worths
-from symbiont_ecology.registry import Spec, kind_of
-from symbiont_ecology.rng import Draw
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.ecology.learning.rewards import worths
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Decoding, Item, messages, without_turns
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -1,7 +1,7 @@
 """Data from elsewhere: known data sets, reasoning-gym, task files of lm-evaluation-harness; and
 rewards by text."""
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 _HERE = "symbiont_ecology.extensions.data"
 EXTENSION = Extension(

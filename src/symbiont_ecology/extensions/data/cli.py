@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from symbiont_ecology.base.errors import ConfigError, DataError, RunError
+from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.cli.console import command_line
 from symbiont_ecology.cli.options import DryRunOption, argument, option, split_words
-from symbiont_ecology.errors import ConfigError, DataError, RunError
-from symbiont_ecology.registry import did_you_mean
 
 if TYPE_CHECKING:
+    from symbiont_ecology.base.types import Item
     from symbiont_ecology.tasks.splits import Split
-    from symbiont_ecology.types import Item
 
 SFT_FILE = "train_sft.jsonl"
 """Lines for supervised fine-tuning: a ``prompt`` and a ``completion`` each."""
@@ -59,7 +59,7 @@ def get_set(
     seed: Annotated[int, option("Another seed draws other questions.")] = 0,
 ) -> None:
     """Write questions of a data set that is known by name. The first time needs the network."""
-    from symbiont_ecology.evaluation.items import items_as_lines, some_of
+    from symbiont_ecology.evaluate.items import items_as_lines, some_of
     from symbiont_ecology.extensions.data.sets import NAMED_SETS, questions_of
     from symbiont_ecology.tasks.tables import locate, rows_of_dataset, rows_of_file
 
@@ -117,11 +117,11 @@ def data(
 ) -> None:
     """Write questions with reference answers: three JSONL files that share no prompt. The same seed
     gives the same files."""
-    from symbiont_ecology.config import compose, load_config
-    from symbiont_ecology.engine.build import mixture
-    from symbiont_ecology.evaluation.items import draw_items, items_as_lines
+    from symbiont_ecology.base.types import last_turn
+    from symbiont_ecology.evaluate.items import draw_items, items_as_lines
+    from symbiont_ecology.run.build import mixture
+    from symbiont_ecology.run.config import compose, load_config
     from symbiont_ecology.tasks import tasks as families
-    from symbiont_ecology.types import last_turn
 
     counts = _counts(per_cell)
     names, changes = split_words(words)
@@ -154,7 +154,7 @@ def data(
 
 def _write(texts: Mapping[Path, str]) -> None:
     """Write files, none of which may hold something else."""
-    from symbiont_ecology.files import holds_other, write_whole
+    from symbiont_ecology.base.files import holds_other, write_whole
 
     if taken := [str(path) for path, text in texts.items() if holds_other(path, text)]:
         raise ConfigError(f"{', '.join(taken)} is there already: choose another --out")
@@ -172,7 +172,7 @@ def check_apart(drawn: Mapping[Split, Sequence[Item]]) -> None:
     Raises:
         DataError: one is.
     """
-    from symbiont_ecology.types import last_turn
+    from symbiont_ecology.base.types import last_turn
 
     home: dict[str, tuple[Split, Item]] = {}
     for split, questions in drawn.items():

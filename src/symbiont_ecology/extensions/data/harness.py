@@ -25,10 +25,11 @@ from typing import Any, Literal
 import yaml  # type: ignore[import-untyped, unused-ignore]
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from symbiont_ecology.config_layers import parse_yaml
-from symbiont_ecology.errors import ConfigError, DataError, EcologyWarning
-from symbiont_ecology.files import Stamp
-from symbiont_ecology.registry import Spec, validate
+from symbiont_ecology.base.config_layers import parse_yaml
+from symbiont_ecology.base.errors import ConfigError, DataError, EcologyWarning
+from symbiont_ecology.base.files import Stamp
+from symbiont_ecology.base.registry import Spec, validate
+from symbiont_ecology.base.untrusted import read_regular
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import (
     DataLine,
@@ -40,7 +41,6 @@ from symbiont_ecology.tasks.data import (
 )
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, Choice, Grader, graders
 from symbiont_ecology.tasks.tables import as_written, check_columns, locate, rows_of_file
-from symbiont_ecology.untrusted import read_regular
 
 MAX_CHARS = 100_000
 """Of a task file, and of a text that a template makes."""

@@ -21,14 +21,14 @@ from typing import Any
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from symbiont_ecology.errors import ConfigError, DataError, MissingExtraError, lines_of
-from symbiont_ecology.registry import did_you_mean
+from symbiont_ecology.base.errors import ConfigError, DataError, MissingExtraError, lines_of
+from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_name
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, final_answer, graders
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.tables import check_whole
-from symbiont_ecology.types import Item
 
 READ_VERSION = "0.1.25"
 """The version of reasoning-gym whose scorers were read; others may treat a reply otherwise."""

@@ -15,10 +15,10 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from symbiont_ecology.base.errors import ConfigError, MissingExtraError, lines_of
+from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.errors import ConfigError, MissingExtraError, lines_of
-from symbiont_ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.registry import Spec
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks.grading import LONGEST_REPLY, ReferenceVerifier, graders
 from symbiont_ecology.tasks.verification import judge
 

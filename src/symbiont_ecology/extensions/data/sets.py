@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.extensions.data.harness import HarnessFile, question_of
-from symbiont_ecology.registry import Spec
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_gradable
 from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.tables import Row, check_columns

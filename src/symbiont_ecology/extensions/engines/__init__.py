@@ -4,6 +4,6 @@
 - ``answering``: adapters are published, and answers compared with the kernel's.
 """
 
-from symbiont_ecology.extension import Extension
+from symbiont_ecology.base.extension import Extension
 
 EXTENSION = Extension(parts={"engine": ("symbiont_ecology.extensions.engines.servers",)})

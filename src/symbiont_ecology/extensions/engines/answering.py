@@ -21,16 +21,16 @@ from weakref import finalize
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError, HostError
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.blobs import weights_ref
+from symbiont_ecology.adapters.portable import write_portable
+from symbiont_ecology.base.errors import EcologyError, HostError
+from symbiont_ecology.base.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
 from symbiont_ecology.extensions.engines.servers import LostError, Question, Server, Tokens
-from symbiont_ecology.host.decoding import Observer
-from symbiont_ecology.host.kernel import HostKernel
-from symbiont_ecology.host.rows import draws_of
-from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
-from symbiont_ecology.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
-from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.blobs import weights_ref
-from symbiont_ecology.weights.portable import write_portable
+from symbiont_ecology.model.decoding import Observer
+from symbiont_ecology.model.kernel import HostKernel
+from symbiont_ecology.model.rows import draws_of
+from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 PROBES = ("The weather today is", "12+7=", "Once upon a time there was", "1, 2, 3, 4,")
 """Prompts that tell which model a server serves."""

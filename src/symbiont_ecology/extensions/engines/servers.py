@@ -26,13 +26,13 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, PositiveFloat
 
-from symbiont_ecology.errors import ConfigError, HostError
-from symbiont_ecology.host.engines import engines
-from symbiont_ecology.types import Decoding
+from symbiont_ecology.base.errors import ConfigError, HostError
+from symbiont_ecology.base.types import Decoding
+from symbiont_ecology.model.engines import engines
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.engines.answering import ForwardedBatch, ServedHost
-    from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.model.kernel import HostKernel
 
 BUSY = frozenset({429, 502, 503, 504})
 LOST = frozenset({400, 404})

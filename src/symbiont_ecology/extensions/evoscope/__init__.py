@@ -13,7 +13,7 @@
 ``cli``        the commands
 """
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 _CLI, _PANEL = "symbiont_ecology.extensions.evoscope.cli", "Look at runs"
 EXTENSION = Extension(

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.adapters.deltas import modules, singular_values
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.types import BlobRef, Item, OrganelleId
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.engine.build import build_host
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.types import BlobRef, Item, OrganelleId
-from symbiont_ecology.weights.blobs import BlobStore
-from symbiont_ecology.weights.deltas import modules, singular_values
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.run.build import build_host
 
 HOST_TOKENS = 32
 """Tokens of a reply of the bare host."""

@@ -10,15 +10,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.cli.options import JsonOption, RunFolder, argument, option
-from symbiont_ecology.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from symbiont_ecology.base.transcripts import Transcript
     from symbiont_ecology.extensions.evoscope.compare import ComparedValue
     from symbiont_ecology.extensions.evoscope.record import PageRecord
-    from symbiont_ecology.transcripts import Transcript
 
 PAGE_FILE, REPORT_FILE, PHYLOGENY_FILE = "evoscope.html", "report.md", "phylogeny.csv"
 MAX_CELL_CHARS, MAX_REPLY_CHARS = 200, 60
@@ -116,8 +116,8 @@ def report(
 
         pack([folder], out=out or folder / "report")
         return
+    from symbiont_ecology.base.files import write_whole
     from symbiont_ecology.extensions.evoscope.report import RunReport
-    from symbiont_ecology.files import write_whole
 
     target = out or folder / REPORT_FILE
     write_whole(target, RunReport.of(folder).page())
@@ -161,7 +161,7 @@ def _table(title: str, names: tuple[str, str], rows: tuple[ComparedValue, ...]) 
     from rich.markup import escape
     from rich.table import Table
 
-    from symbiont_ecology.transcripts import plain
+    from symbiont_ecology.base.transcripts import plain
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in (title, *names):
@@ -184,9 +184,9 @@ def phylogeny(
     ] = False,
 ) -> None:
     """Write who descends from whom, in the artificial-life data standard."""
+    from symbiont_ecology.base.files import is_writable
     from symbiont_ecology.extensions.evoscope.history import History
     from symbiont_ecology.extensions.evoscope.phylogeny import write_phylogeny
-    from symbiont_ecology.files import is_writable
 
     taxa = History.of_run(folder).taxa
     path = out or (folder if is_writable(folder) else Path()) / PHYLOGENY_FILE
@@ -209,9 +209,9 @@ def show(
     json_file: JsonOption = None,
 ) -> None:
     """Show replies of a run: who was asked what, what came, and whether it was accepted."""
+    from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE, read_transcripts
     from symbiont_ecology.cli.console import report as reporting
-    from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, read_transcripts
+    from symbiont_ecology.run.start import read_config
 
     if wrong and right:
         raise ConfigError("show: expected --wrong or --right, got both: leave one out")
@@ -258,7 +258,7 @@ def _matching(transcripts: list[Transcript], name: str, value: str) -> list[Tran
 def _reply_line(transcript: Transcript) -> str:
     """Return generation, organelle, user, verdict, the organelle's own probability per token, the
     question and the reply."""
-    from symbiont_ecology.transcripts import escaped, plain
+    from symbiont_ecology.base.transcripts import escaped, plain
 
     prompt, reply = (plain(text, MAX_REPLY_CHARS) for text in (transcript.prompt, transcript.reply))
     behind = f"({transcript.examples} examples) " if transcript.examples else ""

@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.living import EVENTS_FILE
-from symbiont_ecology.event_log import read_events
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.statistics import Interval, paired_interval
 from symbiont_ecology.extensions.evoscope.history import LATE, History
 from symbiont_ecology.extensions.evoscope.report import NO_VALUE, RunReport, spread
-from symbiont_ecology.registry import kind_of
-from symbiont_ecology.statistics import Interval, paired_interval
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import EVENTS_FILE
 
 DECIDES_NOTHING: dict[str, Any] = {
     "seed": True,

@@ -27,14 +27,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
-from symbiont_ecology.errors import RunError
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import written_whole
+from symbiont_ecology.base.transcripts import plain
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.extensions.evoscope.history import Frames, History, Taxon
 from symbiont_ecology.extensions.evoscope.methods import lesser_lives
-from symbiont_ecology.files import written_whole
-from symbiont_ecology.palette import OTHERS_COLOUR, VIEW_COLOURS
-from symbiont_ecology.run import Run
-from symbiont_ecology.transcripts import plain
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.extensions.evoscope.palette import OTHERS_COLOUR, VIEW_COLOURS
+from symbiont_ecology.run.run import Run
 
 FORMS = {"png": {"Software": None}, "svg": {"Date": None}}
 """Forms of a figure, and what is left out of its file: dates and versions."""

@@ -23,14 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
-from symbiont_ecology import events
-from symbiont_ecology.config import Climate, RunConfig, TasksConfig
+from symbiont_ecology.base import events
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.event_log import LogReader, LogRewoundError
+from symbiont_ecology.base.statistics import Interval, evidence, wilson
+from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.economics import Prices
-from symbiont_ecology.engine.living import EVENTS_FILE
-from symbiont_ecology.engine.run import read_config
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.event_log import LogReader, LogRewoundError
+from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.evoscope.news import (
     Chronicle,
     KindChange,
@@ -38,9 +38,10 @@ from symbiont_ecology.extensions.evoscope.news import (
     kinds_of,
     world_news,
 )
-from symbiont_ecology.statistics import Interval, evidence, wilson
-from symbiont_ecology.strategies import strategies
-from symbiont_ecology.types import BlobRef, OrganelleId, cell_family
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import EVENTS_FILE
+from symbiont_ecology.run.start import read_config
+from symbiont_ecology.tasks.config import TasksConfig
 
 WORLD: OrganelleId = "world"
 """The account that pays what is earned, and takes what is spent."""

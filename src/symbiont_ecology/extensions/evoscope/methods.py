@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from symbiont_ecology.base.events import Scored
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.events import Scored
 from symbiont_ecology.extensions.evoscope.history import Frames, History
-from symbiont_ecology.types import OrganelleId
 
 BAND_PERCENTILES = 20, 80
 MAX_PEDIGREE = 60

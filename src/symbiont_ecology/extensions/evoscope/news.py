@@ -11,14 +11,14 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from symbiont_ecology import events
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base import events
+from symbiont_ecology.base.errors import EcologyError
+from symbiont_ecology.base.types import OrganelleId, cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.budget import NEAR
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.run.budget import NEAR
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
-from symbiont_ecology.types import OrganelleId, cell_family
 
 NEWS_KINDS = {
     "birth": "births",

@@ -25,13 +25,13 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.engine.living import TIMINGS_FILE
-from symbiont_ecology.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.base.files import Stamp, stamp_of, write_whole
 from symbiont_ecology.extensions.evoscope.compare import compared
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.news import NEWS_KINDS
 from symbiont_ecology.extensions.evoscope.record import AskHost, PageRecord, run_record
-from symbiont_ecology.files import Stamp, stamp_of, write_whole
+from symbiont_ecology.run.open_run import TIMINGS_FILE
 
 ASSETS = files("symbiont_ecology.extensions.evoscope") / "assets"
 SCRIPTS = ("run", "canvas", "charts", "views", "lineage", "methods", "panels", "compare", "main")

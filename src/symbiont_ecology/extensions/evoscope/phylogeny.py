@@ -20,12 +20,12 @@ from pathlib import Path
 
 import numpy as np
 
-from symbiont_ecology.errors import DataError
-from symbiont_ecology.events import GenerationEnded
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.events import GenerationEnded
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.extensions.evoscope.history import History, Taxon
 from symbiont_ecology.extensions.evoscope.record import PageRecord, log_record
-from symbiont_ecology.files import write_whole
-from symbiont_ecology.types import OrganelleId
 
 COLUMNS = ("id", "ancestor_list", "origin_time", "destruction_time", "operator", "cause", "weights")
 MAX_STEPS = 1000

@@ -17,12 +17,17 @@ from typing import Any
 
 import numpy as np
 
-from symbiont_ecology.config import dump_config
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.transcripts import (
+    TRANSCRIPTS_FILE,
+    Transcript,
+    Transcripts,
+    read_transcripts,
+)
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.engine.budget import is_complete
-from symbiont_ecology.engine.living import JOURNAL_FILE, lived_seconds
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.evaluation_log import logged
+from symbiont_ecology.evaluate.evaluation_log import logged
 from symbiont_ecology.extensions.evoscope.adapters import adapter_measures
 from symbiont_ecology.extensions.evoscope.history import Frames, History, Taxon
 from symbiont_ecology.extensions.evoscope.methods import (
@@ -32,9 +37,9 @@ from symbiont_ecology.extensions.evoscope.methods import (
     methods_record,
 )
 from symbiont_ecology.extensions.evoscope.news import News
-from symbiont_ecology.registry import kind_of
-from symbiont_ecology.transcripts import TRANSCRIPTS_FILE, Transcript, Transcripts, read_transcripts
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.run.budget import is_complete
+from symbiont_ecology.run.config import dump_config
+from symbiont_ecology.run.open_run import JOURNAL_FILE, lived_seconds
 
 RECORD_SCHEMA = 2
 MAX_FRAMES, MAX_ACTS, MAX_NEWS, MAX_REPLIES = 600, 120_000, 4_000, 3_000

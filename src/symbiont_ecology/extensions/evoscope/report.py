@@ -16,17 +16,17 @@ from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.health import Health, HealthFinding
-from symbiont_ecology.engine.living import EVENTS_FILE
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.evaluation.evaluation_log import LoggedEvaluation, logged
-from symbiont_ecology.event_log import read_events
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.statistics import Interval, wilson
+from symbiont_ecology.base.types import OrganelleId, cell_family
+from symbiont_ecology.evaluate.evaluation_log import LoggedEvaluation, logged
 from symbiont_ecology.extensions.evoscope.history import LATE, History, Trial
 from symbiont_ecology.extensions.evoscope.news import News
-from symbiont_ecology.registry import kind_of
-from symbiont_ecology.statistics import Interval, wilson
-from symbiont_ecology.types import OrganelleId, cell_family
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.health import Health, HealthFinding
+from symbiont_ecology.run.open_run import EVENTS_FILE
 
 MAX_NEWS_TOLD, MAX_TRIALS = 40, 200
 TOLD_KINDS = ("change", "milestone", "merge", "fault")

@@ -5,7 +5,7 @@
 - ``cli``: ``symbiont host get``, ``list``, ``info`` and ``remove``.
 """
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 EXTENSION = Extension(
     parts={

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+from symbiont_ecology.base.errors import ConfigError, HostError
+from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_facts
 from symbiont_ecology.cli.options import argument, option
-from symbiont_ecology.errors import ConfigError, HostError
 from symbiont_ecology.extensions.hosts.packages import FACTS_FILE, PACKAGED, fetch, held
-from symbiont_ecology.registry import did_you_mean
 
 HostName = Annotated[str, argument("As listed by symbiont host list.", "NAME")]
 

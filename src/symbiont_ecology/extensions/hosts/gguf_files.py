@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.errors import HostError, lines_of
+from symbiont_ecology.base.errors import HostError, lines_of
 from symbiont_ecology.extensions.hosts.packages import FACTS_FILE, made_once, sha256_of
-from symbiont_ecology.host.fields import MOST_LAYERS
-from symbiont_ecology.host.locating import Tell, host_sources
+from symbiont_ecology.model.fields import MOST_LAYERS
+from symbiont_ecology.model.locating import Tell, host_sources
 
 _LONE_DIGITS = ("smollm",)
 """Kinds of pre-tokenizer that part every digit, which the reader of transformers does not know."""

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import platformdirs
 
-from symbiont_ecology.errors import HostError
-from symbiont_ecology.host.locating import Tell, host_sources
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.model.locating import Tell, host_sources
 
 FACTS_FILE = "host.json"
 """In the folder of a converted host: its origin."""

@@ -8,7 +8,7 @@ hyper-parameters, and a Hebbian learning rule.
 ``hebbian``                learning from forward passes alone
 """
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 _HERE = "symbiont_ecology.extensions.methods"
 

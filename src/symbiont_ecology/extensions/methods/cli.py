@@ -11,18 +11,18 @@ from rich.console import Console
 from rich.markup import escape
 from rich.tree import Tree
 
+from symbiont_ecology.base.config_layers import config_name
+from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.base.files import free_folder
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
 from symbiont_ecology.cli.options import DryRunOption, Quiet, argument, option, split_words
 from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
-from symbiont_ecology.config_layers import config_name
-from symbiont_ecology.errors import ConfigError, EcologyError, RunError
-from symbiont_ecology.files import free_folder
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.extensions.evoscope.methods import Life, Variant
     from symbiont_ecology.extensions.methods.hyper import Hyper
+    from symbiont_ecology.run.config import RunConfig
 
 PRESET = "loralab"
 QUICK = ("strategy.population=4", "strategy.train_size=24", "strategy.eval_size=12")
@@ -165,16 +165,16 @@ def _with_lives(config: RunConfig, lives: int | None) -> RunConfig:
 
 def _more_lives(folder: Path, lives: int | None) -> list[str]:
     """Return the overrides that make the run in a folder that long."""
-    from symbiont_ecology.engine.run import read_config
+    from symbiont_ecology.run.start import read_config
 
     steps = _hyper(read_config(folder)).steps
     return [] if lives is None else [f"run.generations={lives * (steps + 1)}"]
 
 
 def _hyper(config: RunConfig) -> Hyper:
+    from symbiont_ecology.base.registry import kind_of
+    from symbiont_ecology.ecology.strategies import strategies
     from symbiont_ecology.extensions.methods.hyper import Hyper
-    from symbiont_ecology.registry import kind_of
-    from symbiont_ecology.strategies import strategies
 
     strategy = strategies.build(config.strategy)
     if not isinstance(strategy, Hyper):
@@ -197,9 +197,9 @@ def _newest() -> Path:
     Raises:
         RunError: there is none.
     """
-    from symbiont_ecology.engine.living import CONFIG_FILE
-    from symbiont_ecology.engine.run import read_config
-    from symbiont_ecology.registry import kind_of
+    from symbiont_ecology.base.registry import kind_of
+    from symbiont_ecology.run.open_run import CONFIG_FILE
+    from symbiont_ecology.run.start import read_config
 
     places = sorted(
         Path("artifacts").glob(f"[!.]*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime

@@ -16,21 +16,26 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adam import adam_direction
+from symbiont_ecology.adapters.deltas import truncated
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.events import Ascended, Event
+from symbiont_ecology.base.registry import PositiveShare
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
+from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.population import ApplyContext
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.events import Ascended, Event
+from symbiont_ecology.ecology.strategies import (
+    AskingStrategy,
+    StrategyContext,
+    assignments,
+    strategies,
+)
 from symbiont_ecology.extensions.methods.exams import dealt, rewards_by_question
 from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b
-from symbiont_ecology.learning import LearningRule
-from symbiont_ecology.registry import PositiveShare
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import AskingStrategy, StrategyContext, assignments, strategies
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import OrganelleId
-from symbiont_ecology.weights import AdapterWeights, OptimizerState
-from symbiont_ecology.weights.adam import adam_direction
-from symbiont_ecology.weights.deltas import truncated
 
 Optimizer = Literal["sgd", "adam"]
 Shaping = Literal["z_score", "ranks", "questions"]

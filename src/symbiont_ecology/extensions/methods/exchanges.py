@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.operators import Merge, Parents, largest_rank, operators
-from symbiont_ecology.weights import AdapterWeights
-from symbiont_ecology.weights.deltas import grown, modules, spectrum, truncated
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.deltas import grown, modules, spectrum, truncated
+from symbiont_ecology.adapters.operators import Merge, Parents, largest_rank, operators
 
 
 @operators.register("elementwise")

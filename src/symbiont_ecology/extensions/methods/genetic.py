@@ -17,6 +17,11 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.operators import Merge, Parent, Parents, operators, with_arity
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import Share, Spec, kind_of
+from symbiont_ecology.base.types import TURN_END, BlobRef, Item, OrganelleId
 from symbiont_ecology.ecology import (
     Assignment,
     Birth,
@@ -26,8 +31,15 @@ from symbiont_ecology.ecology import (
     Retire,
     practice_of,
 )
+from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.population import ApplyContext
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.ecology.strategies import (
+    CurriculumStrategy,
+    StrategyContext,
+    assignments,
+    author_of,
+    strategies,
+)
 from symbiont_ecology.extensions.methods.exams import (
     Score,
     dealt,
@@ -36,19 +48,7 @@ from symbiont_ecology.extensions.methods.exams import (
     rewards_of_exam,
     scores_with,
 )
-from symbiont_ecology.learning import LearningRule
-from symbiont_ecology.operators import Merge, Parent, Parents, operators, with_arity
-from symbiont_ecology.registry import Share, Spec, kind_of
-from symbiont_ecology.strategies import (
-    CurriculumStrategy,
-    StrategyContext,
-    assignments,
-    author_of,
-    strategies,
-)
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import TURN_END, BlobRef, Item, OrganelleId
-from symbiont_ecology.weights import AdapterWeights
 
 SIGMA, TAU = "sigma", 0.3
 """The trait with the size of a child's mutation, where that is inherited, and the standard

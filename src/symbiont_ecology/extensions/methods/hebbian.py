@@ -16,21 +16,27 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import PositiveFloat
 
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.learning import Experience, Targets, WeightedTarget, learning_rules
-from symbiont_ecology.learning.experience import LearnedSlots, Learner
-from symbiont_ecology.learning.rules import PolicyGradient
-from symbiont_ecology.registry import Share
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.types import HOST_SLOT, Completions, Decoding, LearningStatistics, Request
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights
-from symbiont_ecology.weights.adam import adam_direction
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.adam import adam_direction
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.registry import Share
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningStatistics,
+    Request,
+)
+from symbiont_ecology.ecology.learning import Experience, Targets, WeightedTarget, learning_rules
+from symbiont_ecology.ecology.learning.experience import LearnedSlots, Learner
+from symbiont_ecology.ecology.learning.rules import PolicyGradient
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from symbiont_ecology.host.backend.lowrank import Adapters, Factors
-    from symbiont_ecology.host.backend.slot_tiles import Tiling
+    from symbiont_ecology.model.backend.lowrank import Adapters, Factors
+    from symbiont_ecology.model.backend.slot_tiles import Tiling
 
 B_SCALE = 4.0
 """How much what A says weighs at first: at this, the learning rates that suit a backward pass suit

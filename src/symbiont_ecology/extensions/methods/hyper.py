@@ -16,17 +16,17 @@ import numpy as np
 from numpy.random import Generator
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import Share
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import BlobRef, Item, OrganelleId
 from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire
+from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.population import ApplyContext
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.ecology.strategies import Strategy, StrategyContext, assignments, strategies
 from symbiont_ecology.extensions.methods.exams import Score, rewards_of_exam, scores_with
-from symbiont_ecology.learning import LearningRule
-from symbiont_ecology.registry import Share
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import Strategy, StrategyContext, assignments, strategies
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import BlobRef, Item, OrganelleId
-from symbiont_ecology.weights import AdapterWeights
 
 Genes = dict[str, float]
 RANK, ALPHA, RATE, TARGETS = "rank", "alpha", "learning_rate", "targets"

@@ -18,8 +18,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, Norms
-from symbiont_ecology.weights.deltas import combined
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights, Norms
+from symbiont_ecology.adapters.deltas import combined
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 - ``int8``: base weights in eight bits.
 """
 
-from symbiont_ecology.extension import Extension
+from symbiont_ecology.base.extension import Extension
 
 EXTENSION = Extension(
     parts={

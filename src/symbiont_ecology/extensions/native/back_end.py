@@ -19,23 +19,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.native import native_ops
 from symbiont_ecology.extensions.native.compiling import digest
 from symbiont_ecology.extensions.native.native_ops import Pointers
-from symbiont_ecology.host.backend.attention import AttentionSpec, PackedAttention, RMSNorm
-from symbiont_ecology.host.backend.bank import Arrangement, SlotBank
-from symbiont_ecology.host.backend.learners import Learners
-from symbiont_ecology.host.backend.lowrank import Adapters, LowRankTerm, Shares, Site
-from symbiont_ecology.host.backend.torch_backend import (
+from symbiont_ecology.model.backend.attention import AttentionSpec, PackedAttention, RMSNorm
+from symbiont_ecology.model.backend.bank import Arrangement, SlotBank
+from symbiont_ecology.model.backend.learners import Learners
+from symbiont_ecology.model.backend.lowrank import Adapters, LowRankTerm, Shares, Site
+from symbiont_ecology.model.backend.torch_backend import (
     Activation,
     Cache,
     CheckResult,
     TorchBackend,
     back_ends,
 )
-from symbiont_ecology.host.packing import Packing
-from symbiont_ecology.types import HOST_SLOT
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights
+from symbiont_ecology.model.packing import Packing
 
 GROWTH_ROWS, MAX_SPARE = 8, 2
 """Entries by which a cache grows, and the multiple of what its rows need that it may hold."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.extensions.native import native_ops
-from symbiont_ecology.host.backend.torch_backend import eight_bit_forms
+from symbiont_ecology.model.backend.torch_backend import eight_bit_forms
 
 ROWS_PER_PRODUCT = 256
 """Tokens per product: what is scaled between two products stays in the processor's cache."""

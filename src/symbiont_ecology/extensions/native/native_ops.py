@@ -24,8 +24,8 @@ import torch
 from torch import Tensor
 
 from symbiont_ecology.extensions.native.compiling import BUILT, SOURCE, compile_library, digest
-from symbiont_ecology.host.backend.attention import AttentionSpec, RMSNorm
-from symbiont_ecology.host.packing import STRETCH
+from symbiont_ecology.model.backend.attention import AttentionSpec, RMSNorm
+from symbiont_ecology.model.packing import STRETCH
 
 _KINDS = {"p": ctypes.c_void_p, "n": ctypes.c_int64, "f": ctypes.c_float}
 _SIGNATURES = {

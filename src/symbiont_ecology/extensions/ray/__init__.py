@@ -4,6 +4,6 @@
 - ``workers``: a worker, and the host that has its work done by workers.
 """
 
-from symbiont_ecology.extension import Extension
+from symbiont_ecology.base.extension import Extension
 
 EXTENSION = Extension(parts={"executor": ("symbiont_ecology.extensions.ray.executor",)})

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from symbiont_ecology.engine.executors import HostSource, executors
-from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError, lines_of
+from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError, lines_of
+from symbiont_ecology.run.executors import HostSource, executors
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.ray.workers import ShardedHost

@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from symbiont_ecology.economics import HostShape
-from symbiont_ecology.engine.executors import HostSource, PromptReader
-from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import EcologyError, HostError, RunError, lines_of
-from symbiont_ecology.types import (
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.base.errors import EcologyError, HostError, RunError, lines_of
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
     Decoding,
@@ -27,7 +26,8 @@ from symbiont_ecology.types import (
     LearningStatistics,
     Request,
 )
-from symbiont_ecology.weights import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.run.executors import HostSource, PromptReader
+from symbiont_ecology.run.runtime import Host
 
 V = TypeVar("V")
 

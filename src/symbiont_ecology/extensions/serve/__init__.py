@@ -1,6 +1,6 @@
 """A run in service: OpenAI's API over HTTP, and verdicts of users to learn from."""
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 _HERE = "symbiont_ecology.extensions.serve"
 EXTENSION = Extension(

@@ -16,8 +16,9 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException as HttpError
 
+from symbiont_ecology.base.errors import EcologyError
+from symbiont_ecology.base.types import TURN_END, Decoding
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.errors import EcologyError
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
 from symbiont_ecology.extensions.serve.limits import (
@@ -46,8 +47,7 @@ from symbiont_ecology.extensions.serve.openai_api import (
 from symbiont_ecology.extensions.serve.pages import ServiceMetrics, ServicePages, TimedRequests
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.world import family_of, prompt_of
-from symbiont_ecology.host.streaming import NewToken
-from symbiont_ecology.types import TURN_END, Decoding
+from symbiont_ecology.model.streaming import NewToken
 
 _log = logging.getLogger(__name__)
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"

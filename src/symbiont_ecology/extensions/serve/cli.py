@@ -11,16 +11,16 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.cli.console import command_line
 from symbiont_ecology.cli.options import Overrides, argument, option, resumable_folder
-from symbiont_ecology.errors import ConfigError, MissingExtraError, RunError
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import RunConfig
     from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
     from symbiont_ecology.extensions.serve.http_process import HttpProcess
     from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
     from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
+    from symbiont_ecology.run.config import RunConfig
 
 LOOPBACK_ADDRESSES = ("127.0.0.1", "localhost", "::1")
 
@@ -136,11 +136,11 @@ def _load_and_serve(
     is_new: bool,
 ) -> None:
     """Load the host, open the run, and serve it until a signal comes."""
-    from symbiont_ecology.engine.build import host_source
     from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
     from symbiont_ecology.extensions.serve.http_process import HttpProcess, HttpSettings
     from symbiont_ecology.extensions.serve.service import opened_service
-    from symbiont_ecology.host.engines import engines
+    from symbiont_ecology.model.engines import engines
+    from symbiont_ecology.run.build import host_source
 
     engines.build(config.host.engine).reach()
     where = _told_address(listener, folder, keys is not None)
@@ -161,15 +161,15 @@ def _load_and_serve(
 
 def _run(name: str, overrides: list[str], out: Path | None) -> tuple[RunConfig, Path, bool]:
     """Return the run that is served: one that is there, or one that is founded."""
+    from symbiont_ecology.base.files import free_folder
     from symbiont_ecology.cli.run import is_free_for
-    from symbiont_ecology.config import load_config
     from symbiont_ecology.ecology.state import STATE_FILE
-    from symbiont_ecology.engine.build import check
-    from symbiont_ecology.engine.living import CONFIG_FILE
-    from symbiont_ecology.engine.provenance import check_data
-    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.extensions.serve.service import check_served
-    from symbiont_ecology.files import free_folder
+    from symbiont_ecology.run.build import check
+    from symbiont_ecology.run.config import load_config
+    from symbiont_ecology.run.open_run import CONFIG_FILE
+    from symbiont_ecology.run.provenance import check_data
+    from symbiont_ecology.run.start import read_config
 
     folder = Path(name)
     if (folder / CONFIG_FILE).is_file():

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.extensions.serve.journal import MAX_JUDGEABLE, GivenVerdict
 from symbiont_ecology.extensions.serve.messages import (
     Answering,

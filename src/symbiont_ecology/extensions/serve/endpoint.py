@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import cache, partial
 
-from symbiont_ecology.errors import EcologyError
+from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.extensions.serve.messages import (
     Answering,
     Ask,
@@ -29,7 +29,7 @@ from symbiont_ecology.extensions.serve.messages import (
 )
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.service import Service
-from symbiont_ecology.host.streaming import NewToken
+from symbiont_ecology.model.streaming import NewToken
 
 
 class EngineEndpoint:

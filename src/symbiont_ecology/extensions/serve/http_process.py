@@ -14,14 +14,14 @@ from pathlib import Path
 
 import uvicorn
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.build import mixture
+from symbiont_ecology.base.registry import load_plugin
 from symbiont_ecology.extensions.serve.app import ServiceApp
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
 from symbiont_ecology.extensions.serve.logs import flush_log, log_as_json
 from symbiont_ecology.extensions.serve.messages import SocketChannel
-from symbiont_ecology.registry import load_plugin
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig
 
 MAX_CONNECTIONS = 4096
 """Connections at a time; more get 503."""

@@ -24,11 +24,11 @@ from typing import BinaryIO, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
-from symbiont_ecology.engine.living import JOURNAL_FILE
-from symbiont_ecology.errors import RunError
-from symbiont_ecology.files import open_own
-from symbiont_ecology.jsonlog import json_line
-from symbiont_ecology.types import OrganelleId
+from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.files import open_own
+from symbiont_ecology.base.jsonlog import json_line
+from symbiont_ecology.base.types import OrganelleId
+from symbiont_ecology.run.open_run import JOURNAL_FILE
 
 MAX_JUDGEABLE = 100_000
 """Number of answers that can be judged: the newest ones."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.jsonlog import JsonLog, json_line
 from symbiont_ecology.extensions.serve.openai_api import MAX_USER_CHARS, error_body
-from symbiont_ecology.jsonlog import JsonLog, json_line
 
 Scope = MutableMapping[str, Any]
 AsgiMessage = MutableMapping[str, Any]

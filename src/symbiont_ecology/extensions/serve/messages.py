@@ -19,10 +19,10 @@ from typing import Any, Protocol, TypeAlias
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.errors import DataError, EcologyError, HostError
+from symbiont_ecology.base.errors import DataError, EcologyError, HostError
+from symbiont_ecology.base.types import Decoding, OrganelleId
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
-from symbiont_ecology.host.streaming import NewToken
-from symbiont_ecology.types import Decoding, OrganelleId
+from symbiont_ecology.model.streaming import NewToken
 
 _log = logging.getLogger(__name__)
 READ_BYTES = 1 << 20

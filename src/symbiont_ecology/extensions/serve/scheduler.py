@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from symbiont_ecology.errors import EcologyError, RunError
+from symbiont_ecology.base.errors import EcologyError, RunError
+from symbiont_ecology.base.types import OrganelleId, behind
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, Journal
 from symbiont_ecology.extensions.serve.messages import Ask, LateError
 from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_of
-from symbiont_ecology.host.engines import AnswerBatch
-from symbiont_ecology.host.streaming import LostRow, NewToken, RowId, StreamedRequest
-from symbiont_ecology.types import OrganelleId, behind
+from symbiont_ecology.model.engines import AnswerBatch
+from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 DECAY = 0.9
 """Factor on a measured time for each step in which it is only used."""

@@ -14,22 +14,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.budget import budget_phase
-from symbiont_ecology.engine.living import LivingRun, opened
-from symbiont_ecology.errors import ConfigError, EcologyError, HostError, RunError
+from symbiont_ecology.base.errors import ConfigError, EcologyError, HostError, RunError
+from symbiont_ecology.base.fence import blamed, foreign_place, said_of
+from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.types import Item
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
 from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
 from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
 from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
-from symbiont_ecology.fence import blamed, foreign_place, said_of
-from symbiont_ecology.host.engines import AnswerBatch, engines
-from symbiont_ecology.registry import kind_of
-from symbiont_ecology.strategies import strategies
-from symbiont_ecology.types import Item
+from symbiont_ecology.model.engines import AnswerBatch, engines
+from symbiont_ecology.run.budget import budget_phase
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import LivingRun, opened
 
 if TYPE_CHECKING:
-    from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.model.kernel import HostKernel
 
 _log = logging.getLogger(__name__)
 MAX_BATCHES = 4

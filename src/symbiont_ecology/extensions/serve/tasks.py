@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.config import HabitatsConfig
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, task_sources
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.data import check_name
 from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split
-from symbiont_ecology.types import Item
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.base.errors import DataError, RunError
+from symbiont_ecology.base.fence import FaultError, Fence
+from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.runtime import GenerationContext
-from symbiont_ecology.errors import DataError, RunError
+from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.extensions.serve.journal import JudgedReply
 from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
-from symbiont_ecology.fence import FaultError, Fence
-from symbiont_ecology.registry import did_you_mean
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
-from symbiont_ecology.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
-from symbiont_ecology.weights import AdapterWeights
 
 if TYPE_CHECKING:
-    from symbiont_ecology.host.kernel import HostKernel
+    from symbiont_ecology.model.kernel import HostKernel
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Studies: comparisons that are planned before they run. Protocols of arms, worlds and seeds, the
 suites that do them, statistics, paper packs, ablations, compute-matched SFT, and the demos."""
 
-from symbiont_ecology.extension import Command, Extension
+from symbiont_ecology.base.extension import Command, Extension
 
 _HERE = "symbiont_ecology.extensions.study"
 _COMMANDS = {

@@ -28,9 +28,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, model_validator
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.engine.build import components
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import validate
+from symbiont_ecology.base.removed import is_removed
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.extensions.study.comparison import (
     AdjustedDifference,
     adjusted,
@@ -44,10 +46,8 @@ from symbiont_ecology.extensions.study.page import render
 from symbiont_ecology.extensions.study.protocol import Name, Protocol, read_changed
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed
 from symbiont_ecology.extensions.study.suite import check_protocol
-from symbiont_ecology.registry import validate
-from symbiont_ecology.removed import is_removed
-from symbiont_ecology.strategies import strategies
-from symbiont_ecology.strategies.mechanisms import mechanisms
+from symbiont_ecology.run.build import components
+from symbiont_ecology.run.config import RunConfig
 
 DEFAULT = "ecology"
 """The arm that has everything."""

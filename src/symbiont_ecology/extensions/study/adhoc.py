@@ -12,11 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig, arm_key
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.evaluator import Progress, no_progress
-from symbiont_ecology.evaluation.measure import ANSWERS_FILE, LoadedRun
-from symbiont_ecology.evaluation.shifts import shifts as registered_shifts
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import kind_of, validate
+from symbiont_ecology.ecology.learning import learning_rules, reward_rules
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.evaluate.evaluator import Progress, no_progress
+from symbiont_ecology.evaluate.measure import ANSWERS_FILE, LoadedRun
+from symbiont_ecology.evaluate.shifts import shifts as registered_shifts
 from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
     Job,
@@ -28,9 +30,7 @@ from symbiont_ecology.extensions.study.jobs import (
 )
 from symbiont_ecology.extensions.study.outcomes import Leg, Outcome, SystemAnswers
 from symbiont_ecology.extensions.study.protocol import Arm, Protocol
-from symbiont_ecology.learning import learning_rules, reward_rules
-from symbiont_ecology.registry import kind_of, validate
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.run.config import RunConfig, arm_key
 
 
 @dataclass(frozen=True)

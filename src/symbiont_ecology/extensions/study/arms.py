@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
+from symbiont_ecology.base.types import Item, OrganelleId, in_turns, last_turn, turns
 from symbiont_ecology.ecology import (
     Assignment,
     Colonise,
@@ -30,17 +31,16 @@ from symbiont_ecology.ecology import (
 )
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
 from symbiont_ecology.ecology.habitats import MOST_ANSWERS
-from symbiont_ecology.strategies import (
+from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     LearningStrategy,
     StrategyContext,
     assignments,
     strategies,
 )
-from symbiont_ecology.strategies.controls import NICHE, Single
+from symbiont_ecology.ecology.strategies.controls import NICHE, Single
 from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item, OrganelleId, in_turns, last_turn, turns
 
 RECENT = 4
 """Losses that are compared with those before them, to see whether the world changed."""

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, RunError
+from symbiont_ecology.base.files import free_folder, write_whole
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import (
     asking,
@@ -26,18 +28,16 @@ from symbiont_ecology.cli.console import (
     write_json,
 )
 from symbiont_ecology.cli.options import argument, option
-from symbiont_ecology.errors import INTERRUPTED, ConfigError, RunError
-from symbiont_ecology.files import free_folder, write_whole
 
 if TYPE_CHECKING:
-    from symbiont_ecology.config import RunConfig
-    from symbiont_ecology.engine.executors import Executor
     from symbiont_ecology.extensions.study.adhoc import GatheredRuns
     from symbiont_ecology.extensions.study.comparison import Summary
     from symbiont_ecology.extensions.study.jobs import Job
     from symbiont_ecology.extensions.study.protocol import Protocol
     from symbiont_ecology.extensions.study.sft import SweepPlan
     from symbiont_ecology.extensions.study.workers import JobCallback, Workers
+    from symbiont_ecology.run.config import RunConfig
+    from symbiont_ecology.run.executors import Executor
 
 CI, METHODS = "ci", "methods-v1"
 """The protocols of ``--ci`` and of ``--methods``, if no other is named."""
@@ -95,7 +95,6 @@ def suite(
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology.cli.options import typed_spec
-    from symbiont_ecology.engine.executors import executors
     from symbiont_ecology.extensions.study.protocol import load_protocol
     from symbiont_ecology.extensions.study.suite import (
         Suite,
@@ -105,6 +104,7 @@ def suite(
         usual_workers,
     )
     from symbiont_ecology.extensions.study.workers import jobs_at_a_time
+    from symbiont_ecology.run.executors import executors
 
     names, changes = options.split_words(words)
     names += [CI] * ci or [METHODS] * (methods is not None and not names)
@@ -153,9 +153,9 @@ def ablate(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
+    from symbiont_ecology.base.shipped import config_folder
     from symbiont_ecology.extensions.study import ablation
     from symbiont_ecology.extensions.study.suite import Suite, run_suite, usual_workers
-    from symbiont_ecology.shipped import config_folder
 
     files, changes = options.split_words(words)
     if len(files) > 1:
@@ -315,9 +315,9 @@ def sft(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.engine.living import CONFIG_FILE
     from symbiont_ecology.extensions.study import suite as suites
     from symbiont_ecology.extensions.study.sft import SweepPlan, sft_protocol, sweep_jobs
+    from symbiont_ecology.run.open_run import CONFIG_FILE
 
     if config is not None and "=" in config:  # with --match the first change stands there
         overrides, config = [config, *(overrides or [])], None
@@ -368,9 +368,9 @@ def work_through(
     Raises:
         typer.Exit: it was stopped.
     """
-    from symbiont_ecology.engine.executors import LocalExecutor
     from symbiont_ecology.extensions.study.jobs import OUTCOME_FILE
     from symbiont_ecology.extensions.study.workers import STOP_FILE, Workers
+    from symbiont_ecology.run.executors import LocalExecutor
 
     def pull(number: int, frame: object) -> None:
         """On Ctrl-C the generations in flight are finished and saved."""
@@ -468,7 +468,7 @@ def _tell_gathered(gathered: GatheredRuns) -> None:
 
 def _usual_rates(config: RunConfig) -> Sequence[float]:
     """Half, once and twice the learning rate of the config's strategy, which suits its host."""
-    from symbiont_ecology.strategies import strategies
+    from symbiont_ecology.ecology.strategies import strategies
 
     rate = getattr(strategies.build(config.strategy), "learning_rate", None)
     return RATES if rate is None else [rate / 2, rate, 2 * rate]
@@ -478,10 +478,10 @@ def _resolved(
     base: str, changes: list[str], match: Path | None, measure: str, amount: float | None
 ) -> tuple[RunConfig, float]:
     """The config with its changes, and the budget; every mistake is found here."""
-    from symbiont_ecology.config import load_config
-    from symbiont_ecology.engine.build import check
-    from symbiont_ecology.engine.run import read_config
     from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
+    from symbiont_ecology.run.build import check
+    from symbiont_ecology.run.config import load_config
+    from symbiont_ecology.run.start import read_config
 
     if match is not None:
         config, spent = read_config(match, changes), spent_by(match, measure)

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from symbiont_ecology.base.errors import EcologyError, RunError
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
 from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, live_unless_complete
-from symbiont_ecology.errors import EcologyError, RunError
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.engine.runtime import Host
-    from symbiont_ecology.evaluation.measure import Evaluation, LoadedRun
+    from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
     from symbiont_ecology.extensions.study.measures import Stream
+    from symbiont_ecology.run.runtime import Host
 
 WATCHED = "ecology"
 CONTROLS = {"told": "told", "per_habitat": "one per user", "single": "one for all"}
@@ -149,7 +149,7 @@ def demo_real(
     """
     console.tell_loading(quiet)
     from symbiont_ecology import load_config
-    from symbiont_ecology.host.locating import bring
+    from symbiont_ecology.model.locating import bring
 
     changes = [f"seed={seed}", *(overrides or [])]
     presets = {WATCHED: "demo_real", "single": "demo_real_single"}
@@ -237,7 +237,7 @@ def _served(ecology: Run, run: Stream) -> dict[str, Counter[int]]:
 
 def _answered(ecology: Run, with_examples: Any, per_cell: int) -> dict[str, Any]:
     """Ask everybody the same held-out questions, print the tables, return the numbers."""
-    from symbiont_ecology.evaluation.measure import LoadedRun
+    from symbiont_ecology.evaluate.measure import LoadedRun
     from symbiont_ecology.extensions.study.figures import draw_accuracies
 
     folder, host = ecology.folder.parent, ecology.host
@@ -270,8 +270,8 @@ def _replies(ecology: LoadedRun, evaluation: Evaluation, host: Host) -> list[dic
     values."""
     import pandas as pd
 
-    from symbiont_ecology.transcripts import plain
-    from symbiont_ecology.types import last_turn
+    from symbiont_ecology.base.transcripts import plain
+    from symbiont_ecology.base.types import last_turn
 
     firsts = {item.family: item for item in reversed(evaluation.items)}
     prompts = [(last_turn(item.prompt), item.reply_limit) for item in firsts.values()]

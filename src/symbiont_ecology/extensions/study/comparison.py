@@ -19,6 +19,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
+from symbiont_ecology.base.statistics import Interval, paired_interval, sign_flip
+from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.study.measures import SIDES, area, at_zero, stage_measures
 from symbiont_ecology.extensions.study.protocol import Protocol
@@ -30,8 +32,6 @@ from symbiont_ecology.extensions.study.statistics import (
     hypervolume,
     interquartile_mean,
 )
-from symbiont_ecology.statistics import Interval, paired_interval, sign_flip
-from symbiont_ecology.types import cell_family
 
 RESAMPLES = 1000
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}

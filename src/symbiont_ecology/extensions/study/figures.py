@@ -16,17 +16,17 @@ from matplotlib.ticker import NullFormatter, ScalarFormatter
 from scipy import stats
 
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.evaluation.measure import Evaluation
-from symbiont_ecology.extensions.study.comparison import Summary
-from symbiont_ecology.extensions.study.measures import SIDES, Stream
-from symbiont_ecology.extensions.study.results import Results
-from symbiont_ecology.palette import (
+from symbiont_ecology.evaluate.measure import Evaluation
+from symbiont_ecology.extensions.evoscope.palette import (
     ARM_COLOURS,
     MAIN_COLOUR,
     OTHERS_COLOUR,
     SECOND_COLOUR,
     VIEW_COLOURS,
 )
+from symbiont_ecology.extensions.study.comparison import Summary
+from symbiont_ecology.extensions.study.measures import SIDES, Stream
+from symbiont_ecology.extensions.study.results import Results
 
 COMPARED = ("in-distribution", "wording", "retention", "flip, area")
 """The views in which differences are drawn."""

@@ -17,21 +17,18 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Served
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.engine import living, provenance
-from symbiont_ecology.engine import run as runs
-from symbiont_ecology.engine.budget import is_complete
-from symbiont_ecology.engine.build import build_host, mixture
-from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation.evaluator import AnswerCache, Evaluator
-from symbiont_ecology.evaluation.general import general_of_servers, general_reader
-from symbiont_ecology.evaluation.measure import ANSWERS_FILE, Evaluation, LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts
-from symbiont_ecology.event_log import read_events
-from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Retired, Served
+from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
+from symbiont_ecology.evaluate.general import general_of_servers, general_reader
+from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
+from symbiont_ecology.evaluate.routings import routings
+from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
     JobKind,
@@ -44,12 +41,16 @@ from symbiont_ecology.extensions.study.outcomes import (
 )
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.run_summary import run_summary, training_curve
-from symbiont_ecology.files import write_whole
-from symbiont_ecology.inference.routings import routings
+from symbiont_ecology.run import open_run as living
+from symbiont_ecology.run import provenance
+from symbiont_ecology.run import start as runs
+from symbiont_ecology.run.budget import is_complete
+from symbiont_ecology.run.build import build_host, mixture
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.tasks.habitats import END, Habitats, SyntheticHabitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from symbiont_ecology.types import Item, OrganelleId
 
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
 ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")

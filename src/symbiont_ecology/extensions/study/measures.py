@@ -16,14 +16,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from symbiont_ecology.config import RunConfig
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.engine.build import mixture
-from symbiont_ecology.evaluation.measure import LoadedRun
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.evoscope.compare import adjusted_rand
 from symbiont_ecology.extensions.study.jobs import stream_parts
 from symbiont_ecology.extensions.study.outcomes import StreamRecord
 from symbiont_ecology.extensions.study.statistics import area_under
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 NEWCOMER, RETURN, RECOVERY = 10, 30, 10

@@ -12,14 +12,14 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from symbiont_ecology.base.errors import DataError, RunError
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import cell_name
+from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.errors import DataError, RunError
-from symbiont_ecology.evaluation.general import GeneralAbility
-from symbiont_ecology.evaluation.measure import Evaluation
+from symbiont_ecology.evaluate.general import GeneralAbility
+from symbiont_ecology.evaluate.measure import Evaluation
 from symbiont_ecology.extensions.study.run_summary import RunSummary
-from symbiont_ecology.types import cell_name
-from symbiont_ecology.untrusted import parse_json
 
 OUTCOME_SCHEMA = 2
 """Raise it when a key goes or changes its meaning."""

@@ -23,8 +23,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from symbiont_ecology.base.errors import DataError, EcologyWarning, lines_of
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.statistics import Interval
+from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.errors import DataError, EcologyWarning, lines_of
 from symbiont_ecology.extensions.study.comparison import (
     SEEDS_NEEDED,
     AdjustedDifference,
@@ -39,9 +42,6 @@ from symbiont_ecology.extensions.study.page import NO_VALUE, pages_of, render, s
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results
 from symbiont_ecology.extensions.study.worlds import summarise_worlds
-from symbiont_ecology.files import write_whole
-from symbiont_ecology.statistics import Interval
-from symbiont_ecology.untrusted import parse_json
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"

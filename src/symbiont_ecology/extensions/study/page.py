@@ -7,7 +7,7 @@ import math
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from symbiont_ecology.statistics import Interval
+from symbiont_ecology.base.statistics import Interval
 
 NO_VALUE = "–"
 """A cell without a value."""

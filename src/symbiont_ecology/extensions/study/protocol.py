@@ -28,14 +28,15 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from symbiont_ecology.config import DECIDES_NOTHING, Flip, RunConfig, compose
-from symbiont_ecology.config_layers import merge, parse_override, read_layers
+from symbiont_ecology.base.config_layers import merge, parse_override, read_layers
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import did_you_mean, validate
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.shipped import find_protocol
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.build import components
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.registry import did_you_mean, validate
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.shipped import find_protocol
+from symbiont_ecology.run.build import components
+from symbiont_ecology.run.config import DECIDES_NOTHING, RunConfig, compose
+from symbiont_ecology.tasks.config import Flip
 
 PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]

@@ -14,12 +14,12 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.errors import DataError
 from symbiont_ecology.extensions.study.measures import SIDES, Questions, Stream
 from symbiont_ecology.extensions.study.outcomes import Outcome
 from symbiont_ecology.extensions.study.protocol import Protocol
-from symbiont_ecology.types import cell_family
 
 NO_SEED = -1
 """The seed of the bare host, which has none."""

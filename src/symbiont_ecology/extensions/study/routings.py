@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import Item, OrganelleId, cell_family, cell_name
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.economics import Cost
-from symbiont_ecology.inference.pool import AdapterPool
-from symbiont_ecology.inference.routings import Ask, Choice, favourites, routings
+from symbiont_ecology.evaluate.pool import AdapterPool
+from symbiont_ecology.evaluate.routings import Ask, Choice, favourites, routings
 from symbiont_ecology.tasks.grading import final_answer
-from symbiont_ecology.types import Item, OrganelleId, cell_family, cell_name
 
 MAX_VOTERS = 3
 """Candidates that are asked in a vote, and at most in a cascade."""

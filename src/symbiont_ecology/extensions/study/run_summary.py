@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from symbiont_ecology.events import Acted, Born, Event, GenerationEnded, Retired, Settled
+from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
 
 
 @dataclass(frozen=True)

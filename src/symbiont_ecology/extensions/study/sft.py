@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import validate
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.engine.living import lived_seconds
-from symbiont_ecology.errors import ConfigError
-from symbiont_ecology.evaluation.evaluation_log import logged
+from symbiont_ecology.evaluate.evaluation_log import logged
 from symbiont_ecology.extensions.study.jobs import Job, read_outcome
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.suite import score_of, tuning_jobs
-from symbiont_ecology.registry import validate
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.open_run import lived_seconds
 
 BUDGET_KEYS = {
     "train_flops": "train_flops",

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from symbiont_ecology.evaluation.items import draw_items
-from symbiont_ecology.evaluation.shifts import MARK, PERTURBED, PLAIN, shifts
+from symbiont_ecology.base.types import Item, in_last_turn
+from symbiont_ecology.evaluate.items import draw_items
+from symbiont_ecology.evaluate.shifts import MARK, PERTURBED, PLAIN, shifts
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
-from symbiont_ecology.types import Item, in_last_turn
 
 
 @shifts.function("depth")

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from symbiont_ecology.rng import Draw
-from symbiont_ecology.statistics import Interval
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.statistics import Interval
 
 FEW = 6
 """Seeds or families below which the percentiles of a bootstrap are of no use."""

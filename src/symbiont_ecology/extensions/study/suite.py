@@ -22,12 +22,15 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from symbiont_ecology.config import RunConfig
+from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.process import usable_cores
+from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.engine.build import check, mixture
-from symbiont_ecology.errors import ConfigError, RunError
-from symbiont_ecology.evaluation.evaluator import Progress, no_progress
-from symbiont_ecology.evaluation.shifts import shifts
+from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.evaluate.evaluator import Progress, no_progress
+from symbiont_ecology.evaluate.routings import routings
+from symbiont_ecology.evaluate.shifts import shifts
 from symbiont_ecology.extensions.study import adhoc
 from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
@@ -41,11 +44,8 @@ from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.outcomes import Chosen, Outcome, Tuning, TuningScore
 from symbiont_ecology.extensions.study.protocol import Protocol, load_protocol
 from symbiont_ecology.extensions.study.workers import STOP_FILE, JobCallback, Workers, job_pool
-from symbiont_ecology.files import write_whole
-from symbiont_ecology.inference.routings import routings
-from symbiont_ecology.process import usable_cores
-from symbiont_ecology.registry import did_you_mean
-from symbiont_ecology.strategies import strategies
+from symbiont_ecology.run.build import check, mixture
+from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 if TYPE_CHECKING:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from symbiont_ecology.engine.runtime import Host
-from symbiont_ecology.evaluation.evaluator import Progress, no_progress
-from symbiont_ecology.evaluation.measure import LoadedRun
-from symbiont_ecology.evaluation.shifts import draw_shifts
+from symbiont_ecology.base.types import Item, OrganelleId, cell_family
+from symbiont_ecology.evaluate.evaluator import Progress, no_progress
+from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.evaluate.routings import AskOne
+from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.extensions.study.routings import best_of
-from symbiont_ecology.inference.routings import AskOne
+from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
-from symbiont_ecology.types import Item, OrganelleId, cell_family
 
 SELECTION_PER_CELL = 8
 """Selection items per cell that say which organelle is a family's best."""

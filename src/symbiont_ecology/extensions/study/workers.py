@@ -17,12 +17,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.config import load_config
-from symbiont_ecology.engine import living
-from symbiont_ecology.engine import run as runs
-from symbiont_ecology.engine.executors import Executor, LocalExecutor, executors
-from symbiont_ecology.errors import ConfigError, EcologyError, LockedError, RunError
+from symbiont_ecology.base.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.extensions.study.jobs import Job
+from symbiont_ecology.run import open_run as living
+from symbiont_ecology.run import start as runs
+from symbiont_ecology.run.config import load_config
+from symbiont_ecology.run.executors import Executor, LocalExecutor, executors
 
 RAY = "symbiont_ecology.extensions.ray.executor"
 """Imported where a cluster is asked for: Ray is an extra."""

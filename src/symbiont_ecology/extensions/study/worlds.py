@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from symbiont_ecology.errors import DataError
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.statistics import Interval, paired_interval, wilson
 from symbiont_ecology.extensions.study.comparison import adjusted, paired
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.protocol import Goal
 from symbiont_ecology.extensions.study.results import Results
-from symbiont_ecology.statistics import Interval, paired_interval, wilson
 
 HEADLINE, APART = "acceptance", ("adapters", "newcomers", "returns")
 """The measure in which arms are tested; others in which their differences are told."""

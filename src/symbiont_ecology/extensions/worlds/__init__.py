@@ -1,6 +1,6 @@
 """More worlds: further synthetic families, patterns, countdown, and talk in styles."""
 
-from symbiont_ecology.extension import Extension
+from symbiont_ecology.base.extension import Extension
 
 _HERE = "symbiont_ecology.extensions.worlds"
 EXTENSION = Extension(

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 
 from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.learning import RewardRule, reward_rules
+from symbiont_ecology.ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.tasks.synthetic.draws import integer, integers
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 

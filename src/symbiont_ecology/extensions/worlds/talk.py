@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import LONGEST_REPLY
-from symbiont_ecology.types import Item
 
 TOPICS: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("topics.json").read_text(encoding="utf-8")

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
-from symbiont_ecology.errors import ConfigError
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.types import Item, in_turns, is_text
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
-from symbiont_ecology.types import Item, in_turns, is_text
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
-from symbiont_ecology.registry import Registry
+from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.tasks.examples import solved_examples
 
 if TYPE_CHECKING:

@@ -1,0 +1,248 @@
+"""The fence around code that others wrote: a fault of theirs is said in one line, and its time is
+bounded.
+
+    with Fence(10.0) as fence:
+        worth = fence(reward, rollout)  # or FaultError: "raised ValueError: … (mine.py line 7)"
+
+A fault is whatever the code raises (``sys.exit`` included), a time limit that is over, or what a
+caller refuses of the result by a ``FaultError`` of its own. An alarm (SIGALRM) interrupts Python
+code, patterns included, in the main thread. It interrupts neither another thread, nor C code that
+does not return, nor an endless loop that catches ``BaseException`` in every turn. On Windows there
+is no such alarm, and so no time limit.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TypeVar
+
+from symbiont_ecology.base.errors import EcologyError, RunError
+from symbiont_ecology.base.registry import is_foreign
+
+Result = TypeVar("Result")
+
+PART_SECONDS = 10.0
+"""Time that a reward, a learning rule or an operator may take for one call."""
+LONGEST_FAULT = 200
+"""Characters of what foreign code says of its fault."""
+IN_A_ROW = 3
+"""Calls that fail one after the other, over whole generations, until a run stops."""
+MOST_LATE = 3
+"""Calls of a part in a generation that may take too long, until the others fail at once."""
+_AGAIN = 0.05
+"""Seconds from one alarm to the next, for code that caught the first."""
+
+
+class FaultError(Exception):
+    """Foreign code did not do its work; the message says what it did instead."""
+
+    is_late = False
+    """Whether it took too long."""
+
+
+class TooLateError(FaultError):
+    """Foreign code took too long."""
+
+    is_late = True
+
+
+class Fence:
+    """Calls foreign code, each call in so many seconds at most. Use it as a context.
+
+    Inside another fence, the time of the outer one goes on.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.seconds = PART_SECONDS if seconds is None else seconds
+        self.is_armed = False
+
+    def __enter__(self) -> Fence:
+        is_main = threading.current_thread() is threading.main_thread()
+        self.is_armed = is_main and hasattr(signal, "setitimer")
+        if self.is_armed:
+            self._began = time.monotonic()
+            self._timer = signal.setitimer(signal.ITIMER_REAL, 0)
+            self._handler = signal.signal(signal.SIGALRM, _ring)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.is_armed:
+            signal.signal(signal.SIGALRM, self._handler)
+            seconds, interval = self._timer
+            if seconds:
+                seconds -= time.monotonic() - self._began
+                signal.setitimer(signal.ITIMER_REAL, max(seconds, _AGAIN), interval)
+
+    def __call__(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """What the function returns.
+
+        Raises:
+            FaultError: it raises.
+            TooLateError: it takes too long.
+        """
+        try:
+            try:
+                if self.is_armed:
+                    signal.setitimer(signal.ITIMER_REAL, self.seconds, _AGAIN)
+                return _inside(function, arguments)
+            finally:
+                if self.is_armed:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+        except TimeUpError:
+            raise TooLateError(f"took longer than {self.seconds:g} s") from None
+        except (FaultError, KeyboardInterrupt):
+            raise
+        except BaseException as error:  # the text of an error is foreign code as well
+            raise FaultError(f"raised {type(error).__name__:.80}") from error
+
+
+class TimeUpError(BaseException):
+    """Not an ``Exception``, so that foreign code which catches those cannot keep going."""
+
+
+def _inside(function: Callable[..., Result], arguments: tuple[object, ...]) -> Result:
+    """All that an alarm may interrupt."""
+    try:
+        return function(*arguments)
+    except (FaultError, TimeUpError, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        raise FaultError(said_of(error)) from error
+
+
+def _ring(number: int, frame: FrameType | None) -> None:
+    """Ends what is inside; the fence itself, which may just be putting the alarm off, goes on."""
+    if frame is None or frame.f_code not in _OUTSIDE:
+        raise TimeUpError
+
+
+_OUTSIDE = {Fence.__call__.__code__, Fence.__enter__.__code__, Fence.__exit__.__code__}
+
+
+def said_of(error: BaseException) -> str:
+    """``raised ValueError: no such reply (mine.py line 7)``, in one line."""
+    text = " ".join(str(error).split())[:LONGEST_FAULT]
+    where = foreign_place(error.__traceback__)
+    return f"raised {type(error).__name__:.80}{text and f': {text}'}{where and f' ({where})'}"
+
+
+def foreign_place(trace: TracebackType | None) -> str:
+    """File and line at which a plug-in was when something failed; empty if none was at work."""
+    while trace is not None:
+        if is_foreign(str(trace.tb_frame.f_globals.get("__name__", ""))):
+            return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}"
+        trace = trace.tb_next
+    return ""
+
+
+@contextmanager
+def blamed(error_class: type[EcologyError]) -> Iterator[None]:
+    """Errors of plug-ins within the block are one line that names the file. Others are our own, and
+    keep their traceback."""
+    try:
+        yield
+    except (EcologyError, KeyboardInterrupt):
+        raise
+    except (Exception, SystemExit) as error:
+        if not foreign_place(error.__traceback__):
+            raise
+        raise error_class(f"a plug-in {said_of(error)}: mend it") from error
+
+
+def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[Result]:
+    """What a part returned, as a list.
+
+    Raises:
+        RunError: it is no list, or something in it is of another kind.
+    """
+    values = list(returned) if isinstance(returned, Iterable) else [returned]
+    wrong = [value for value in values if not isinstance(value, kind)]
+    if wrong:
+        raise RunError(
+            f"{part} returned {wrong[0]!r:.60}, expected a list of {kind.__name__}s, or an empty "
+            "one: mend it"
+        )
+    return values
+
+
+@dataclass
+class CallTally:
+    """How often a part was called in a generation, how often it failed, and its first fault."""
+
+    calls: int = 0
+    failed: int = 0
+    fault: str = ""
+    late: int = 0
+    is_told: bool = True
+    """Whether the log says it once for all of a generation; others have an event of their own."""
+
+
+@dataclass
+class Faults:
+    """The tallies of a generation, by the part that they are about."""
+
+    tallies: dict[str, CallTally] = field(default_factory=dict)
+
+    def note(self, part: str, fault: str = "", *, is_told: bool = True) -> None:
+        """Counts a call of a part, which failed if there is a fault."""
+        tally = self.tallies.setdefault(part, CallTally(is_told=is_told))
+        tally.calls += 1
+        if fault:
+            tally.failed += 1
+            tally.fault = tally.fault or fault
+
+    def call(
+        self, part: str, function: Callable[..., Result], *arguments: object, is_told: bool = True
+    ) -> Result:
+        """What the function returns, counted as a call of the part.
+
+        Raises:
+            FaultError: as ``Fence``.
+        """
+        with Fence() as fence:
+            return self.counted(fence, part, function, *arguments, is_told=is_told)
+
+    def counted(
+        self,
+        fence: Fence,
+        part: str,
+        function: Callable[..., Result],
+        *arguments: object,
+        is_told: bool = True,
+    ) -> Result:
+        """As ``call``, within a fence that many calls share. After some calls that took too long,
+        the others are not even tried."""
+        try:
+            if part in self.tallies and self.tallies[part].late >= MOST_LATE:
+                raise FaultError(f"took longer than {fence.seconds:g} s at calls before this one")
+            result = fence(function, *arguments)
+        except FaultError as error:
+            self.note(part, str(error), is_told=is_told)
+            self.tallies[part].late += error.is_late
+            raise
+        self.note(part, is_told=is_told)
+        return result
+
+    def check(self, in_a_row: dict[str, int]) -> None:
+        """Adds up, over generations, which parts do nothing but fail.
+
+        Raises:
+            RunError: one has failed at every call, and often enough.
+        """
+        for part, tally in self.tallies.items():
+            if tally.failed < tally.calls:
+                in_a_row.pop(part, None)
+                continue
+            in_a_row[part] = in_a_row.get(part, 0) + tally.calls
+            if in_a_row[part] >= IN_A_ROW:
+                raise RunError(
+                    f"{part} failed at each of its last {in_a_row[part]} calls: it {tally.fault}: "
+                    "mend it, and go on from the last checkpoint, if there is one"
+                )

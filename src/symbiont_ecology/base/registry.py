@@ -1,0 +1,429 @@
+"""Extension points: a name stands for a frozen dataclass, and the fields of that dataclass are its
+knobs.
+
+A registry scans its own package on first use, so a new component is one new file::
+
+    operators: Registry[Operator] = Registry("operator", "symbiont_ecology.adapters.operators")
+
+    @operators.register("svd_noise")
+    @dataclass(frozen=True)
+    class SvdNoise:
+        sigma: float = 0.05  # relative std of each singular value, > 0
+
+    operators.build({"kind": "svd_noise", "sigma": 0.1})
+
+Other packages register the same way, and name their module in the entry-point group
+``symbiont_ecology.<kind>``; an extension lists its modules (``extension``). ``validate`` is the one
+place where data from outside becomes typed values.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
+
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
+
+from symbiont_ecology.base.bounds import MOST_RANK, MOST_SLOTS, MOST_THREADS
+from symbiont_ecology.base.errors import ConfigError, EcologyWarning
+from symbiont_ecology.base.extension import modules_of
+from symbiont_ecology.base.removed import refuse_removed
+
+_OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
+_foreign: set[str] = set()
+"""Modules outside of the package that have registered parts."""
+
+T = TypeVar("T")
+C = TypeVar("C")
+F = TypeVar("F", bound=Callable[..., object])
+
+Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+PositiveShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
+"""Types of knobs that are parts of a whole."""
+Seed: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Slots: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
+Threads: TypeAlias = Annotated[int, Field(ge=1, le=MOST_THREADS)]
+Many: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
+LoraRank: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RANK)]
+Megabytes: TypeAlias = Annotated[float, Field(gt=0, le=1e8)]
+Modest: TypeAlias = Annotated[float, Field(ge=0, le=1e6)]
+"""Numbers of which larger ones overflow something, or keep a machine busy for ever."""
+
+Spec: TypeAlias = str | dict[str, object]
+"""A component in a config: its name, or ``{"kind": name, **fields}``."""
+
+
+class Registry(Generic[T]):
+    """One extension point: names to frozen dataclasses that fulfil the protocol ``T``.
+
+    ``kind`` is the word for one entry in messages and on the command line; ``package`` is the
+    dotted name of the folder that is scanned. Keep the registry in a name that no module beside it
+    has: Python binds a submodule to its name in the parent package, over whatever was there.
+
+    Example:
+        >>> from symbiont_ecology.adapters.operators import operators
+        >>> operators.build({"kind": "gaussian", "sigma": 0.1}).sigma
+        0.1
+    """
+
+    def __init__(self, kind: str, package: str) -> None:
+        self.kind, self.package = kind, package
+        self._entries: dict[str, type[T]] = {}
+        self._former: dict[str, str] = {}
+        self._scanned = False
+
+    def register(self, name: str, *former_names: str) -> Callable[[type[C]], type[C]]:
+        """Class decorator that adds a frozen dataclass under ``name``.
+
+        ``former_names`` are read for one version, with a warning; so are the keys of the mapping
+        ``renamed`` of the class, former names of its fields.
+
+        Raises:
+            TypeError: the class is not a frozen dataclass.
+            ConfigError: another class has that name.
+        """
+
+        def add(cls: type[C]) -> type[C]:
+            """The class itself, registered."""
+            parameters = getattr(cls, "__dataclass_params__", None)
+            if not is_dataclass(cls) or parameters is None or not parameters.frozen:
+                raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
+            holder = self._entries.get(name)
+            # The same class again is a module that is being reloaded, not a clash.
+            if holder and (holder.__module__, holder.__qualname__) != (
+                cls.__module__,
+                cls.__qualname__,
+            ):
+                raise ConfigError(
+                    f"{self.kind} {name!r} is already {holder.__module__}.{holder.__qualname__}"
+                )
+            if not cls.__module__.startswith(_OURS):
+                _foreign.add(cls.__module__)
+            strict = {"extra": "forbid", "allow_inf_nan": False, "arbitrary_types_allowed": True}
+            cls.__pydantic_config__ = strict  # type: ignore[attr-defined]
+            self._entries[name] = cls  # type: ignore[assignment]
+            self._former |= dict.fromkeys(former_names, name)
+            return cls
+
+        return add
+
+    def function(self, name: str) -> Callable[[F], F]:
+        """Decorator that adds a plain function, which then is an entry without knobs."""
+
+        def add(function: F) -> F:
+            """The function itself, registered."""
+            namespace = {"__call__": staticmethod(function), "__doc__": function.__doc__ or ""}
+            namespace["__module__"] = function.__module__
+            entry = type(getattr(function, "__name__", name), (), namespace)
+            self.register(name)(dataclass(frozen=True)(entry))
+            return function
+
+        return add
+
+    def names(self) -> tuple[str, ...]:
+        """Every registered name, sorted."""
+        return tuple(sorted(self._all()))
+
+    def __getitem__(self, name: str) -> type[T]:
+        """The class of that name; ConfigError names the nearest one and lists all."""
+        entries = self._all()
+        name = self.present_name(name)
+        if name not in entries:
+            refuse_removed(self.kind, name)
+            hint = did_you_mean(name, entries)
+            raise ConfigError(
+                f"no {self.kind} {name!r};{hint} known: {', '.join(sorted(entries)) or 'none'}"
+            )
+        return entries[name]
+
+    def build(self, spec: str | Mapping[str, object]) -> T:
+        """An instance from ``"ucb"`` or ``{"kind": "ucb", "c": 0.5}``.
+
+        Raises:
+            ConfigError: unknown name or key, missing key, or a value of the wrong type.
+        """
+        parts: dict[str, object] = {}
+        if isinstance(spec, str | Mapping):
+            parts = {"kind": spec} if isinstance(spec, str) else dict(spec)
+        name = parts.pop("kind", None)
+        if not isinstance(name, str):
+            raise ConfigError(
+                f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}"
+            )
+        cls, where = self[name], f"{self.kind} {name!r}"
+        for old, new in getattr(cls, "renamed", {}).items():
+            if old in parts:
+                _warn_renamed(f"{where}: {old}", new)
+                value = parts.pop(old)
+                parts.setdefault(new, value)
+        return validate(cls, parts, where)
+
+    def present_name(self, name: str) -> str:
+        """Return the name of today for a former name, with a warning; else the same name."""
+        _ = self._all()
+        if name in self._former:
+            _warn_renamed(f"{self.kind} {name!r}", self._former[name])
+        return self._former.get(name, name)
+
+    def name_of(self, entry: T) -> str:
+        """Under which name the class of an instance is registered."""
+        return next(name for name, cls in self._all().items() if cls is type(entry))
+
+    def called(self, entry: T, name: str = "") -> str:
+        """How messages call a part, by its name in the registry or another one: ``reward rule
+        'mine' (mine.py)``."""
+        cls = type(entry)
+        names = (key for key, part in self._all().items() if part is cls)
+        name = name or next(names, cls.__name__)
+        file = getattr(sys.modules.get(cls.__module__), "__file__", None)
+        return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
+
+    def doc(self, name: str) -> str:
+        """The docstring of one entry; much faster than ``describe``, which reads source files."""
+        return inspect.getdoc(self[name]) or ""
+
+    def describe(self, name: str) -> Description:
+        """What ``symbiont explain`` prints: docstring, module and knobs of one entry."""
+        cls = self[name]
+        return Description(self.kind, name, self.doc(name), cls.__module__, tuple(knobs(cls)))
+
+    def _all(self) -> dict[str, type[T]]:
+        if not self._scanned:
+            package = importlib.import_module(self.package)
+            folder = getattr(package, "__path__", ())  # a single module has none
+            for module in pkgutil.iter_modules(folder, f"{self.package}."):
+                importlib.import_module(module.name)
+            for name in modules_of(self.kind):
+                importlib.import_module(name)
+            for entry_point in entry_points(
+                group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"
+            ):
+                try:
+                    entry_point.load()
+                except (ImportError, AttributeError) as error:
+                    raise ConfigError(
+                        f"{self.kind} plug-in {entry_point.value!r} cannot be imported ({error}): "
+                        "mend or uninstall the package that declares it"
+                    ) from error
+            self._scanned = True
+        return self._entries
+
+
+def load_plugin(path: Path) -> None:
+    """Runs a Python file that registers parts, once per process.
+
+    Raises:
+        ConfigError: there is no such file, it is not below the current folder, or it fails.
+    """
+    place = path.resolve()
+    if path.suffix != ".py" or not place.is_file():
+        raise ConfigError(
+            f"plugins: expected a Python file, found none at {path} in {Path.cwd()}: type the "
+            "command in the folder from which the file has this path"
+        )
+    if not place.is_relative_to(Path.cwd()):
+        raise ConfigError(f"plugins: expected a file below {Path.cwd()}, got {path}: copy it there")
+    name = f"{_PLUGIN}{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
+    if name in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(name, place)
+    assert spec is not None
+    assert spec.loader is not None
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:  # foreign code, which may fail in any way
+        del sys.modules[name]
+        raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
+
+
+@cache
+def _warn_renamed(old: str, new: str) -> None:
+    """Warn once of a name that configs should not use any more."""
+    warnings.warn(f"{old} is called {new!r} now: rename it", EcologyWarning, stacklevel=2)
+
+
+def is_foreign(module: str) -> bool:
+    """Whether a module was loaded as a plug-in, or has registered parts from outside of the
+    package."""
+    return module in _foreign or module.startswith(_PLUGIN)
+
+
+def kind_of(spec: str | Mapping[str, object]) -> str:
+    """The name in a spec."""
+    return spec if isinstance(spec, str) else str(spec["kind"])
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One field of a schema as a reader sees it; ``default`` is None when the field is required."""
+
+    name: str
+    type: str
+    default: str | None
+    comment: str
+
+
+@dataclass(frozen=True)
+class Description:
+    """One registered component: its docstring, the module that defines it and its knobs."""
+
+    kind: str
+    name: str
+    doc: str
+    module: str
+    knobs: tuple[Knob, ...]
+
+
+def knobs(schema: type) -> Iterator[Knob]:
+    """The fields of a dataclass or model that a config can set, with the comment at the end of
+    their line."""
+    comments: dict[str, str] = {}
+    for cls in reversed(schema.__mro__[:-1]):
+        try:
+            source = inspect.getsource(cls)
+        except (OSError, TypeError):  # typed at a prompt: there is no file to read comments from
+            continue
+        comments |= dict(re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", source, re.MULTILINE))
+    for name, annotation, default in _fields(schema):
+        kind = (
+            annotation
+            if isinstance(annotation, str)
+            else getattr(annotation, "__name__", repr(annotation))
+        )
+        yield Knob(name, kind, default, comments.get(name, ""))
+
+
+def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
+    """Name, type and default of every field of a dataclass or a pydantic model."""
+    if issubclass(schema, BaseModel):
+        for name, info in schema.model_fields.items():
+            yield name, info.annotation, None if info.is_required() else repr(info.default)
+        return
+    for field in fields(schema):  # type: ignore[arg-type]
+        if not field.repr:  # a part of the run, and no knob
+            continue
+        if field.init:
+            default = None
+            if field.default is not MISSING:
+                default = repr(field.default)
+            elif field.default_factory is not MISSING:
+                default = repr(field.default_factory())
+            yield field.name, field.type, default
+
+
+def validate(schema: type[T], data: Mapping[str, object], where: str) -> T:
+    """``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear line.
+
+    Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a
+    list a fine tuple. ``where`` opens the message.
+
+    Raises:
+        ConfigError: the dotted key, what was expected, what came and the nearest known key.
+    """
+    try:
+        # By way of JSON, whose strict rules are the ones for config files: a list may be a tuple, a
+        # mapping may be a dataclass.
+        adapter: TypeAdapter[T] = _adapter(schema)  # type: ignore[arg-type]
+        return adapter.validate_json(to_json(data, inf_nan_mode="constants"), strict=True)
+    except PydanticSerializationError as error:
+        raise ConfigError(f"{where}: only plain values can stand in a config ({error})") from error
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_one_line(schema, data, error.errors())}") from error
+
+
+@cache
+def _adapter(schema: type) -> TypeAdapter[Any]:
+    """Making one takes a millisecond, and there are as many as classes."""
+    return TypeAdapter(schema)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`` did you mean 'offspring'?`` with a leading blank, or nothing when no name is near."""
+    matches = get_close_matches(name, list(names), n=1)
+    return f" did you mean {matches[0]!r}?" if matches else ""
+
+
+def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetails]) -> str:
+    """The error to mend first; an unknown key comes before the missing one that it was meant to
+    be."""
+    errors = sorted(errors, key=lambda error: error["type"] not in _UNKNOWN)
+    first, path = errors[0], _path(data, errors[0])
+    dotted = ".".join(map(str, path))
+    if first["type"] in _UNKNOWN:
+        *parents, key = path
+        keys = _keys(schema, parents)
+        prefix = "".join(f"{parent}." for parent in parents)
+        hint = did_you_mean(str(key), keys).replace("'", f"'{prefix}", 1)
+        return f"unknown key {dotted!r};{hint} known keys: {', '.join(keys) or 'none'}"
+    if first["type"] == "missing":
+        return f"missing key {dotted!r}"
+    # A union reports one error per member, at the same place.
+    raw = [error["msg"] for error in errors if _path(data, error) == path]
+    texts = [
+        message.removeprefix("Value error, ").removeprefix("Input should be ") for message in raw
+    ]
+    texts = [_OF_YAML.get(text, text) for text in texts]
+    if first["type"] == "value_error":
+        return f"{dotted}: {texts[0]}" if dotted else texts[0]
+    return (
+        f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(texts))}, got {first['input']!r}"
+    )
+
+
+_OF_YAML = {"a valid array": "a list, such as [a, b]", "an object": "keys with values"}
+"""The words of YAML for those of JSON."""
+_UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
+
+
+def _path(data: object, error: ErrorDetails) -> list[str | int]:
+    """The keys on the way to the error, without the marks that pydantic adds for members of a
+    union."""
+    path: list[str | int] = []
+    last = len(error["loc"]) - 1
+    for position, key in enumerate(error["loc"]):
+        if isinstance(data, Mapping) and key in data:  # noqa: SIM114 (types are narrowed apart)
+            data = data[key]
+        elif isinstance(data, list | tuple) and isinstance(key, int):
+            data = data[key]
+        elif not (error["type"] == "missing" and position == last):
+            continue
+        path.append(key)
+    return path
+
+
+def _keys(schema: type, path: list[str | int]) -> list[str]:
+    """The keys that may stand at ``path``: the fields of the dataclass or model that is found
+    there."""
+    holder: type | None = schema
+    for key in path:
+        if holder is not None and isinstance(key, str):
+            holder = nested_schema(get_type_hints(holder).get(key))
+    if holder is None:
+        return []
+    if issubclass(holder, BaseModel):
+        return list(holder.model_fields)
+    return [knob.name for knob in knobs(holder)]
+
+
+def nested_schema(annotation: object) -> type | None:
+    """Return the first dataclass or model within an annotation such as ``list[Season] | None``."""
+    if isinstance(annotation, type) and (
+        is_dataclass(annotation) or issubclass(annotation, BaseModel)
+    ):
+        return annotation
+    return next((schema for part in get_args(annotation) if (schema := nested_schema(part))), None)

@@ -1,0 +1,53 @@
+"""Registered parts that are gone, and the figures that speak against them.
+
+A config of an earlier version may still name one: it is refused in one line that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from symbiont_ecology.base.errors import ConfigError
+
+LAST_COMMIT = "2c78cec9"
+"""The last commit that has all of them."""
+RECORD = "docs/history/removed"
+"""Folder of the pages that keep their figures."""
+_NO_GRADIENT = "it stayed at the level of the host, 17 to 20 % right where one adapter has 96"
+_ONE_RUN = "tuning left no merging in it, so its runs were those of specialists behind a router"
+REMOVED: Mapping[tuple[str, str], str] = {
+    (
+        "mechanism",
+        "thrift",
+    ): "ΔW × 0.65 after training keeps more, and it cost 6.1 points of a flip",
+    ("mechanism", "canaries"): "no ablation saw an effect of it",
+    **{("strategy", name): _NO_GRADIENT for name in ("corp", "randopt")},
+    **{("strategy", name): _ONE_RUN for name in ("cycleqd", "m2n2", "swarm")},
+    ("strategy", "mixing"): "no comparison measured it",
+    ("strategy", "tpe"): "hyper is as good, 96 and 97 % right",
+    ("operator", "shrink"): "thrift alone used it",
+    ("operator", "split"): "m2n2 alone used it",
+    ("operator", "crossover"): "it mattered little what a crossover mixes: take directions",
+    ("operator", "layers"): "it mattered little what a crossover mixes: take directions",
+    ("reward rule", "human"): "symbiont serve asks people now",
+    ("routing", "majority"): "it was for randopt, which stayed at the host",
+}
+"""Reasons by kind and name."""
+
+
+def is_removed(kind: str, name: str) -> bool:
+    """Return true for a part that an earlier version had."""
+    return (kind, name) in REMOVED
+
+
+def refuse_removed(kind: str, name: str) -> None:
+    """Refuse a part that is gone.
+
+    Raises:
+        ConfigError: it is.
+    """
+    if reason := REMOVED.get((kind, name)):
+        raise ConfigError(
+            f"{kind} {name!r} is gone, because {reason}: leave it out, or use commit "
+            f"{LAST_COMMIT}; figures are in {RECORD}"
+        )

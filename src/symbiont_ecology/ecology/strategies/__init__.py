@@ -1,0 +1,225 @@
+"""Ways of evolving adapters on the one engine: who lives, who meets what, and what follows. One per
+file."""
+
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
+
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import Registry, Spec
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Cell, Item, OrganelleId
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
+from symbiont_ecology.ecology.learning import LearningRule
+from symbiont_ecology.ecology.prices import Prices
+from symbiont_ecology.ecology.routing.allocators import Allocator
+from symbiont_ecology.ecology.routing.curricula import Curriculum, curricula
+from symbiont_ecology.ecology.routing.sampling import by_success
+from symbiont_ecology.tasks.mixture import TaskMixture
+
+
+@dataclass(frozen=True)
+class StrategyContext:
+    """What a strategy may look at in one generation, and the chance that it may use."""
+
+    state: EcologyState
+    """As it is now, not to be changed."""
+    tasks: TaskMixture
+    prices: Prices
+    allocator: Allocator
+    rank: int
+    """LoRA rank of the slots, the most that an organelle may have."""
+    draw: Draw
+    outcomes: Sequence[Outcome] = ()
+    """What came of the questions, once they are answered."""
+
+
+class Strategy(ABC):
+    """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
+
+    ``is_mortal`` says whether the bankrupt die. ``fits_habitats`` says whether it can answer the
+    questions of habitats, ``needs_habitats`` whether it can do nothing else, ``needs_kinds``
+    whether it has to be told their kinds. ``needs_sketches`` asks the engine for sketches of the
+    answers that habitats remember, or coordinates (``RememberedAnswer.vector``). ``keeps_memories``
+    lets servers remember what habitats accepted before they changed. ``scored_answers`` asks for
+    the losses of everyone alive, after each question of a habitat, on so many answers that it
+    accepted. ``watches_losses`` keeps the last losses of everyone. ``keeps_ranges`` keeps which
+    prompts everyone has met (``ecology.ranges``).
+    ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
+    reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
+    are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell
+    that founders have learned (``engine.warm``), with a learning rate of its own. ``phrases`` may
+    stand in front of every question. ``service_fault`` says why a run of it cannot answer people
+    (``symbiont serve``); empty if it can.
+    """
+
+    is_mortal: ClassVar[bool] = False
+    needs_sketches: ClassVar[bool] = False
+    keeps_memories: ClassVar[bool] = False
+    watches_losses: ClassVar[bool] = False
+    keeps_ranges: ClassVar[bool] = False
+    compares_rewards: ClassVar[bool] = False
+    scored_answers: int = 0
+    fits_habitats: ClassVar[bool] = False
+    needs_habitats: ClassVar[bool] = False
+    needs_kinds: ClassVar[bool] = False
+    service_fault: ClassVar[str] = ""
+    questions: float = 1
+    samples: int = 1
+    warm: int = 0
+    warm_rate: float = 0.001
+    phrases: tuple[str, ...] = ()
+
+    @abstractmethod
+    def found(self, context: StrategyContext) -> Sequence[Decision]:
+        """The founding population."""
+
+    @abstractmethod
+    def ask(self, context: StrategyContext) -> Sequence[Assignment]:
+        """Who faces which items in this generation."""
+
+    @abstractmethod
+    def tell(self, context: StrategyContext) -> Sequence[Decision]:
+        """What follows from the outcomes, which the state's posteriors and ledger already show."""
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """Whether the strategy fits the host's LoRA rank and the learning rule.
+
+        Raises:
+            ConfigError: it does not.
+        """
+        if self.samples == 0 and not rule.sees_gold:
+            raise ConfigError(
+                "strategy.samples: 0 asks for no rollouts, and the learning rule learns from "
+                "nothing else: set samples, or learning_rule=supervised"
+            )
+        if 0 < self.samples < rule.least_samples:
+            raise ConfigError(
+                f"strategy.samples: the learning rule compares answers to one question, so "
+                f"expected {rule.least_samples} or more, got {self.samples}: set samples=4, or "
+                "learning_rule=policy_gradient"
+            )
+
+    def founding_faults(self, rank: int) -> Sequence[str]:
+        """What is wrong with what it founds with, on a host of that LoRA rank. A run that goes on
+        does not need it.
+
+        Raises:
+            AdapterError: an adapter is not there, or damaged.
+        """
+        return ()
+
+    def max_rows(self, tasks: TaskMixture) -> int:
+        """Return the most rollouts of a generation, without probes, or the examples that are read,
+        where no rollouts are made. Estimates go by it (``--dry-run``)."""
+        return self.question_count(tasks) * max(self.samples, 1)
+
+    def question_count(self, tasks: TaskMixture) -> int:
+        """Questions that are drawn for a generation: those of the habitats, if there are any."""
+        if tasks.habitats is not None:
+            return tasks.habitats.config.questions
+        return max(round(self.questions * len(tasks.cells)), 1)
+
+    @property
+    def habitat_faults(self) -> Sequence[str]:
+        """What is wrong with its knobs in a world of habitats, for a strategy that fits there."""
+        return ()
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The mechanisms of an ecology, in the order in which they act; others have none."""
+        return ()
+
+
+@dataclass(frozen=True)
+class LearningStrategy(Strategy):
+    """A strategy whose organelles learn."""
+
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    most_samples: NonNegativeInt = 0  # where success is rare, fewer elsewhere; 0: all alike
+    learning_rate: PositiveFloat = 0.005  # founders' learning rate of Adam, > 0
+    aging: NonNegativeFloat = 100.0  # updates after which the learning rate falls; 0: never
+    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
+    warm_rate: PositiveFloat = 0.001  # the learning rate of Adam for them, > 0
+
+    @property
+    def traits(self) -> dict[str, float]:
+        """Of newcomers without parents."""
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """``most_samples`` needs something to share out."""
+        super().check(rank, rule)
+        if self.most_samples and not 1 < self.samples < self.most_samples:
+            raise ConfigError(
+                f"strategy.most_samples: expected 0, or more than strategy.samples and that at "
+                f"least 2, got {self.most_samples} and samples {self.samples}"
+            )
+
+    def sampled(
+        self, assigned: Sequence[Assignment], context: StrategyContext
+    ) -> Sequence[Assignment]:
+        """The same questions, answered more often where success is rare if that is wanted."""
+        if not self.most_samples:
+            return assigned
+        return by_success(assigned, self.samples, self.most_samples, context.state)
+
+
+@dataclass(frozen=True)
+class AskingStrategy(Strategy):
+    """A strategy that asks about cells by a curriculum."""
+
+    questions: PositiveFloat = 1  # per cell and generation, on average
+    curriculum: Spec = "unmastered"  # which cells they are about
+
+    def __post_init__(self) -> None:
+        _ = self.built_curriculum  # a mistake shows before a host is loaded
+
+    @cached_property
+    def built_curriculum(self) -> Curriculum:
+        """What says which cells a generation's questions are about."""
+        return curricula.build(self.curriculum)
+
+    def demand(self, context: StrategyContext) -> list[Cell]:
+        """The cells that this generation's questions are about, one per question."""
+        cells, detectors = context.tasks.cells, context.state.drift_detectors
+        count, generator = self.question_count(context.tasks), context.draw("demand")
+        return self.built_curriculum.demand(cells, detectors, count, generator)
+
+    def items(self, context: StrategyContext) -> tuple[Item, ...]:
+        """This generation's questions: those of the habitats, or as the curriculum demands."""
+        if context.tasks.habitats:
+            return context.tasks.questions(context.state.generation)
+        counts, draw = Counter(self.demand(context)), context.draw
+        return tuple(
+            item
+            for cell, count in counts.items()
+            for item in context.tasks.draw(cell, count, draw("items", *cell))
+        )
+
+
+@dataclass(frozen=True)
+class CurriculumStrategy(LearningStrategy, AskingStrategy):
+    """A strategy whose organelles learn, and that asks about cells by a curriculum."""
+
+
+def author_of(item: Item, state: EcologyState) -> OrganelleId | None:
+    """Who gave the reply that an item brings, if it is known and alive."""
+    author = item.logged.author if item.logged else ""
+    return author if author in state.population else None
+
+
+def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> list[Assignment]:
+    """One assignment for all items of a cell, and of a habitat, that an organelle takes."""
+    taken: dict[tuple[OrganelleId, Cell, str], list[Item]] = defaultdict(list)
+    for organelle_id, item in takers:
+        taken[organelle_id, item.cell, item.habitat].append(item)
+    return [Assignment(taker, tuple(items), samples) for (taker, *_), items in taken.items()]
+
+
+strategies: Registry[Strategy] = Registry("strategy", "symbiont_ecology.ecology.strategies")

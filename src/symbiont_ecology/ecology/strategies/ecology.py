@@ -1,0 +1,235 @@
+"""The ecology: a bandit hands out the questions, energy decides who breeds and who dies.
+
+A curriculum says what is asked about, and an allocator who is asked. An organelle takes as many
+questions as it can pay for, earns the cell's price for every verified answer and pays for its
+compute; a lineage that earns less than it costs ends. What else happens between organelles are
+mechanisms, one file each.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+from pydantic import PositiveInt
+
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.fence import as_list
+from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
+from symbiont_ecology.base.removed import is_removed
+from symbiont_ecology.base.types import Item, OrganelleId, cell_name
+from symbiont_ecology.ecology import (
+    HOST,
+    Assignment,
+    Awaken,
+    Birth,
+    Colonise,
+    Decision,
+    Found,
+    Organelle,
+    Resize,
+)
+from symbiont_ecology.ecology.learning import LearningRule
+from symbiont_ecology.ecology.strategies import (
+    CurriculumStrategy,
+    StrategyContext,
+    assignments,
+    author_of,
+    strategies,
+)
+from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.ecology.trials import Judge
+
+Knobs = dict[str, dict[str, object] | bool]
+
+USUAL = ("upheaval", "breeding", "refounding")
+FIRST_OF_OTHERS = "user_clustering"
+"""The mechanisms of an ecology, in the order in which they act; others act after them, by name, but
+for the first of them."""
+
+
+@strategies.register("ecology")
+@dataclass(frozen=True)
+class Ecology(CurriculumStrategy):
+    """Organelles compete for questions; success is energy, and energy is offspring."""
+
+    samples: PositiveInt = 1  # rollouts per question
+    founders: PositiveInt = 1  # organelles at the start
+    capacity: PositiveInt = 16  # most organelles alive
+    ranks: PositiveInt = 48  # most units of LoRA rank over all organelles alive
+    mechanisms: Knobs = field(default_factory=dict)  # knobs of each by its name, or false
+    is_mortal: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.founders > self.capacity:
+            raise ConfigError(
+                f"founders: expected at most capacity ({self.capacity}), got {self.founders}"
+            )
+        _ = self.built_mechanisms  # a mistake shows before a host is loaded
+
+    @cached_property
+    def built_mechanisms(self) -> tuple[Mechanism, ...]:
+        """The mechanisms, in the order in which they act."""
+        given = {
+            mechanisms.present_name(name): knobs
+            for name, knobs in self.mechanisms.items()
+            if knobs is not False or not is_removed(mechanisms.kind, name)
+        }
+        others = sorted(given, key=lambda name: (name != FIRST_OF_OTHERS, name))
+        chosen = dict.fromkeys((*USUAL, *others), True) | given
+        for name in chosen:  # also those that are switched off: a typo must not leave one on
+            _ = mechanisms[name]
+        return tuple(
+            mechanisms.build({**(knobs if isinstance(knobs, dict) else {}), "kind": name})
+            for name, knobs in chosen.items()
+            if knobs is not False
+        )
+
+    @property
+    def mechanism_names(self) -> tuple[str, ...]:
+        """The mechanisms, in the order in which they act."""
+        return tuple(mechanisms.name_of(mechanism) for mechanism in self.built_mechanisms)
+
+    def check(self, rank: int, rule: LearningRule) -> None:
+        """Founders must have room for their rank."""
+        super().check(rank, rule)
+        if self.ranks < (needed := self.founders * rank):
+            raise ConfigError(
+                f"strategy.ranks: expected at least {needed}, host.rank ({rank}) for each of "
+                f"{self.founders} founders, got {self.ranks}"
+            )
+
+    def founding_faults(self, rank: int) -> list[str]:
+        """What every mechanism founds with."""
+        parts = self.built_mechanisms
+        return [fault for part in parts for fault in part.founding_faults(rank)]
+
+    def found(self, context: StrategyContext) -> list[Decision]:
+        """Founders start as the host itself (B = 0) and differ in A, or all start warm; unless a
+        mechanism knows better."""
+        room = self._room(context, ())
+        offers = (part.found(context, room) for part in self.built_mechanisms)
+        usual: list[Decision] = [Found(self.traits, context.rank) for _ in range(self.founders)]
+        return next((list(offer) for offer in offers if offer), usual)
+
+    def ask(self, context: StrategyContext) -> list[Assignment]:
+        """Hands out the questions of all cells among those who can pay for them.
+
+        If nobody lives, the bare host alone spends what is left to be spent.
+        """
+        tasks, state, draw = context.tasks, context.state, context.draw
+        if not state.population:
+            generator = draw("probe")
+            probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
+            return [Assignment(HOST, items, purpose="probe") for items in probes]
+        takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
+        unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
+        extra = [
+            assignment
+            for part in self.built_mechanisms
+            for assignment in as_list(mechanisms.called(part), part.ask(context), Assignment)
+        ]
+        practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
+        strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
+        return [*self.sampled(practice, context), *strange, *extra]
+
+    @property
+    def needs_sketches(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.needs_sketches for mechanism in self.built_mechanisms)
+
+    @property
+    def keeps_memories(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.keeps_memories for mechanism in self.built_mechanisms)
+
+    @property
+    def keeps_ranges(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.keeps_ranges for mechanism in self.built_mechanisms)
+
+    @property
+    def fits_habitats(self) -> bool:  # type: ignore[override]
+        """Whether every mechanism does."""
+        return all(mechanism.fits_habitats for mechanism in self.built_mechanisms)
+
+    @property
+    def needs_habitats(self) -> bool:  # type: ignore[override]
+        """Whether a mechanism does."""
+        return any(mechanism.needs_habitats for mechanism in self.built_mechanisms)
+
+    def _by_cell(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
+        """The allocator's choice for the questions that the curriculum demands, unless a mechanism
+        knows better."""
+        state, draw, demand = context.state, context.draw, self.demand(context)
+        allowance = {o.id: self._affordable(o, context) for o in state.population.values()}
+        names = [cell_name(cell) for cell in demand]
+        takers = context.allocator.assign(names, state.posteriors, allowance, draw("allocate"))
+        items = {
+            cell: iter(context.tasks.draw(cell, count, draw("items", *cell)))
+            for cell, count in Counter(demand).items()
+        }
+        chosen = [(organelle_id, next(items[demand[place]])) for organelle_id, place in takers]
+        return [(self._wish(item, context) or organelle_id, item) for organelle_id, item in chosen]
+
+    def _by_habitat(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
+        """A mechanism's choice for what habitats ask, or else the allocator's; every question is
+        answered."""
+        state, items = context.state, self.items(context)
+        wishes, earlier = list[OrganelleId | None](), Counter[str]()
+        for item in items:
+            wishes.append(self._wish(item, context, earlier[item.habitat]))
+            earlier[item.habitat] += 1
+        chosen: dict[int, OrganelleId] = {}
+        if not all(wishes):
+            allowance = dict.fromkeys(state.population, len(items))
+            niches, generator = [item.niche for item in items], context.draw("allocate")
+            takers = context.allocator.assign(niches, state.posteriors, allowance, generator)
+            chosen = {place: organelle_id for organelle_id, place in takers}
+        pairs = zip(wishes, items, strict=True)
+        return [(wish or chosen[place], item) for place, (wish, item) in enumerate(pairs)]
+
+    def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
+        """The author of a reply that was given, or the first mechanism's choice that has one."""
+        if author := author_of(item, context.state):
+            return author
+        wishes = (mechanism.taker(item, context, earlier) for mechanism in self.built_mechanisms)
+        return next((wish for wish in wishes if wish), None)
+
+    def tell(self, context: StrategyContext) -> list[Decision]:
+        """Every mechanism decides in turn, on the room that those before it left."""
+        decisions: list[Decision] = []
+        for mechanism in self.built_mechanisms:
+            result = mechanism.tell(context, self._room(context, decisions))
+            decisions += as_list(mechanisms.called(mechanism), result, Decision)
+        return decisions
+
+    def _room(self, context: StrategyContext, decisions: Sequence[Decision]) -> Room:
+        """The places and ranks that are left after the decisions; the newborn have full rank."""
+        rank_of = {o.id: o.genome.rank for o in context.state.population.values()}
+        coming_ranks = list[int]()
+        for decision in decisions:
+            match decision:
+                case Found() | Birth() | Colonise() | Awaken():
+                    coming_ranks.append(context.rank)
+                case Judge(challenger, "admit"):
+                    coming_ranks.append(challenger.genome.rank)
+                case Resize(organelle_id, rank):
+                    rank_of[organelle_id] = max(rank_of[organelle_id], rank)
+        places = self.capacity - len(rank_of) - len(coming_ranks)
+        ranks = self.ranks - sum(rank_of.values()) - sum(coming_ranks)
+        return Room(max(min(places, ranks // context.rank), 0), max(ranks, 0), self.traits)
+
+    def _affordable(self, organelle: Organelle, context: StrategyContext) -> int:
+        """Questions that the balance pays for if every rollout is also learned from.
+
+        Everyone may try one, into debt if need be. So nobody starves on a balance too small to
+        work with, and a debtor can earn its way back while grace lasts.
+        """
+        balance = context.state.ledger.balance(organelle.id)
+        per_question = self.samples * context.prices.rollout * ROLLOUT_WITH_LESSON
+        return max((balance - context.prices.ticket) // per_question, 1)

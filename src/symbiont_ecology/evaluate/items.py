@@ -1,0 +1,214 @@
+"""Items to measure with: drawn from the holdout split of tasks, or read from a file.
+
+One line of a file is ``{"prompt", "target", "family", "depth"[, "task_id", "grade"]}``. Lines that
+this package wrote also carry ``payload`` and ``convention``, so that their own task judges them,
+and ``reply_limit`` (new tokens) if it is not the usual one. A line of any other origin is judged by
+the grader that it names, ``exact`` by default; its family may be any words, and so may its depth,
+without a slash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.files import write_whole
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import Item, in_turns, last_turn
+from symbiont_ecology.tasks import tasks
+from symbiont_ecology.tasks.data import DataLine, check_gradable, line_of
+from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
+from symbiont_ecology.tasks.tables import (
+    READERS,
+    check_columns,
+    check_whole,
+    locate,
+    rows_of_file,
+    text_in,
+)
+
+DEFAULT_REPLY_LIMIT = 64
+"""New tokens for an item of a family that this package does not know."""
+
+
+def draw_items(
+    mixture: TaskMixture, per_cell: int, seed: int = 0, split: Split = "holdout"
+) -> list[Item]:
+    """Return different items of every cell, ``per_cell`` of each or all that it has, by a seed.
+
+    They are judged as the mixture judges now.
+    """
+    return [
+        item
+        for family, depth in mixture.cells
+        for item in mixture.families[family].distinct(
+            depth, per_cell, Draw(seed)("questions", split, family, depth), split=split
+        )
+    ]
+
+
+def read_items(path: Path) -> list[Item]:
+    """Return the items of a table; one of the package's own may be named as ``find_data`` says.
+
+    Raises:
+        DataError: the file or one of its lines breaks the schema; the message names the line.
+    """
+    about = str(path)
+    ending = path.suffix if path.suffix in READERS else ".jsonl"  # copies have no ending
+    rows = rows_of_file(locate(about, about)[0], about, ending=ending)
+    if items := [_parse(row, f"{about} {place}") for place, row in rows]:
+        return items
+    raise DataError(f"{about} holds no questions: expected one JSON object per line")
+
+
+def write_items(items: Iterable[Item], path: Path) -> None:
+    """Write items as ``items_as_lines`` has them; the file is whole or not there.
+
+    Raises:
+        RunError: it cannot be written.
+        OSError: its folder cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, items_as_lines(items))
+
+
+def items_as_lines(items: Iterable[Item]) -> str:
+    """Return items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
+    lines = []
+    for item in items:
+        row: dict[str, object] = {"prompt": last_turn(item.prompt), "target": item.answer}
+        row |= {"family": item.family, "depth": item.depth, "task_id": item.id}
+        if isinstance(item.verifier, ReferenceVerifier):
+            row |= _references(item.verifier)
+        elif item.family in tasks.names():
+            row |= {"payload": item.question, "convention": item.variant}
+        if item.reply_limit != _usual_limit(item.family, item.depth):
+            row["reply_limit"] = item.reply_limit
+        lines.append(json.dumps(row, ensure_ascii=False))
+    return "\n".join(lines) + "\n"
+
+
+def _references(verifier: ReferenceVerifier) -> dict[str, object]:
+    """Return what a line says of its answers, and of their grader unless it is the usual one."""
+    answers, grader = list(verifier.answers), verifier.grader
+    row: dict[str, object] = {"target": answers if len(answers) > 1 else answers[0]}
+    if grader != graders.build("exact"):
+        row["grade"] = {"kind": graders.name_of(grader), **vars(grader)}
+    return row
+
+
+def _parse(row: Mapping[str, Any], where: str) -> Item:
+    check_columns(row, ["family", "depth"], where, "add it")
+    family, _ = (text_in(row, key, where) for key in ("family", "depth"))
+    line = line_of(row, "prompt", "target", where)
+    identity = row.get("task_id")
+    name = where if identity is None else str(identity)
+    check_whole((family, name), where)
+    limit = row.get("reply_limit", _usual_limit(family, line.depth))
+    if type(limit) is not int or limit < 1:
+        raise DataError(
+            f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
+        )
+    limit = max(limit, *(len(answer.encode()) + 1 for answer in line.answers))
+    if task_item := _own_item(row, line, where):
+        return replace(task_item, id=name, prompt=line.prompt, reply_limit=limit)
+    try:
+        grader = graders.build(row.get("grade", "exact"))
+    except ConfigError as error:
+        raise DataError(f"{where}: grade: {error}") from error
+    verifier = ReferenceVerifier(grader, line.answers)
+    words = (line.depth, line.prompt, line.prompt)
+    item = Item(name, family, *words, limit, verifier, answer=line.answers[0])
+    check_gradable([(where, item)])
+    return item
+
+
+def _usual_limit(family: str, depth: str) -> int:
+    if family in tasks.names() and depth in tasks[family].depths:
+        return tasks.build(family).reply_limit(depth)
+    return DEFAULT_REPLY_LIMIT
+
+
+def _own_item(row: Mapping[str, Any], line: DataLine, where: str) -> Item | None:
+    """Return the item of a line that this package wrote; None for a line of another origin."""
+    question, variant, family = row.get("payload"), row.get("convention"), row["family"]
+    is_ours = isinstance(question, str) and "convention" in row  # others may have a payload too
+    if not is_ours or family not in tasks.names():
+        return None
+    task = tasks.build(family)
+    if line.depth not in task.depths or variant not in range(task.variants):
+        raise DataError(
+            f"{where}: expected a depth of {tuple(task.depths)} and a convention from 0 to "
+            f"{task.variants - 1}"
+        )
+    try:
+        item = task.item(str(question), line.depth, int(variant or 0))
+    except (ValueError, IndexError, KeyError) as error:
+        raise DataError(f"{where}: {question!r} is no payload of {family}") from error
+    if item.answer != line.answers[0]:
+        raise DataError(f"{where}: expected the target {item.answer!r}, got {line.answers[0]!r}")
+    return item
+
+
+def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
+    """Return at most so many of the items, by draw, in their order; all of them for None."""
+    if most is None or len(items) <= most:
+        return list(items)
+    indices = Draw(seed)("some of").permutation(len(items))[:most]
+    return [items[index] for index in sorted(indices)]
+
+
+def check_not_learned(items: Sequence[Item], path: Path) -> None:
+    """Make sure that no item was learned from.
+
+    Raises:
+        DataError: the prompt of one is in that file, or the file has no column ``prompt``.
+    """
+    about = str(path)
+    rows = rows_of_file(locate(about, about)[0], about)
+    prompts = {str(row["prompt"]).strip() for _, row in rows if "prompt" in row}
+    if not prompts:
+        raise DataError(f"{path}: expected rows with a column 'prompt', found none")
+    if overlap := prompts & {last_turn(item.prompt).strip() for item in items}:
+        raise DataError(
+            f"expected questions that were not learned from, got {len(overlap)} prompts of {path}, "
+            f"such as {min(overlap)!r:.60}: take another part of the data"
+        )
+
+
+def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
+    """Return items as a run with this style asks them: line end, what the system says, and solved
+    examples of their family. Items keep their own words.
+
+    Raises:
+        ConfigError: the style has examples, and none of the items is of a family that has some.
+    """
+    families = [tasks.build(name) for name in families_of(items) if name in tasks.names()]
+    synthetic = tuple(task.in_style(style) for task in families if isinstance(task, SyntheticTask))
+    if synthetic:
+        mixture = TaskMixture(synthetic)
+        return [mixture.as_asked(item) for item in items]
+    if isinstance(style, FewShot):
+        raise ConfigError(
+            "--style few_shot: expected questions of a family that can make examples, got "
+            f"{', '.join(families_of(items)):.60}: choose natural or terse"
+        )
+    before, end = () if style.system is None else (style.system,), style.line_end
+    words = (item.prompt if item.prompt.endswith(end) else item.prompt + end for item in items)
+    return [
+        replace(item, prompt=in_turns(*before, prompt))
+        for item, prompt in zip(items, words, strict=True)
+    ]
+
+
+def families_of(items: Sequence[Item]) -> list[str]:
+    """Return the families that occur, in order of first appearance."""
+    return list(dict.fromkeys(item.family for item in items))

@@ -1,0 +1,401 @@
+"""Measuring a run or a PEFT adapter: accuracies with intervals, costs, and who answered what."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+from symbiont_ecology.adapters.peft_files import read_peft
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.statistics import Interval, mcnemar, share_difference, sign_flip, wilson
+from symbiont_ecology.base.types import Item, without_turns
+from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator, Progress, no_progress
+from symbiont_ecology.evaluate.general import GeneralAbility
+from symbiont_ecology.evaluate.pool import AdapterPool
+from symbiont_ecology.evaluate.routings import Routing, routings
+from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.run.budget import budget_phase, milestones
+from symbiont_ecology.run.build import mixture
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.provenance import check_host
+from symbiont_ecology.run.runtime import Host
+from symbiont_ecology.run.start import read_config
+from symbiont_ecology.tasks.habitats import shown_prompt
+from symbiont_ecology.tasks.mixture import TaskMixture
+from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+ANSWERS_FILE = "answers.sqlite"
+NO_COST = Cost()
+EVALUATION_SCHEMA = 2
+"""Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
+Record = dict[str, object]
+"""Plain values for JSON."""
+PairedTest = Literal["McNemar", "sign flip"]
+"""Test of two systems on the same items: of wins and losses, or of the mean of their gaps."""
+
+
+@dataclass(frozen=True, repr=False)
+class Evaluation:
+    """Rollouts of one system on a list of items.
+
+    ``source`` is the run or adapter folder, ``host`` the fingerprint of the host. ``judged_by``
+    says where the records of the candidates come from: the run's own practice, or selection items;
+    ``selection`` is what it took to judge the candidates anew. ``general`` is what plain English is
+    to the system, where it was measured.
+    """
+
+    source: str
+    routing: str
+    host: str
+    rollouts: tuple[Rollout, ...]
+    generation: int | None = None
+    judged_by: str = "practice"
+    selection: Cost = NO_COST
+    general: GeneralAbility | None = None
+
+    def __repr__(self) -> str:
+        share = self.accuracy()
+        limits = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+        return (
+            f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
+            f"{len(self.rollouts)} items>"
+        )
+
+    @property
+    def items(self) -> list[Item]:
+        """Items that were asked."""
+        return [rollout.item for rollout in self.rollouts]
+
+    @property
+    def verdicts(self) -> list[float]:
+        """One verdict per item."""
+        return [rollout.verdict for rollout in self.rollouts]
+
+    @property
+    def flops(self) -> int:
+        """Useful FLOPs of all answers."""
+        return sum(rollout.cost.flops for rollout in self.rollouts)
+
+    @property
+    def flops_per_solved(self) -> float:
+        """Useful FLOPs for each right answer."""
+        return self.flops / max(sum(self.verdicts), 1.0)
+
+    def accuracy(self) -> Interval:
+        """Return the mean verdict with its 95 % Wilson interval; each subject counts once.
+
+        Where verdicts are 0 or 1 it is the share of right answers. The interval of other verdicts
+        is wider than it need be, since theirs spread less.
+        """
+        subjects = len({item.subject for item in self.items})
+        return wilson(sum(self.verdicts) * subjects / max(len(self.rollouts), 1), subjects)
+
+    def part(self, places: Sequence[int]) -> Evaluation:
+        """Return the evaluation of some of the items alone."""
+        rollouts = tuple(self.rollouts[place] for place in places)
+        return replace(self, rollouts=rollouts, general=None)
+
+    def by(self, name_of: Callable[[Item], str]) -> dict[str, Evaluation]:
+        """Return the evaluation of each group of items, in order of first appearance."""
+        groups = defaultdict[str, list[int]](list)
+        for place, item in enumerate(self.items):
+            groups[name_of(item)].append(place)
+        return {name: self.part(places) for name, places in groups.items()}
+
+    def by_family(self) -> dict[str, Interval]:
+        """Return the accuracy in every family that occurs."""
+        families = self.by(lambda item: item.family)
+        return {name: part.accuracy() for name, part in families.items()}
+
+    def summary(self) -> Record:
+        """Return everything but the single answers, as plain values under stable keys."""
+        faults = Counter(
+            f"{rollout.item.family}: {rollout.fault}" for rollout in self.rollouts if rollout.fault
+        )
+        return {
+            "schema": EVALUATION_SCHEMA,
+            "source": self.source,
+            "generation": self.generation,
+            "routing": self.routing,
+            "host": self.host,
+            "questions": len(self.rollouts),
+            "questions_digest": self.questions_digest,
+            "verdicts_digest": self.verdicts_digest,
+            "accuracy": asdict(self.accuracy()),
+            "families": {
+                family: {"questions": len(part.rollouts), **asdict(part.accuracy())}
+                for family, part in self.by(lambda item: item.family).items()
+            },
+            "shifts": {
+                name: asdict(part.accuracy())
+                for name, part in self.by(lambda item: item.shift).items()
+                if name
+            },
+            "flops": self.flops,
+            "flops_per_solved": self.flops_per_solved,
+            "judged_by": self.judged_by,
+            "selection_flops": self.selection.flops,
+            "selection_tokens": self.selection.tokens,
+            "choices": dict(sorted(self.choices.items())),
+            **({"verifier_faults": dict(faults)} if faults else {}),
+            **({"general": self.general.summary()} if self.general else {}),
+        }
+
+    @property
+    def questions_digest(self) -> str:
+        """Equal for equal items, so that two evaluations can be compared or not."""
+        text = "\n".join(f"{item.prompt}\t{item.answer}" for item in self.items)
+        return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+    @property
+    def verdicts_digest(self) -> str:
+        """Equal for equal verdicts."""
+        verdicts = self.verdicts
+        if all(verdict in (0, 1) for verdict in verdicts):
+            text = bytes(int(verdict) for verdict in verdicts)
+        else:
+            text = repr([float(verdict) for verdict in verdicts]).encode()
+        return hashlib.blake2b(text, digest_size=8).hexdigest()
+
+    @property
+    def choices(self) -> Counter[str]:
+        """Number of items that each organelle answered."""
+        return Counter(rollout.organelle_id for rollout in self.rollouts)
+
+    def record(self) -> Record:
+        """Return the summary and, under ``items``, every answer."""
+        items = [
+            {
+                "id": rollout.item.id,
+                "family": rollout.item.family,
+                "depth": rollout.item.depth,
+                "shift": rollout.item.shift,
+                "who": rollout.organelle_id,
+                "reply": rollout.text,
+                "target": rollout.item.answer,
+                "verdict": rollout.verdict,
+                "right": rollout.is_right,
+                "flops": rollout.cost.flops,
+                **({"fault": rollout.fault} if rollout.fault else {}),
+            }
+            for rollout in self.rollouts
+        ]
+        return {**self.summary(), "items": items}
+
+
+@dataclass(frozen=True, repr=False)
+class LoadedRun:
+    """A run at its last checkpoint, ready to answer; made before a host is loaded.
+
+    ``selection`` is what it took to judge the candidates beyond training, ``cache`` where answers
+    are kept; without one everything is asked anew.
+    """
+
+    folder: Path
+    config: RunConfig
+    pool: AdapterPool
+    cache: Path | None
+    selection: Cost = NO_COST
+
+    @classmethod
+    def of_run(
+        cls,
+        folder: Path,
+        generation: int | None = None,
+        *,
+        is_kept: bool = False,
+        cache: Path | None = None,
+    ) -> LoadedRun:
+        """Read a run as it stands, or as it was when it was evaluated in an earlier generation.
+
+        With ``is_kept``, a run that goes on meanwhile leaves alone what this moment needs. Answers
+        are kept in the run's own cache unless another is given.
+
+        Raises:
+            RunError: no run there, no checkpoint yet, damaged files, or a generation that was not
+                kept.
+        """
+        config = read_config(folder)
+        if is_kept:
+            state = checkpoint.load_and_keep_state(folder)
+        else:
+            state = checkpoint.load_state(folder, generation)
+        pool = AdapterPool.of_run(folder, state, config, mixture(config))
+        return cls(folder, config, pool, cache or folder / ANSWERS_FILE)
+
+    def __repr__(self) -> str:
+        return f"<{self.folder} at generation {self.pool.state.generation}: {self.pool!r}>"
+
+    @property
+    def last_generation(self) -> int:
+        """The last one that it has lived, from 0; -1 if it was only founded."""
+        return self.pool.state.generation - 1
+
+    @property
+    def tasks(self) -> TaskMixture:
+        """The run's task mix as it is judged where the run stands, with all its families."""
+        state = self.pool.state
+        budgets = milestones(self.config, state.mean_rollout_flops)
+        mix = mixture(self.config).at(budget_phase(state, budgets)[0])
+        return replace(mix, stage=None, generation=self.last_generation)
+
+    def items(
+        self, per_cell: int, shifts: Sequence[str] = ("in-distribution",), seed: int = 0
+    ) -> list[Item]:
+        """Return holdout items of the run's own task mix."""
+        return draw_shifts(self.tasks, tuple(dict.fromkeys(shifts)), per_cell, seed)
+
+    def as_asked(self, items: Sequence[Item]) -> list[Item]:
+        """Return items from elsewhere in the form of the run's own: with their line end, and behind
+        what stands in front of them."""
+        tasks = self.tasks
+        return [tasks.as_asked(item) for item in items]
+
+    def reselected(
+        self, items: Sequence[Item], host: Host, progress: Progress = no_progress
+    ) -> LoadedRun:
+        """Return the run with every elite, and the host, judged anew on selection items."""
+        candidates = (HOST, *self.pool.elites)
+        rollouts = self._evaluator(host, progress).ask(
+            [item for item in items for _ in candidates],
+            [candidate for _ in items for candidate in candidates],
+        )
+        cost = sum((rollout.cost for rollout in rollouts), self.selection)
+        return replace(self, pool=self.pool.reselected(rollouts), selection=cost)
+
+    def evaluate(
+        self,
+        items: Sequence[Item],
+        host: Host,
+        routing: str | tuple[str, Routing] = "learned",
+        *,
+        progress: Progress = no_progress,
+    ) -> Evaluation:
+        """Return answers by a routing: a name of ``symbiont list routings``, or one with its name.
+
+        Raises:
+            ConfigError: no such routing.
+            HostError: the host is not the one that the run was founded with.
+        """
+        if isinstance(routing, str):
+            routing = routing, routings.build(routing)
+        name, answer = routing
+        evaluator = self._evaluator(host, progress)
+        return Evaluation(
+            str(self.folder),
+            name,
+            evaluator.fingerprint,
+            tuple(answer(self.pool, items, evaluator.ask)),
+            generation=self.pool.state.generation,
+            judged_by=self.pool.source,
+            selection=self.selection,
+        )
+
+    def answer(
+        self,
+        prompt: str,
+        host: Host,
+        routing: str = "learned",
+        max_new_tokens: int = 64,
+        habitat: str = "",
+    ) -> Rollout:
+        """Return the answer of a routing to one prompt as someone typed it. It has no verdict."""
+        prompt = without_turns(prompt)
+        if self.config.tasks.habitats:
+            prompt = shown_prompt(prompt, habitat, self.config.tasks.habitats)
+        item = Item(
+            id="prompt",
+            family="",
+            depth="",
+            question=prompt,
+            prompt=prompt,
+            reply_limit=max_new_tokens,
+            verifier=lambda reply: 0.0,
+            habitat=habitat,
+        )
+        return self.evaluate(self.as_asked([item]), host, routing).rollouts[0]
+
+    def _evaluator(self, host: Host, progress: Progress) -> Evaluator:
+        fingerprint = check_host(self.folder, host)
+        cache = None if self.cache is None else AnswerCache(self.cache)
+        return Evaluator(host, self.pool.weights, cache, fingerprint, progress, self.stops)
+
+    @property
+    def stops(self) -> tuple[str, ...]:
+        """Texts that end an answer, beside the host's end token."""
+        return prompt_styles.build(self.config.tasks.style).stops
+
+
+def evaluate_adapter(
+    folder: Path,
+    items: Sequence[Item],
+    host: Host,
+    *,
+    is_bare: bool = False,
+    cache: Path | None = None,
+    progress: Progress = no_progress,
+    stops: tuple[str, ...] = (),
+) -> Evaluation:
+    """Put all items to one PEFT adapter, or to its host without it.
+
+    Raises:
+        AdapterError: the folder cannot be used with this host.
+    """
+    name, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
+    evaluator = Evaluator(
+        host,
+        {"adapter": read_peft(folder, host.layout)},
+        None if cache is None else AnswerCache(cache),
+        fingerprint,
+        progress,
+        stops,
+    )
+    rollouts = evaluator.ask(items, [name] * len(items))
+    return Evaluation(str(folder), name, fingerprint, tuple(rollouts))
+
+
+@dataclass(frozen=True)
+class EvaluationDifference:
+    """Accuracy of one system minus another's, with a 95 % interval and a paired test."""
+
+    estimate: float
+    low: float
+    high: float
+    p: float
+    test: PairedTest
+
+    def __repr__(self) -> str:
+        low, high = 100 * self.low, 100 * self.high
+        return f"<{100 * self.estimate:+.1f} points [{low:+.1f}, {high:+.1f}], p = {self.p:.2g}>"
+
+
+def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
+    """Return the accuracy of one minus that of the other on the same items; a subject counts once.
+
+    The test is McNemar's exact one where every subject is won, tied or lost in all ways in which it
+    was asked. Else it is the sign-flip test of the mean, which is McNemar's where both can be made.
+
+    Raises:
+        ValueError: they did not answer the same items.
+    """
+    if [item.id for item in better.items] != [item.id for item in worse.items]:
+        raise ValueError("expected two evaluations of the same questions in the same order")
+    gaps = [first - second for first, second in zip(better.verdicts, worse.verdicts, strict=True)]
+    by_subject = defaultdict[str, list[float]](list)
+    for item, gap in zip(better.items, gaps, strict=True):
+        by_subject[item.subject].append(gap)
+    means = [fmean(values) for values in by_subject.values()]
+    interval = share_difference(gaps, len(means))
+    test: PairedTest = "McNemar"
+    if all(mean in (-1, 0, 1) for mean in means):
+        p = mcnemar(means.count(1), means.count(-1))
+    else:
+        test, p = "sign flip", sign_flip([mean for mean in means if mean] or [0.0])
+    return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)

@@ -1,1 +1,0 @@
-"""From a prompt to the adapter that answers: the pool of adapters, routers and routings."""

@@ -1,0 +1,300 @@
+"""Which Llama-like architectures there are, and what a config of theirs means to the fused forward.
+
+An architecture is Llama with other data: windows, biases, norms in other places. To add one, add an
+entry to ``_ARCHITECTURES`` under the ``model_type`` of its configs. What the fields of
+``Architecture`` cannot say is new code in ``llama`` (what a layer computes) or ``layers`` (which
+weights it has). A field that a config leaves out has the default that transformers 5 gives it. A
+config that asks for anything beyond these fields is not understood, and transformers computes that
+host (``wrapped``). Models: arXiv:2302.13971 (Llama), arXiv:2310.06825 (Mistral), arXiv:2505.09388
+(Qwen3), arXiv:2503.19786 (Gemma 3).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.model.fields import LARGEST_HEAD, LlamaFields, check_fields, expect
+
+ModelConfig = Mapping[str, Any]
+"""What a host's ``config.json`` says."""
+
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "silu": F.silu,
+    "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
+}
+_LLAMA_3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+_SIZES = (
+    "hidden_size",
+    "intermediate_size",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "vocab_size",
+)
+_NOT_COMPUTED = (
+    "attn_logit_softcapping",
+    "final_logit_softcapping",
+    "per_layer_config",
+    "quantization_config",
+    "use_bidirectional_attention",
+)
+
+
+@dataclass(frozen=True)
+class Rope:
+    """Rotary angles (arXiv:2104.09864): ``theta`` is their base; a ``factor`` slows them for long
+    contexts.
+
+    With ``low`` and ``high`` only the slow ones are slowed: those with fewer than ``low`` turns in
+    the ``context`` of pre-training by all of the factor, those with more than ``high`` not at all
+    (Llama 3, arXiv:2407.21783).
+    """
+
+    theta: float
+    factor: float = 1.0
+    low: float = 0.0
+    high: float = 0.0
+    context: int = 0
+
+    def speeds(self, size: int) -> Tensor:
+        """Angle per position (radians) of each pair of a head's numbers, ``(size ÷ 2,)``."""
+        speeds = 1.0 / self.theta ** (torch.arange(0, size, 2, dtype=torch.float32) / size)
+        if not self.context:
+            return speeds / self.factor
+        turns = self.context * speeds / (2 * math.pi)
+        share = ((turns - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+        return speeds * (share + (1.0 - share) / self.factor)
+
+
+@dataclass(frozen=True)
+class View:
+    """What the attention of a layer looks at: ``window`` tokens, the looking one included (None:
+    all)."""
+
+    window: int | None
+    rope: Rope
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """How the configs of one model type are read.
+
+    ``defaults`` are the fields that a config may leave out. ``slides`` says of a layer's number
+    whether its window slides when no ``layer_types`` say so, None where no layer's does. A bias is
+    a field's name, or always there, or never; they are those of a layer's sites (q, k and v;
+    output; gate and up; down). ``norms`` are the names of those before attention, after it, before
+    the feed-forward part and after it, None where there is none; they multiply by ``norm_offset`` +
+    weight. ``activation`` is the name of a field; ``angles`` are the field and the default of theta
+    by kind of layer.
+    """
+
+    defaults: ModelConfig = field(default_factory=dict)
+    slides: Callable[[ModelConfig, int], bool] | None = None
+    has_layer_types: bool = False
+    biases: tuple[str | bool, ...] = (False, False, False, False)
+    norms: tuple[str | None, ...] = ("input_layernorm", None, "post_attention_layernorm", None)
+    norm_offset: float = 0.0
+    has_head_norms: bool = False
+    has_scaled_embedding: bool = False
+    activation: str = "hidden_act"
+    angles: Mapping[str, tuple[str, float]] = field(
+        default_factory=lambda: dict.fromkeys((_FULL, _SLIDING), ("rope_theta", 10_000.0))
+    )
+    has_angles_by_kind: bool = False
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """What the fused forward needs to know of one host.
+
+    ``config`` is the host's with all defaults filled in, and ``shape`` are the sizes in it, without
+    numbers of parameters; ``views`` has one entry per layer; ``biases`` says of each site of a
+    layer whether it has one.
+    """
+
+    architecture: Architecture
+    config: ModelConfig
+    shape: HostShape
+    views: tuple[View, ...]
+    biases: tuple[bool, ...]
+    activation: Callable[[Tensor], Tensor]
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the output head is the embedding."""
+        return bool(self.config.get("tie_word_embeddings", False))
+
+    @property
+    def eps(self) -> float:
+        """What norms add to the mean square."""
+        return float(self.config.get("rms_norm_eps", 1e-6))
+
+    @property
+    def embedding_scale(self) -> float:
+        """What embeddings are multiplied by."""
+        is_scaled = self.architecture.has_scaled_embedding
+        return float(self.config["hidden_size"] ** 0.5) if is_scaled else 1.0
+
+    @property
+    def query_scalar(self) -> float | None:
+        """Scores are divided by its root, by that of a head's size where it is None."""
+        has_scalar = "query_pre_attn_scalar" in self.architecture.defaults
+        return self.config["query_pre_attn_scalar"] if has_scalar else None
+
+
+_QWEN = {
+    "num_key_value_heads": 32,
+    "sliding_window": 4096,
+    "use_sliding_window": False,
+    "max_window_layers": 28,
+}
+_ARCHITECTURES = {
+    "llama": Architecture(biases=("attention_bias", "attention_bias", "mlp_bias", "mlp_bias")),
+    "mistral": Architecture(
+        defaults={"num_key_value_heads": 8, "sliding_window": 4096},
+        slides=lambda config, layer: True,
+    ),
+    "qwen2": Architecture(
+        defaults=_QWEN,
+        slides=lambda config, layer: layer >= config["max_window_layers"],
+        has_layer_types=True,
+        biases=(True, False, False, False),
+    ),
+    "qwen3": Architecture(
+        defaults=_QWEN | {"head_dim": 128},
+        slides=lambda config, layer: layer >= config["max_window_layers"],
+        has_layer_types=True,
+        biases=("attention_bias", "attention_bias", False, False),
+        has_head_norms=True,
+    ),
+    "gemma3_text": Architecture(
+        defaults={
+            "num_key_value_heads": 4,
+            "head_dim": 256,
+            "query_pre_attn_scalar": 256,
+            "hidden_activation": "gelu_pytorch_tanh",
+            "sliding_window": 4096,
+            "sliding_window_pattern": 6,
+            "tie_word_embeddings": True,
+        },
+        slides=lambda config, layer: (layer + 1) % config["sliding_window_pattern"] != 0,
+        has_layer_types=True,
+        biases=("attention_bias", "attention_bias", False, False),
+        norms=(
+            "input_layernorm",
+            "post_attention_layernorm",
+            "pre_feedforward_layernorm",
+            "post_feedforward_layernorm",
+        ),
+        norm_offset=1.0,
+        has_head_norms=True,
+        has_scaled_embedding=True,
+        activation="hidden_activation",
+        angles={_FULL: ("rope_theta", 1_000_000.0), _SLIDING: ("rope_local_base_freq", 10_000.0)},
+        has_angles_by_kind=True,
+    ),
+}
+
+
+def read_blueprint(config: ModelConfig) -> Blueprint | None:
+    """What a ``config.json`` means, None if the fused forward would not compute that host
+    exactly.
+
+    Raises:
+        HostError: a field holds what it cannot, or heads cannot be shared or turned.
+    """
+    architecture = _ARCHITECTURES.get(config.get("model_type", ""))
+    if architecture is None:
+        return None
+    check_fields(LlamaFields, config, "config.json of the host")
+    if any(config.get(name) is None for name in _SIZES):
+        return None
+    config = {**architecture.defaults, **config}
+    shape = HostShape.from_config(config, linear_parameters=0, parameters=0)
+    expect(
+        shape.heads % shape.kv_heads == 0,
+        "num_attention_heads in the host's config as a multiple of num_key_value_heads, got "
+        f"{shape.heads} and {shape.kv_heads}: download it again",
+    )
+    expect(
+        shape.head_dim % 2 == 0 and 2 <= shape.head_dim <= LARGEST_HEAD,
+        f"heads of an even size up to {LARGEST_HEAD} in the host's config, got {shape.head_dim}: "
+        "download it again",
+    )
+    kinds, ropes = _kinds(config, architecture), _ropes(config, architecture)
+    activation = _ACTIVATIONS.get(config.get(architecture.activation, "silu"))
+    is_odd = (
+        any(config.get(name) not in (None, False) for name in _NOT_COMPUTED)
+        or config.get("is_causal") is False
+        or config.get("partial_rotary_factor") not in (None, 1.0)
+    )
+    if kinds is None or ropes is None or activation is None or is_odd:
+        return None
+    windows = {_FULL: None, _SLIDING: config.get("sliding_window")}
+    views = tuple(View(windows[kind], ropes[kind]) for kind in kinds)
+    biases = tuple(
+        bool(config.get(bias)) if isinstance(bias, str) else bias for bias in architecture.biases
+    )
+    return Blueprint(architecture, config, shape, views, biases, activation)
+
+
+def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:
+    """The kind of every layer, None where it is not clear."""
+    has_switch = "use_sliding_window" in architecture.defaults
+    window = (
+        config.get("sliding_window") if not has_switch or config["use_sliding_window"] else None
+    )
+    layers = range(config["num_hidden_layers"])
+    if architecture.slides is None and window is not None:
+        return None  # the models ignore it, their caches do not
+    slides = architecture.slides if window is not None else None
+    derived = [
+        _SLIDING if slides is not None and slides(config, layer) else _FULL for layer in layers
+    ]
+    kinds = config.get("layer_types") or derived
+    is_known = set(kinds) <= {_FULL, _SLIDING} and len(kinds) == len(layers)
+    has_window = _SLIDING not in kinds or (window is not None and window > 0)
+    return (
+        kinds
+        if is_known and has_window and (architecture.has_layer_types or kinds == derived)
+        else None
+    )
+
+
+def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] | None:
+    """The rotary angles by kind of layer, None where they are of a kind that is not known here."""
+    scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
+    ropes = {}
+    for kind, (name, default) in architecture.angles.items():
+        values: ModelConfig = scaling or parameters
+        if architecture.has_angles_by_kind:
+            values = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
+        ropes[kind] = _rope(values, float(values.get("rope_theta", config.get(name, default))))
+    readable = {kind: rope for kind, rope in ropes.items() if rope is not None}
+    return readable if len(readable) == len(ropes) else None
+
+
+def _rope(values: ModelConfig, theta: float) -> Rope | None:
+    """What one set of rope parameters says."""
+    kind = values.get("rope_type", values.get("type", "default"))
+    is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
+        isinstance(v, dict) for v in values.values()
+    )
+    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind)
+    if is_odd or fields is None:
+        return None
+    numbers = [values[name] for name in fields if isinstance(values.get(name), int | float)]
+    if len(numbers) < len(fields):
+        return None
+    if kind == "llama3" and not values["high_freq_factor"] > values["low_freq_factor"]:
+        return None
+    return Rope(theta, *numbers)

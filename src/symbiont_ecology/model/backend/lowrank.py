@@ -1,0 +1,250 @@
+"""The low-rank term of many owners on packed tokens: ``y += (x Aᵀ) B``, each owner with its own A
+and B.
+
+Tokens stand owner after owner, as many as each one has, so nothing is padded. This file computes
+the term with torch. A loop over owners writes straight into the host's own output, and on CUDA one
+grouped product does the same in one launch. Gradients of the factors go straight
+into the learner's buffer: autograd sees activations alone.
+LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.model.backend.slot_tiles import Tiling
+
+Site = tuple[tuple[str, int, int], ...]
+"""Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
+
+HAS_GROUPED = hasattr(F, "grouped_mm")
+"""Whether this torch has grouped products: torch 2.6 has none."""
+
+Shares = Sequence[int] | Tiling
+"""Which tokens are whose: the number of each owner's, one owner's after the other's, or tiles."""
+
+
+class LowRankTerm(Protocol):
+    """The low-rank terms of one site, one entry per owner or per tile."""
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """Adds the terms for ``x (tokens, d_in)`` to ``y (tokens, Σ d_outs)``, in place.
+
+        ``shares`` are the tokens of each owner. They are tiles when torch decodes: one token per
+        row makes products that are too small to loop over.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Factors:
+    """LoRA factors of one site as tensors (see ``LowRankTerm``).
+
+    ``a`` is ``(owners, members · rank, d_in)``, ``b[j]`` is ``(owners, rank, d_outs[j])``, or None
+    for a member without adapter (which has no share of ``a``). ``gradient`` are buffers of these
+    shapes that a backward pass adds to.
+    """
+
+    a: Tensor
+    b: tuple[Tensor | None, ...]
+    d_outs: tuple[int, ...]
+    gradient: Factors | None = None
+
+    def members(self) -> list[tuple[slice, slice, Tensor]]:
+        """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
+        members: list[tuple[slice, slice, Tensor]] = []
+        column = share = 0
+        for b, d_out in zip(self.b, self.d_outs, strict=True):
+            if b is not None:
+                rank = b.shape[1]
+                members.append((slice(column, column + d_out), slice(share, share + rank), b))
+                share += rank
+            column += d_out
+        return members
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """As ``LowRankTerm``."""
+        if isinstance(shares, Tiling):
+            tiles = shares.laid(x)
+            inner = torch.bmm(tiles, self.a.transpose(1, 2))
+            for columns, share, b in self.members():
+                shares.add(y[:, columns], inner[..., share], b)
+        elif torch.is_grad_enabled() and x.requires_grad:
+            y = _LowRank.apply(x, y, self, shares)  # type: ignore[no-untyped-call]
+        else:
+            _forward(x, y, self, shares)
+        return y
+
+
+@dataclass(frozen=True)
+class ObservedTerm:
+    """The terms of owners that share one A, ``(members · rank, d_in)``, and whose B are all 0: what
+    the host puts out stays as it is, and the gradients of B are added to ``gradient``."""
+
+    a: Tensor
+    gradient: Factors
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """As ``LowRankTerm``; nothing is added."""
+        if y.requires_grad:
+            assert not isinstance(shares, Tiling), "tiles are for decoding, which learns nothing"
+            inner = x.detach() @ self.a.t()
+            y.register_hook(partial(self._note, inner, shares))  # type: ignore[no-untyped-call]
+        return y
+
+    def _note(self, inner: Tensor, counts: Sequence[int], dy: Tensor) -> None:
+        for columns, share, b in self.gradient.members():
+            _outer(b, inner[:, share], dy[:, columns], counts)
+
+
+@dataclass(frozen=True)
+class DroppingTerm:
+    """Terms with dropout on their inputs."""
+
+    term: LowRankTerm
+    dropped: Callable[[Tensor], Tensor]
+
+    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
+        """As ``LowRankTerm``."""
+        return self.term.add_to(y, self.dropped(x), shares)
+
+
+@dataclass(frozen=True)
+class Adapters:
+    """Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
+
+    sites: tuple[LowRankTerm | None, ...]
+
+    def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
+        """The same with dropout on their inputs (``dropout.Dropout``)."""
+        if dropout is None:
+            return self
+        return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
+
+    def observed(self) -> Adapters:
+        """The same where all owners have one A, and B are 0 (``ObservedTerm``)."""
+
+        def observed(site: int, term: LowRankTerm) -> LowRankTerm:
+            """One site of it."""
+            assert isinstance(term, Factors), "compiled ones are made to be observed"
+            assert term.gradient is not None, "somebody has to want the gradients"
+            return ObservedTerm(term.a[0], term.gradient)
+
+        return self.changed(observed)
+
+    def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
+        """The same with another term at each site that has one."""
+        return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
+
+
+def bare(sites: int) -> Adapters:
+    """No adapter anywhere: the host alone."""
+    return Adapters((None,) * sites)
+
+
+class _LowRank(torch.autograd.Function):
+    """Adds in place going forward; going back, adds the factors' gradients to their buffers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+        """``y`` with the term added."""
+        ctx.save_for_backward(x, _forward(x, y, factors, counts))
+        ctx.factors, ctx.counts = factors, counts
+        ctx.mark_dirty(y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        """Gradients of x and y; those of the factors are added where they are kept."""
+        x, inner = ctx.saved_tensors
+        factors, counts = ctx.factors, ctx.counts
+        d_inner, dx = torch.empty_like(inner), torch.empty_like(x)
+        for columns, share, b in factors.members():
+            _product(dy[:, columns], b.transpose(1, 2), counts, d_inner[:, share])
+        _product(d_inner, factors.a, counts, dx)
+        gradient = factors.gradient
+        if gradient is not None:
+            _outer(gradient.a, d_inner, x, counts)
+            for columns, share, b in gradient.members():
+                _outer(b, inner[:, share], dy[:, columns], counts)
+        return dx, dy, None, None
+
+
+def _forward(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
+    """Adds the term in place and returns what A makes of ``x``."""
+    inner = x.new_empty(x.shape[0], factors.a.shape[1])
+    _product(x, factors.a.transpose(1, 2), counts, inner)
+    for columns, share, b in factors.members():
+        _add_product(inner[:, share], b, counts, y[:, columns])
+    return inner
+
+
+def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
+    """``out[owner] = x[owner] @ w[owner]``."""
+    if _is_grouped(x, w):
+        out.copy_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
+        return
+    if _is_even(counts):
+        out.view(len(counts), counts[0], -1).copy_(torch.bmm(x.view(len(counts), counts[0], -1), w))
+        return
+    for part, factor, target in zip(
+        _parts(x, counts), w.unbind(), _parts(out, counts), strict=True
+    ):
+        torch.mm(part, factor, out=target)
+
+
+def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None:
+    """``y[owner] += x[owner] @ w[owner]``."""
+    if _is_grouped(x, w):
+        y.add_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
+        return
+    if _is_even(counts):
+        y.view(len(counts), counts[0], -1).add_(torch.bmm(x.view(len(counts), counts[0], -1), w))
+        return
+    for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(y, counts), strict=True):
+        target.addmm_(part, factor)
+
+
+def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
+    """``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
+    if _is_grouped(x, z):
+        g.add_(F.grouped_mm(x.t(), z, offs=_ends(tuple(counts), x.device)))
+        return
+    if _is_even(counts):
+        left, right = (part.view(len(counts), counts[0], -1) for part in (x, z))
+        g.add_(torch.bmm(left.transpose(1, 2), right))
+        return
+    for target, left, right in zip(g.unbind(), _parts(x, counts), _parts(z, counts), strict=True):
+        if g.dtype == x.dtype:
+            target.addmm_(left.t(), right)
+        else:
+            target.add_(left.t() @ right)
+
+
+def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
+    """Each owner's tokens."""
+    return torch.split(x, list(counts))
+
+
+def _is_even(counts: Sequence[int]) -> bool:
+    """Whether all owners have as many tokens, as where everyone learns the same."""
+    return len(counts) > 1 and len(set(counts)) == 1
+
+
+def _is_grouped(x: Tensor, y: Tensor) -> bool:
+    """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
+    is_aligned = x.shape[-1] % 8 == 0 and y.shape[-1] % 8 == 0
+    return HAS_GROUPED and x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
+
+
+@lru_cache(maxsize=16)
+def _ends(counts: tuple[int, ...], device: torch.device) -> Tensor:
+    """Where each owner's tokens end; kept, since every site of the host asks."""
+    return torch.tensor(counts, device=device).cumsum(0).to(torch.int32)

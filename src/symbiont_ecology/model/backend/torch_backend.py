@@ -1,0 +1,307 @@
+"""The back end of torch: it runs everywhere, and it says what a back end does.
+
+A decoder leaves to its back end what lies between the large matrix products: norms, gates and
+attention, and the slot bank with the caches in the form that these want. ``TorchBackend`` computes
+this in rectangles, which is what torch wants. Others are registered in ``back_ends`` and override
+what they do faster; ``backend_for`` returns the fastest one that suits a host.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import ClassVar, Protocol, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.model.backend.attention import (
+    AttentionSpec,
+    PackedAttention,
+    RMSNorm,
+    apply_rotary,
+    attention,
+)
+from symbiont_ecology.model.backend.bank import SlotBank
+from symbiont_ecology.model.backend.branches import BranchAttention
+from symbiont_ecology.model.backend.learners import ArenaLearners, Learners
+from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares
+from symbiont_ecology.model.backend.rectangles import Rectangles
+from symbiont_ecology.model.backend.sliding_window import Masks, masks_of, windowed
+from symbiont_ecology.model.packing import Packing, taken
+
+Activation = Callable[[Tensor], Tensor]
+CheckResult = tuple[str, str]
+"""One finding of ``symbiont doctor``: ``ok`` or ``warn``, and a line."""
+
+
+class Cache(ABC):
+    """Keys and values of rows that are being written.
+
+    ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``; ``lengths`` are those of the
+    prompts, which a ``PackedAttention`` puts there.
+    """
+
+    takes_prompts: ClassVar[bool] = False
+    """True if ``lay`` can put prompts behind the rows."""
+
+    def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
+        self.specs, self.states = specs, states
+
+    @abstractmethod
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """Adds the newest tokens' keys and values to a layer; what their queries see,
+        ``(rows, all query heads · head_dim)``.
+
+        ``heads`` is ``(rows, heads + 2 · kv_heads, head_dim)``, as the layer's products made them.
+        """
+
+    @abstractmethod
+    def advance(self) -> None:
+        """The newest tokens have been seen by all layers."""
+
+    @abstractmethod
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only, in this order."""
+
+    @abstractmethod
+    def join(self, other: Self, room: int) -> None:
+        """Goes on with the rows of another cache behind its own, each in ``room`` places."""
+
+    def lay(self, lengths: np.ndarray, room: int) -> None:
+        """Make each token of prompts with these ``lengths`` a row behind the others: those of one
+        prompt share an entry, and a token sees what stands in front of it. ``keep`` the last of
+        each prompt once all layers have seen them. No row will have more than ``room`` tokens."""
+        raise NotImplementedError
+
+
+class PaddedCache(Cache):
+    """All rows as long as the longest: short prompts leave a gap before the first new token.
+
+    All rows write to the same place behind the longest prompt, a mask hides the gap, and rows that
+    stay are copied together.
+    """
+
+    def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
+        super().__init__(specs, states, lengths)
+        self._begin(states, torch.from_numpy(lengths).to(states.device))
+        # Not left as they are: masked places enter the product as 0 · value, and 0 · NaN is NaN.
+        self.states[..., : self._longest, :] = 0
+
+    def _begin(self, states: Tensor, lengths: Tensor) -> None:
+        """Goes on with these states, where nothing is written behind rows of these lengths. If
+        memory runs out, nothing has changed."""
+        longest, (kv_heads, room) = int(lengths.max()), states.shape[3:5]
+        spots = torch.arange(room, device=states.device)
+        is_gap = (spots >= lengths[:, None]) & (spots < longest)
+        lowest = torch.finfo(states.dtype).min
+        mask = torch.zeros_like(is_gap, dtype=states.dtype).masked_fill_(is_gap, lowest)
+        self._mask = mask.repeat_interleave(kv_heads, dim=0)[:, None]
+        self._masks: dict[int | None, Tensor] = {}  # by window
+        self.states = states
+        self._lengths, self._longest, self._written = lengths, longest, 0
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``Cache``."""
+        spec, end = self.specs[layer], self._longest + self._written + 1
+        border, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
+        queries = border - spec.kv_heads
+        rotated = apply_rotary(heads[:, :border], spec, self._lengths + self._written)
+        keys, values = self.states[layer]
+        keys[:, :, end - 1], values[:, :, end - 1] = rotated[:, queries:], heads[:, border:]
+        # Query heads that share a key head are more rows of one small product.
+        q = rotated[:, :queries].reshape(-1, queries // spec.kv_heads, size)
+        k, v = keys.flatten(0, 1)[:, :end], values.flatten(0, 1)[:, :end]
+        mask = self._visible(spec.window, end)
+        scores = torch.baddbmm(mask, q, k.transpose(1, 2), alpha=spec.scale)
+        weights = scores.softmax(-1, dtype=torch.float32).to(heads.dtype)
+        return torch.bmm(weights, v).view(len(heads), -1)
+
+    def advance(self) -> None:
+        """As ``Cache``."""
+        self._written += 1
+        self._masks = {}
+
+    def keep(self, rows: Tensor) -> None:
+        """As ``Cache``."""
+        self._lengths, kv_heads = self._lengths[rows], self.states.shape[3]
+        self._mask = self._mask.view(-1, kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
+        self.states = self.states.index_select(2, rows)
+
+    def join(self, other: Self, room: int) -> None:
+        """As ``Cache``: the tokens of all rows are laid without gaps, which is a copy."""
+        states = torch.cat([cache._laid(room) for cache in (self, other)], dim=2)
+        self._begin(states, torch.cat([cache._lengths + cache._written for cache in (self, other)]))
+
+    def _laid(self, room: int) -> Tensor:
+        """The states with the tokens of each row from its first place on."""
+        places = torch.arange(room, device=self.states.device).expand(len(self._lengths), -1)
+        gap = self._longest - self._lengths[:, None]
+        places = torch.where(places < self._lengths[:, None], places, places + gap)
+        places = places.clamp_(max=max(self._longest + self._written - 1, 0))
+        return self.states.take_along_dim(places[None, None, :, None, :, None], dim=4)
+
+    def _visible(self, window: int | None, end: int) -> Tensor:
+        """The mask of the first ``end`` places."""
+        if window not in self._masks:
+            mask = self._mask[:, :, :end]
+            self._masks[window] = windowed(mask, window, self._lengths, self._longest)
+        return self._masks[window]
+
+
+class RectangleAttention(PackedAttention):
+    """By torch's own attention, in rectangles."""
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        """As ``PackedAttention``."""
+        spec, is_last = self.specs[layer], self.is_narrow(layer)
+        kv_heads, rectangles = spec.kv_heads, self._rectangles
+        border = heads.shape[1] - kv_heads
+        sizes = [border - kv_heads, kv_heads, kv_heads]
+        rotated = apply_rotary(heads[:, :border], spec, self.packing.positions)
+        line = rotated.flatten(1), heads[:, border:].flatten(1)
+        outputs = []
+        for group, masks in zip(rectangles.groups, self._masks[spec.window], strict=True):
+            q, k, v = _rows(line, group.prompts, sizes)
+            if self.states is not None:
+                for target, prompts in zip(self.states[layer], (k, v), strict=True):
+                    target[group.rows, :, : k.shape[2]] = group.by_row(prompts)
+            if is_last:
+                q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
+            mask = masks.ends if is_last else masks.prompts
+            outputs.append(attention(q, k, v, mask, spec.scale))
+            if group.has_answers:
+                q, *newer = _rows(line, group.answers, sizes)
+                k, v = (
+                    torch.cat([group.by_row(old), new], 2)
+                    for old, new in zip((k, v), newer, strict=True)
+                )
+                outputs.append(attention(q, k, v, masks.answers, spec.scale))
+        return rectangles.packed_ends(outputs) if is_last else rectangles.packed(outputs)
+
+    @cached_property
+    def _rectangles(self) -> Rectangles:
+        return Rectangles.of(self.packing)
+
+    @cached_property
+    def _masks(self) -> dict[int | None, list[Masks]]:
+        """By window, of each group."""
+        groups, dtype = self._rectangles.groups, self.specs[0].table.dtype
+        windows = {spec.window for spec in self.specs}
+        return {window: [masks_of(group, dtype, window) for group in groups] for window in windows}
+
+
+back_ends: Registry[TorchBackend] = Registry("back end", __name__)
+
+
+def backend_for(device: torch.device, dtype: torch.dtype, *, learns: bool = False) -> TorchBackend:
+    """Return the fastest back end for a host with such weights; one that ``learns`` knows
+    gradients."""
+    kinds = (back_ends[name] for name in back_ends.names())
+    return max(
+        (kind for kind in kinds if kind.suits(device, dtype, learns=learns)),
+        key=lambda kind: kind.speed,
+    )()
+
+
+@back_ends.register("torch")
+@dataclass(frozen=True)
+class TorchBackend:
+    """Computes what a decoder asks of a back end by torch, on every device."""
+
+    bank: ClassVar[type[SlotBank]] = SlotBank
+    cache: ClassVar[type[Cache]] = PaddedCache
+    learners: ClassVar[type[Learners]] = ArenaLearners
+    speed: ClassVar[int] = 0
+    """Rank among those that suit a host: the highest is taken."""
+    is_in_place: ClassVar[bool] = False
+    """True if it reads adapters where they lie, and copies none."""
+
+    @classmethod
+    def suits(cls, device: torch.device, dtype: torch.dtype, *, learns: bool) -> bool:
+        """Return whether it can compute a host with such weights."""
+        return True
+
+    @classmethod
+    def checks(cls) -> Iterable[CheckResult]:
+        """Return what ``symbiont doctor`` says of it."""
+        return ()
+
+    def packed_attention(
+        self,
+        packing: Packing,
+        specs: Sequence[AttentionSpec],
+        states: Tensor | None,
+        kept: Tensor | None = None,
+    ) -> PackedAttention:
+        """The attention on a line (see ``PackedAttention``)."""
+        kind = self.kind_of_attention(packing)
+        return kind(packing, specs, states, kept)
+
+    def kind_of_attention(self, packing: Packing) -> type[PackedAttention]:
+        """What computes the attention on such a line."""
+        return BranchAttention if packing.is_tree else RectangleAttention
+
+    def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
+        """``x (tokens, width)`` normed."""
+        return norm(x)
+
+    def gated(
+        self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
+    ) -> Tensor:
+        """``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
+
+        Gate and up stand side by side in ``y (tokens, 2 · width)``, once the low-rank term for
+        ``x`` has been added to it.
+        """
+        if term is not None:
+            y = term.add_to(y, x, shares)
+        gate, up = y.chunk(2, dim=-1)
+        gate = activation(gate)
+        return gate * up if torch.is_grad_enabled() else gate.mul_(up)
+
+
+class EightBits(Protocol):
+    """Base weights in eight bits."""
+
+    def quantized(self, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return a matrix ``(d_in, d_out)`` in eight bits, and the scale of each output,
+        ``(d_out,)``."""
+
+    def product(self, x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
+        """Return ``x (tokens, d_in)`` times quantized weights, ``(tokens, d_out)``; gradients are
+        those of the product with the very weights that the eight bits stand for."""
+
+
+eight_bit_forms: Registry[EightBits] = Registry("eight-bit form", __name__)
+
+
+@cache
+def eight_bits() -> EightBits:
+    """Return the form of weights of eight bits.
+
+    Raises:
+        HostError: no extension has one.
+    """
+    for name in eight_bit_forms.names():
+        return eight_bit_forms.build(name)
+    raise HostError(
+        "expected the extension native for dtype=int8, found none: install it, or use float32"
+    )
+
+
+def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
+    """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)``.
+
+    ``line`` are queries and keys, then values, ``(tokens, heads · head_dim)``; ``sizes`` are their
+    numbers of heads.
+    """
+    rotated, values = (taken(part, places) for part in line)
+    q, k = torch.split(rotated.view(*places.shape, sum(sizes[:2]), -1), sizes[:2], 2)
+    v = values.view(*places.shape, sizes[2], -1)
+    return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)

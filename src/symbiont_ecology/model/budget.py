@@ -1,0 +1,174 @@
+"""How much of a batch fits in the memory that its user gives it, and smaller pieces when it did
+not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.flops import HostShape
+
+Output = TypeVar("Output")
+Piece = TypeVar("Piece")
+
+LARGEST_FORWARD = 2048
+"""Tokens per forward on a CPU: twice as many were no faster, and half as many 3 % slower."""
+LARGEST_CACHE = 65536
+"""Tokens of cached rows per batch on a CPU: beyond it a row costs no less."""
+LARGEST_LESSON_MB = 1000
+"""Megabytes of one forward and backward pass on a CPU: 500 tokens of SmolLM2 fill the machine."""
+
+KEPT_PART = 8
+"""The part of the memory that holds what prompts begin with, one of so many: 256 MB of 2,048 are 8
+adapters of SmolLM2 with two families' examples in chat turns each, which take 172 MB."""
+
+
+@dataclass(frozen=True)
+class MemoryBudget:
+    """``megabytes`` for what one batch needs beside the host and the slots.
+
+    ``itemsize`` is the host's bytes per number. Sizes are estimates from the host's shape.
+    ``between`` is called between pieces of learning and scoring: a service answers there.
+    """
+
+    megabytes: float
+    shape: HostShape
+    itemsize: int
+    is_cpu: bool = True
+    between: Callable[[], None] = lambda: None
+
+    def paced(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The pieces; in front of each, ``between`` has the machine."""
+        for piece in pieces:
+            self.between()
+            yield piece
+
+    def rows(self, longest: int) -> int:
+        """Rows of at most ``longest`` tokens that may be written at a time.
+
+        Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
+        """
+        bytes_each = longest * (self.cached + self._activations) + self._choosing
+        count = self._fitting(bytes_each)
+        return min(count, max(1, LARGEST_CACHE // longest)) if self.is_cpu else count
+
+    def batch_bytes(self, rows: int, longest: int) -> int:
+        """What so many rows of at most ``longest`` tokens take while they are written; their
+        prompts are read in pieces."""
+        tokens = min(rows * longest, self.forward_tokens)
+        return rows * (longest * self.cached + self._choosing) + tokens * self._activations
+
+    def lesson_bytes(self, tokens: int, learned: int, *, is_checkpointing: bool = False) -> int:
+        """What a forward and backward pass over so many tokens takes, so many of which are learned.
+        With checkpointing every layer keeps its input alone, and one of them its activations."""
+        kept = self.shape.layers * self._activations
+        if is_checkpointing:
+            kept = self.shape.layers * self.shape.hidden * self.itemsize + self._activations
+        return tokens * kept + learned * self._predicting
+
+    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
+        """Tokens of a row that there is room and memory to learn from: a row is never cut."""
+        tokens = self._fitting(self.lesson_bytes(1, 1, is_checkpointing=is_checkpointing))
+        return min(tokens, self.shape.max_positions)
+
+    @property
+    def cached(self) -> int:
+        """Bytes of keys and values per token."""
+        shape = self.shape
+        return 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
+
+    @property
+    def forward_tokens(self) -> int:
+        """Tokens per forward pass without gradients."""
+        return self._forward(self._activations)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes for beginnings of prompts that are kept from call to call."""
+        return int(self.megabytes * 1e6 / KEPT_PART)
+
+    @property
+    def learning_tokens(self) -> int:
+        """Tokens per forward and backward pass: every layer's activations wait for their
+        gradients."""
+        budget = self
+        if self.is_cpu:
+            budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
+        return budget._forward(self.lesson_bytes(1, 1))
+
+    def halved(self) -> MemoryBudget:
+        """Half of it."""
+        return replace(self, megabytes=self.megabytes / 2)
+
+    @property
+    def _choosing(self) -> int:
+        """Bytes per row in which the next token is chosen."""
+        return 32 * self.shape.vocab
+
+    @property
+    def _predicting(self) -> int:
+        """Bytes per token that is learned: its logits, what they become, and their gradients."""
+        return 12 * self.shape.vocab
+
+    @property
+    def _activations(self) -> int:
+        """Bytes per token inside one layer."""
+        shape = self.shape
+        attention = 4 * (shape.heads + 2 * shape.kv_heads) * shape.head_dim
+        return (4 * shape.hidden + attention + 4 * shape.feed_forward) * self.itemsize
+
+    def _forward(self, bytes_each: int) -> int:
+        tokens = self._fitting(bytes_each)
+        return min(tokens, LARGEST_FORWARD) if self.is_cpu else tokens
+
+    def _fitting(self, bytes_each: int) -> int:
+        return max(1, int(self.megabytes * 1e6 / bytes_each))
+
+
+def within(
+    budget: MemoryBudget, work: Callable[[MemoryBudget], Output]
+) -> tuple[Output, MemoryBudget]:
+    """Does the work, in smaller and smaller pieces while memory runs out; also the budget that
+    sufficed.
+
+    ``work`` starts anew each time, so it must not have changed anything that it reads.
+
+    Raises:
+        HostError: a single row does not fit.
+    """
+    while True:
+        try:
+            return work(budget), budget
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            smaller = budget.halved()
+            if smaller.forward_tokens == smaller.learning_tokens == 1:
+                raise HostError(
+                    "expected memory for a batch of one row, got none with "
+                    f"{budget.megabytes:.3g} MB: free some, use fewer slots or a smaller host"
+                ) from error
+        # Outside of the handler, which holds on to the frames and with them to their tensors.
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        budget = smaller
+
+
+def if_memory_lasts(work: Callable[[], Output]) -> Output | None:
+    """What the work gives; None if memory runs out."""
+    try:
+        return work()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    return None
+
+
+def is_out_of_memory(error: RuntimeError) -> bool:
+    """Whether torch says that there is no memory left; the CPU's allocator has no error of its
+    own."""
+    return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -1,0 +1,168 @@
+"""What the kernel asks of a frozen language model, however that model is computed.
+
+Two implementations: ``llama`` (own fused forward for Llama-like hosts) and ``wrapped`` (any causal
+language model of transformers, through its own forward). Both give the same tokens and
+log-probabilities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.adapters.adapter import AdapterLayout
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.model.backend.bank import SlotBank
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site
+from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.dropout import Dropout
+from symbiont_ecology.model.packing import Packing
+
+
+@dataclass(frozen=True)
+class Newcomers:
+    """Prompts (token ids) and slots of rows that join a session, sorted as ``Decoder.start`` wants
+    them; no row of the session will then have more than ``room`` tokens."""
+
+    prompts: Sequence[np.ndarray]
+    slots: Sequence[int]
+    room: int
+
+
+class Session(Protocol):
+    """A batch of half-written rows with its key-value cache.
+
+    ``tokens_read (rows,)`` are the tokens of each prompt that no row before it had read; of the
+    rows with which it began.
+    """
+
+    tokens_read: np.ndarray
+
+    def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
+        """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``.
+
+        ``adapters`` has one entry for each share of the rows.
+        """
+        ...
+
+    def let_in(
+        self,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """As ``step`` for its own rows, which belong to these slots; newcomers then stand behind
+        them, and their first logits do, too. All in one pass, where that can be.
+
+        If there is no memory for newcomers, its own rows go on, and there are no more logits.
+        """
+        ...
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only, in this order."""
+        ...
+
+
+class Decoder(Protocol):
+    """A frozen causal language model whose linear modules take stacked adapters.
+
+    ``shape`` are the host's sizes. ``sites`` are all linear modules of the decoder layers, grouped
+    by shared input, in host order. ``device`` is where the base weights are, ``dtype`` what they
+    are held in and activations computed in. ``fan_in_fan_out`` says whether linear weights are
+    stored as ``(d_in, d_out)``, as in GPT-2.
+    """
+
+    shape: HostShape
+    sites: tuple[Site, ...]
+    device: torch.device
+    dtype: torch.dtype
+    fan_in_fan_out: bool
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every base weight by its Hugging Face name, tied weights once."""
+        ...
+
+    def start(
+        self,
+        prompts: Sequence[np.ndarray],
+        slots: Sequence[int],
+        bank: SlotBank,
+        room: int,
+        budget: MemoryBudget,
+    ) -> tuple[Tensor, Session]:
+        """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
+
+        ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt
+        bytes. The budget says how many tokens go through the host at a time.
+        """
+        ...
+
+    def logits(
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        dropout: Dropout | None = None,
+        *,
+        learns_from: int = 0,
+    ) -> Tensor:
+        """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the
+        answer.
+
+        Gradients of layers below ``learns_from`` are not wanted, and need not be right.
+        """
+        ...
+
+    def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
+        """Hidden states of the bare host at the last token of each text, behind so many layers:
+        ``(texts, layers, hidden)``."""
+        ...
+
+
+def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> AdapterLayout:
+    """The adapted modules: all linear ones, or those whose name ends with one of the targets.
+
+    Raises:
+        HostError: no module's name ends with a target.
+    """
+    modules = [module for site in decoder.sites for module in site]
+    if targets is None:
+        return AdapterLayout(tuple(modules))
+    ends_of = {
+        name: [end for end in targets if f".{name}".endswith(f".{end}")] for name, _, _ in modules
+    }
+    unknown = set(targets) - {end for ends in ends_of.values() for end in ends}
+    if unknown or not targets:
+        endings = sorted({name.rsplit(".", 1)[-1] for name in ends_of})
+        raise HostError(f"expected targets among {endings}, got {sorted(unknown) or 'none'}")
+    return AdapterLayout(tuple(module for module in modules if ends_of[module[0]]))
+
+
+def digest_of(decoder: Decoder, identity: bytes) -> str:
+    """Hash (hex) of some bytes and of every base weight."""
+    digest = hashlib.blake2b(identity, digest_size=16)
+    for name, weight in sorted(decoder.weights().items()):
+        digest.update(name.encode())
+        digest.update(
+            weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
+        )
+    return digest.hexdigest()
+
+
+def norms_of(decoder: Decoder, layout: AdapterLayout) -> Mapping[str, float]:
+    """‖W‖ (Frobenius) of every adapted module's base weights, by the module's name."""
+    weights, norms = decoder.weights(), {}
+    for name, _, _ in layout.modules:
+        weight, scale = weights[f"{name}.weight"].detach().float(), weights.get(f"{name}.scale")
+        if scale is not None:  # of each output, where weights have eight bits
+            weight = weight * scale[:, None]
+        norms[name] = float(torch.linalg.vector_norm(weight))
+    return norms

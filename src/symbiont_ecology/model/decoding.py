@@ -1,0 +1,215 @@
+"""Writing answers: the whole population in one batch, token after token.
+
+A row's draws are uniform numbers taken from its own generator before the first token, so its text
+does not depend on its neighbours. Rows that have ended leave the batch when the smaller batch is
+worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.base.types import Completions, Decoding, Request
+from symbiont_ecology.model.backend.bank import SlotBank
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares
+from symbiont_ecology.model.backend.slot_tiles import Tiling
+from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.decoder import Decoder, Session
+from symbiont_ecology.model.loading import TextCodec
+from symbiont_ecology.model.sampling import inverse_cdf
+
+WORTH_SHRINKING = 0.75
+"""Ended rows leave once the rest costs at most this part of the batch: with torch, that is a
+copy."""
+
+
+class Observer(Protocol):
+    """Sees the low-rank terms at work while answers are written, and may put others in their place.
+
+    The prompt's last token is then a step of its own, so that every token is written by one.
+    """
+
+    def __call__(self, rows: np.ndarray, step: int, adapters: Adapters, tiling: Tiling) -> Adapters:
+        """Return the terms for the step in which rows of the batch, given by their numbers, write
+        their token number ``step``. The terms of torch (``Factors``) come for rows in tiles."""
+        ...
+
+
+@dataclass(frozen=True)
+class DecodingBatch:
+    """What to write: one prompt (token ids) for each row.
+
+    ``uniforms[i]`` are as many numbers in [0, 1) as row i may have tokens; None is greedy.
+    """
+
+    rows: Sequence[Request]
+    prompts: Sequence[np.ndarray]
+    uniforms: Sequence[np.ndarray | None]
+    decoding: Decoding
+    observer: Observer | None = None
+
+    def read(self, row: int) -> np.ndarray:
+        """Return what is read of a prompt before the first step."""
+        return self.prompts[row] if self.observer is None else self.prompts[row][:-1]
+
+
+def write(
+    decoder: Decoder, bank: SlotBank, codec: TextCodec, batch: DecodingBatch, budget: MemoryBudget
+) -> Completions:
+    """Answers in the order of the batch."""
+    writer = _Writer(decoder, bank, codec, batch, budget)
+    with torch.inference_mode():
+        for rows in _waves(batch, budget):
+            writer.write(rows)
+    return writer.completions()
+
+
+def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
+    """Row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
+    numbers = [number for number, row in enumerate(batch.rows) if row.max_new_tokens > 0]
+    if not numbers:
+        return
+    order = sorted(
+        numbers,
+        key=lambda row: (
+            batch.rows[row].slot,
+            batch.read(row).tobytes(),
+            batch.prompts[row].tobytes(),
+        ),
+    )
+    longest = max(len(batch.prompts[row]) + batch.rows[row].max_new_tokens for row in order)
+    yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
+
+
+class _Writer:
+    """Writes the rows of a batch, wave by wave."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        bank: SlotBank,
+        codec: TextCodec,
+        batch: DecodingBatch,
+        budget: MemoryBudget,
+    ) -> None:
+        self._decoder, self._bank, self._codec, self._batch = decoder, bank, codec, batch
+        self._budget = budget
+        self._limits = np.array([row.max_new_tokens for row in batch.rows], dtype=np.int64)
+        size = len(batch.rows), int(self._limits.max(initial=0))
+        self._ids, self._scores = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float32)
+        # Tokens of the answer, and prompt and new tokens that went through the host.
+        self._lengths, self._read, self._fed = np.zeros((3, size[0]), dtype=np.int64)
+        self._uniforms: np.ndarray | None = None  # (rows, new_tokens), NaN where greedy
+        if any(numbers is not None for numbers in batch.uniforms):
+            self._uniforms = np.full(size, np.nan)
+            for target, numbers in zip(self._uniforms, batch.uniforms, strict=True):
+                if numbers is not None:
+                    target[: len(numbers)] = numbers
+
+    def completions(self) -> Completions:
+        """All that was written."""
+        batch = self._batch
+        answers = zip(self._ids.tolist(), self._lengths, strict=True)
+        full_texts = self._codec.decode([ids[:length] for ids, length in answers])
+        texts = tuple(map(batch.decoding.cut, full_texts))
+        return Completions(
+            texts,
+            self._ids,
+            self._scores,
+            self._lengths,
+            np.array([len(prompt) for prompt in batch.prompts]),
+            read=self._read,
+            fed=self._fed,
+            stopped=np.array([text != cut for text, cut in zip(full_texts, texts, strict=True)]),
+        )
+
+    def write(self, rows: np.ndarray) -> None:
+        """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
+        batch, device = self._batch, self._decoder.device
+        ends, room = np.array(self._codec.end_tokens), int(self._limits[rows].max())
+        is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
+        logits, session = self._start(rows, room, adapters, shares)
+        scores = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
+        for time in range(room):
+            tokens, log_probabilities = self._choose(logits, time, rows)
+            token_ids, live = tokens.cpu().numpy(), rows[is_live]
+            self._ids[live, time] = token_ids[is_live]
+            scores.append((np.where(is_live, rows, -1), log_probabilities))
+            self._lengths[live] = time + 1
+            is_live &= ~(token_ids[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
+            if batch.decoding.stop:
+                is_live[is_live] = [not self._has_stopped(row, time + 1) for row in rows[is_live]]
+            if not is_live.any():
+                break
+            if is_live.sum() <= WORTH_SHRINKING * len(rows):
+                indices = torch.from_numpy(np.flatnonzero(is_live)).to(device)
+                rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
+                session.keep(indices)
+                tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
+            self._fed[rows] += 1
+            logits = session.step(tokens, self._observed(adapters, rows, time + 1, shares), shares)
+        self._keep_scores(scores)
+
+    def _keep_scores(self, parts: Sequence[tuple[np.ndarray, Tensor]]) -> None:
+        """Brings the log-probabilities of all times from the device, in one copy."""
+        owners = np.concatenate([rows for rows, _ in parts])
+        times = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
+        scores, is_kept = torch.cat([part for _, part in parts]).cpu().numpy(), owners >= 0
+        self._scores[owners[is_kept], times[is_kept]] = scores[is_kept]
+
+    def _start(
+        self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares
+    ) -> tuple[Tensor, Session]:
+        """Reads the prompts; first logits ``(rows, vocab)``."""
+        batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
+        slots = [batch.rows[row].slot for row in rows]
+        if batch.observer is not None:
+            room += 1
+        prefixes = [batch.read(row) for row in rows]
+        logits, session = self._decoder.start(prefixes, slots, self._bank, room, self._budget)
+        self._read[rows] = session.tokens_read
+        if batch.observer is not None:
+            self._read[rows] += session.tokens_read > 0
+            last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
+            logits = session.step(last, self._observed(adapters, rows, 0, shares), shares)
+        return logits, session
+
+    def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
+        """The adapters of some rows, sorted by slot, and which rows are whose."""
+        slots = [self._batch.rows[row].slot for row in rows]
+        is_observed = self._batch.observer is not None
+        return self._bank.in_tiles(slots) if is_observed else self._bank.for_step(slots)
+
+    def _observed(
+        self, adapters: Adapters, rows: np.ndarray, step: int, shares: Shares
+    ) -> Adapters:
+        if self._batch.observer is None:
+            return adapters
+        assert isinstance(shares, Tiling)
+        return self._batch.observer(rows, step, adapters, shares)
+
+    def _has_stopped(self, row: int, length: int) -> bool:
+        """Whether a row holds a stop text among its first ``length`` tokens."""
+        text = self._codec.decode([self._ids[row, :length].tolist()])[0]
+        return any(stop in text for stop in self._batch.decoding.stop)
+
+    def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
+        """Tokens ``(rows,)`` and their log-probabilities under the model itself, from
+        ``(rows, vocab)``."""
+        logits, decoding = logits.float(), self._batch.decoding
+        allowed, ends = logits, self._codec.end_tokens
+        if time < decoding.min_new_tokens and ends:
+            allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
+        tokens = allowed.argmax(-1)
+        if self._uniforms is not None:
+            uniforms = torch.from_numpy(self._uniforms[rows, time]).to(logits.device)
+            draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
+            tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
+        return tokens, -F.cross_entropy(logits, tokens, reduction="none")

@@ -1,0 +1,109 @@
+"""LoRA dropout drawn from names: a token's mask depends on its slot's seed, its text and its place
+in it.
+
+A counter-based generator makes each number from its coordinates (Salmon et al. 2011, "Parallel
+random numbers: as easy as 1, 2, 3"; the mixing function is SplitMix64's, Steele et al. 2014). So an
+organelle that learns in company drops what it would have dropped alone, however the batch is packed
+or cut into pieces. Modules that read the same input share a mask. Dropout on the input of A:
+arXiv:2106.09685.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from symbiont_ecology.model.packing import Packing
+
+LANES = 4
+"""Columns that share a number of 64 bits: 16 are enough for each, to 1/65,536 of a share."""
+
+_GOLDEN, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """Zeroes a share of inputs, ``rates (tokens,)``, and scales up the rest. ``marks (tokens,)``
+    are what tokens are called.
+
+    ``ends`` are the tokens that go on after attention in the last layer.
+    """
+
+    rates: Tensor
+    marks: Tensor
+    ends: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls, packing: Packing, shares: Sequence[float], seeds: Sequence[int], names: Sequence[int]
+    ) -> Dropout:
+        """For packed rows, with each row's share and seed, those of its owner, and its name, a
+        number among the rows of its owner."""
+        marks = np.zeros(len(packing.ids), dtype=np.uint64)
+        rates = np.zeros(len(packing.ids), dtype=np.float32)
+        for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
+            read, written = len(text.prompt), len(text.answer)
+            start = seed & (1 << 64) - 1
+            prompt = packing.starts[packing.prompt_of[row]]
+            answer = packing.answer_starts[row]
+            marks[prompt : prompt + read] = _stream(
+                start, zlib.crc32(text.prompt.tobytes()), 0, read
+            )
+            marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
+            rates[prompt : prompt + read] = rates[answer : answer + written] = shares[row]
+        device = packing.ids.device
+        mark_tensor = torch.from_numpy(marks.view(np.int64)).to(device)
+        return cls(torch.from_numpy(rates).to(device), mark_tensor, packing.ends)
+
+    def laid(self, places: Tensor) -> Dropout:
+        """For tokens laid out otherwise: ``places`` says which packed token each one is."""
+        indices = places.flatten()
+        return replace(self, rates=self.rates[indices], marks=self.marks[indices], ends=None)
+
+    def __call__(self, site: int, x: Tensor) -> Tensor:
+        """``x (tokens or ends, width)`` as one site of the host sees it."""
+        marks, rates = self.marks, self.rates
+        if self.ends is not None and len(x) != len(marks):
+            marks, rates = marks[self.ends], rates[self.ends]
+        (dropping,) = rates.nonzero(as_tuple=True)
+        marks, rates = marks[dropping, None], rates[dropping, None]
+        numbers = _mixed_tensor(marks ^ _names(site, x.shape[1]).to(x.device)).view(torch.int16)
+        limits = (rates * (1 << 16) - (1 << 15)).to(torch.int16)
+        scales = torch.ones_like(x)
+        scales[dropping] = torch.where(
+            numbers[:, : x.shape[1]] >= limits, (1.0 / (1.0 - rates)).to(x.dtype), 0.0
+        )
+        return x * scales
+
+
+@lru_cache(maxsize=256)
+def _names(site: int, width: int) -> Tensor:
+    """What the columns of a site are called, ``LANES`` of them together."""
+    columns = np.arange(-(-width // LANES), dtype=np.uint64) + np.uint64(site << 32)
+    return torch.from_numpy(_mixed(columns * np.uint64(_GOLDEN)).view(np.int64))
+
+
+def _stream(seed: int, name: int, first: int, count: int) -> np.ndarray:
+    """``count`` numbers of a named stream, from number ``first`` on."""
+    start = _mixed(np.array([name], dtype=np.uint64)) ^ np.uint64(seed)
+    return _mixed(start + np.arange(first, first + count, dtype=np.uint64) * np.uint64(_GOLDEN))
+
+
+def _mixed(x: np.ndarray) -> np.ndarray:
+    """SplitMix64's finalizer: every bit of the input changes half of the output's."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(_FIRST)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(_SECOND)
+    return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def _mixed_tensor(x: Tensor) -> Tensor:
+    """The same for int64 tensors: shifts are made logical by masks, products wrap."""
+    x = (x ^ ((x >> 30) & (1 << 34) - 1)).mul_(_FIRST - (1 << 64))
+    x = ((x >> 27) & (1 << 37) - 1).bitwise_xor_(x).mul_(_SECOND - (1 << 64))
+    return ((x >> 31) & (1 << 33) - 1).bitwise_xor_(x)

@@ -1,0 +1,97 @@
+"""What answers the questions of a run or a service: the kernel, or an engine that an extension
+registers.
+
+    host: {engine: {kind: vllm, url: "http://127.0.0.1:8000", adapters_folder: published}}
+
+The kernel learns and scores in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from symbiont_ecology.base.registry import Registry
+
+if TYPE_CHECKING:
+    from symbiont_ecology.model.kernel import HostKernel
+    from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
+
+
+class Engine(Protocol):
+    """Answers questions."""
+
+    def check(self, slots: int) -> None:
+        """Check that it can answer for so many slots.
+
+        Raises:
+            ConfigError: it cannot.
+        """
+
+    def reach(self) -> None:
+        """Check what can be checked before the kernel is loaded.
+
+        Raises:
+            HostError: there is no such server, or it serves another model.
+        """
+
+    def host(self, load: Callable[[], HostKernel]) -> HostKernel:
+        """Return the kernel, with its questions answered by this engine.
+
+        Raises:
+            HostError: see ``reach``; or it serves another model than the kernel's.
+        """
+
+    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
+        """Return the batch of a service, which answers by ``slots`` adapters at a time.
+
+        Raises:
+            HostError: see ``host``.
+        """
+
+
+class AnswerBatch(Protocol):
+    """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that are being written, or wait for their prompts to be
+        read."""
+
+    def check(self, request: StreamedRequest) -> None:
+        """Check that a request can be answered at all.
+
+        Raises:
+            HostError: it cannot.
+            AdapterError: its adapter does not fit.
+        """
+
+    def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
+        """Take in the first of these, as many as there is room for; return their rows' ids."""
+
+    def step(self) -> Sequence[NewToken | LostRow]:
+        """Return what was written since the last step. Rows that end leave, and so do lost ones."""
+
+    def leave(self, rows: Sequence[RowId]) -> None:
+        """Drop rows that nobody waits for any more."""
+
+
+engines: Registry[Engine] = Registry("engine", __name__)
+
+
+@engines.register("kernel")
+@dataclass(frozen=True)
+class KernelEngine:
+    """The kernel answers what it also learns: one process, one copy of the host."""
+
+    def check(self, slots: int) -> None:
+        return
+
+    def reach(self) -> None:
+        return
+
+    def host(self, load: Callable[[], HostKernel]) -> HostKernel:
+        return load()
+
+    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
+        return kernel.continuous(slots)

@@ -1,0 +1,448 @@
+"""The host kernel: one frozen language model, many adapters, every verb a batched call.
+
+    kernel = HostKernel.from_pretrained("embedded", slots=16)
+    slot = kernel.attach("my-peft-folder")
+    kernel.generate(["12+7="], slots=slot)
+
+The base weights never change. Slots are a cache: what lives is the ``AdapterWeights`` that a caller
+keeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.peft_files import read_peft, write_peft
+from symbiont_ecology.base.errors import AdapterError, HostError
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Completions,
+    Decoding,
+    LearningBatch,
+    LearningStatistics,
+    Request,
+)
+from symbiont_ecology.model.backend.bank import Arrangement
+from symbiont_ecology.model.backend.torch_backend import backend_for
+from symbiont_ecology.model.budget import MemoryBudget, Output, within
+from symbiont_ecology.model.continuous import ContinuousBatch
+from symbiont_ecology.model.decoder import Decoder, digest_of, layout_of, norms_of
+from symbiont_ecology.model.decoding import DecodingBatch, Observer, write
+from symbiont_ecology.model.embeddings import embeddings
+from symbiont_ecology.model.learning import (
+    Example,
+    Reading,
+    check_lessons,
+    learning_step,
+    read,
+    score,
+    sketches,
+)
+from symbiont_ecology.model.loading import (
+    TextCodec,
+    find_device,
+    find_dtype,
+    load_decoder,
+    read_model_config,
+)
+from symbiont_ecology.model.locating import find_folder
+from symbiont_ecology.model.malloc import keep_freed_memory
+from symbiont_ecology.model.reading import CodecReader, Texts
+from symbiont_ecology.model.rows import Replies, check_lengths, check_sizes, draws_of, slot_of_each
+from symbiont_ecology.model.sketches import sketcher_of
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+
+class HostKernel:
+    """A frozen causal language model with ``slots`` places for adapters of at most ``rank``.
+
+    Slot numbers run from 0; ``HOST_SLOT`` (-1) is the host without adapter. Make one with
+    ``from_pretrained``. Every verb raises ``HostError`` for a slot that does not exist, a prompt
+    without tokens, or a row longer than the host's positions. ``is_chat`` may be set at any time.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        codec: TextCodec,
+        *,
+        name_or_path: str,
+        slots: int,
+        rank: int,
+        targets: Sequence[str] | None = None,
+        memory_mb: float = 2048,
+        is_checkpointing: bool = False,
+        is_chat: bool = False,
+    ) -> None:
+        self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
+        self.layout = layout_of(decoder, targets)
+        self._decoder, self._codec, self.is_chat = decoder, codec, is_chat
+        self._fingerprints: dict[bool, str] = {}  # by ``is_chat``
+        device, dtype = decoder.device, decoder.dtype
+        self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
+        self.longest_lesson = self._budget.longest_lesson(is_checkpointing=is_checkpointing)
+        """Tokens of a prompt and its answer that there is room and memory to learn from."""
+        arrangement = Arrangement(decoder.sites, self.layout, rank)
+        backend = backend_for(device, dtype)
+        self._new_bank = partial(backend.bank, arrangement, device=device, dtype=dtype)
+        self._bank = self._new_bank(slots=slots)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path,
+        *,
+        slots: int = 16,
+        rank: int = 8,
+        targets: Sequence[str] | None = None,
+        device: str = "cpu",
+        dtype: str = "float32",
+        memory_mb: float = 2048,
+        is_checkpointing: bool = False,
+        is_chat: bool = False,
+        prefer_fused: bool = True,
+    ) -> HostKernel:
+        """Loads a host: ``"embedded"``, a local folder, or a name on the Hugging Face hub.
+
+        Args:
+            name_or_path: a local folder wins over the hub; ``HF_HUB_OFFLINE`` is honoured.
+            slots: adapters held at once.
+            rank: the largest rank that a slot can hold.
+            targets: endings of module names that carry adapters, such as ``["q_proj", "v_proj"]``;
+                all linear modules of the decoder layers when None.
+            device: a torch device.
+            dtype: ``float32``, ``bfloat16``, ``float16``, ``int8``; adapters learn in float32.
+            memory_mb: megabytes that a batch may take beside host and slots; larger batches go in
+                pieces.
+            is_checkpointing: computes activations twice when learning instead of keeping them: half
+                the memory or less, a third more time.
+            is_chat: puts every prompt into the host's chat template.
+            prefer_fused: False computes a Llama-like host through transformers as well.
+
+        Raises:
+            HostError: the host cannot be found or read.
+        """
+        check_sizes(slots, rank, memory_mb)
+        keep_freed_memory()  # before the first large allocation
+        place, precision = find_device(device), find_dtype(dtype)
+        folder = find_folder(name_or_path)
+        config = read_model_config(folder)
+        codec = TextCodec(folder, config)
+        decoder = load_decoder(
+            folder,
+            config,
+            place,
+            precision,
+            prefer_fused=prefer_fused,
+            is_checkpointing=is_checkpointing,
+        )
+        return cls(
+            decoder,
+            codec,
+            name_or_path=str(folder),
+            slots=slots,
+            rank=rank,
+            targets=targets,
+            memory_mb=memory_mb,
+            is_checkpointing=is_checkpointing,
+            is_chat=is_chat,
+        )
+
+    @property
+    def shape(self) -> HostShape:
+        """The host's sizes."""
+        return self._decoder.shape
+
+    @property
+    def memory_mb(self) -> float:
+        """Megabytes that a batch may take; halved whenever the device turned out to have less."""
+        return self._budget.megabytes
+
+    @property
+    def codec(self) -> TextCodec:
+        """What makes token ids of texts and texts of token ids, and knows what ends an answer."""
+        return self._codec
+
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerFast:
+        """The host's transformers tokenizer."""
+        return self._codec.tokenizer
+
+    @property
+    def modules(self) -> tuple[tuple[str, int, int], ...]:
+        """All linear modules of the decoder layers, adapted or not: ``(name, d_in, d_out)``."""
+        return layout_of(self._decoder).modules
+
+    @property
+    def end_token_id(self) -> int:
+        """The token that ends an answer."""
+        return self._codec.end_tokens[0]
+
+    def fingerprint(self, *, is_fresh: bool = False) -> str:
+        """Hash (hex) of all that decides an answer: every base weight, config, tokenizer, chat
+        template.
+
+        It never changes, and is the same on every path through a host. It is kept once it is known;
+        ``is_fresh`` computes it from the weights as they are.
+        """
+        if is_fresh or self.is_chat not in self._fingerprints:
+            identity = self._codec.identity(is_chat=self.is_chat)
+            self._fingerprints[self.is_chat] = digest_of(self._decoder, identity)
+        return self._fingerprints[self.is_chat]
+
+    @cached_property
+    def norms(self) -> Mapping[str, float]:
+        """‖W‖ (Frobenius) of every adapted module's base weights, by name."""
+        return norms_of(self._decoder, self.layout)
+
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
+        template."""
+        return self._reader.encode(prompts)
+
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """Token ids of each text as a completion that ends: what a gold answer is learned from."""
+        return self._reader.encode_answers(answers)
+
+    @property
+    def _reader(self) -> CodecReader:
+        return CodecReader(self._codec, self.shape.vocab, self.is_chat)
+
+    def check(self, weights: AdapterWeights) -> None:
+        """Refuses an adapter that ``place`` would refuse."""
+        self._bank.check(weights)
+
+    def place(self, slot: int, weights: AdapterWeights) -> None:
+        """Puts an adapter into a slot; free when the slot already holds this very object.
+
+        Raises:
+            AdapterError: its rank is larger than the kernel's, or it belongs to another layout.
+        """
+        self._bank.place(self._slot(slot), weights)
+
+    def weights_of(self, slot: int) -> AdapterWeights:
+        """What was placed in a slot.
+
+        Raises:
+            HostError: the slot is empty.
+        """
+        weights = self._bank.held(self._slot(slot))
+        if weights is None:
+            raise HostError(
+                f"expected an adapter in slot {slot}, found none: place or attach one first"
+            )
+        return weights
+
+    def clear(self, slot: int) -> None:
+        """Empties a slot: it then answers as the bare host."""
+        self._bank.place(self._slot(slot), None)
+
+    def attach(self, peft_folder: str | Path) -> int:
+        """Reads a PEFT LoRA folder into the first free slot and returns its number.
+
+        Raises:
+            AdapterError: the folder cannot be used, or no slot is free.
+        """
+        free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
+        if not free:
+            raise AdapterError(
+                f"expected a free slot, all {self.slots} are taken: detach one first"
+            )
+        self.place(free[0], read_peft(peft_folder, self.layout))
+        return free[0]
+
+    def detach(self, slot: int) -> None:
+        """Frees a slot.
+
+        Raises:
+            HostError: the slot is empty.
+        """
+        self.weights_of(slot)
+        self.clear(slot)
+
+    def export(
+        self, slot: int, folder: str | Path, *, model_card: str = "", base_model: str = ""
+    ) -> None:
+        """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads.
+        ``base_model`` is what others call the host; its name or folder here, if it is left out."""
+        adapted = set(self.layout.modules)
+        unadapted = [module[0] for module in self.modules if module not in adapted]
+        write_peft(
+            folder,
+            self.weights_of(slot),
+            base_model=base_model or self.name_or_path,
+            unadapted=unadapted,
+            fan_in_fan_out=self._decoder.fan_in_fan_out,
+            model_card=model_card,
+        )
+
+    def rollout(
+        self,
+        rows: Sequence[Request],
+        draws: Sequence[np.random.Generator | None] | None,
+        decoding: Decoding,
+        observer: Observer | None = None,
+    ) -> Completions:
+        """Answers every row in one batch, whichever slots they belong to.
+
+        Args:
+            rows: prompts; ``slot`` may be ``HOST_SLOT``.
+            draws: one generator per row; a row without one answers greedily, as all do when the
+                decoding is greedy. A row's text depends on its own generator alone.
+            decoding: the rule that picks tokens.
+            observer: sees the low-rank terms of every step, and may change them. Prompts then have
+                two tokens or more.
+        """
+        for row in rows:
+            self._known(row.slot)
+        limits = [row.max_new_tokens for row in rows]
+        if min(limits, default=0) < 0:
+            raise HostError(f"expected max_new_tokens >= 0, got {min(limits)}")
+        prompts = self.encode([row.prompt for row in rows])
+        check_lengths(self.shape, map(len, prompts), limits)
+        if observer is not None and min(map(len, prompts), default=2) < 2:
+            raise HostError("expected prompts of two tokens or more to observe, got one of one")
+        draws = draws_of(draws, len(rows), is_drawn=decoding.temperature > 0)
+        uniforms = [
+            None if draw is None else draw.random(limit)
+            for draw, limit in zip(draws, limits, strict=True)
+        ]
+        batch = DecodingBatch(rows, prompts, uniforms, decoding, observer)
+        return self._within_memory(
+            lambda budget: write(self._decoder, self._bank, self._codec, batch, budget)
+        )
+
+    def share_time(self, between: Callable[[], None]) -> None:
+        """Calls this between pieces of learning, scoring, sketching and embedding. It may use what
+        ``continuous`` and ``beside`` made, and no verb of the kernel."""
+        self._budget = replace(self._budget, between=between)
+
+    def continuous(self, slots: int) -> ContinuousBatch:
+        """A batch whose rows join and leave between tokens, with so many slots of its own."""
+        bank = self._new_bank(slots=slots)
+        return ContinuousBatch(self._decoder, self._codec, bank, slots, self._budget)
+
+    def beside(self, slots: int) -> HostKernel:
+        """The same host with so many slots of its own. It may be used where ``share_time`` says."""
+        kernel = copy(self)
+        kernel.slots, kernel._bank = slots, self._new_bank(slots=slots)
+        kernel.share_time(lambda: None)
+        return kernel
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        slots: int | Sequence[int],
+        max_new_tokens: int = 16,
+        min_new_tokens: int = 0,
+    ) -> list[str]:
+        """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
+        rows = [
+            Request(prompt, slot, max_new_tokens)
+            for prompt, slot in zip(prompts, slot_of_each(slots, prompts), strict=True)
+        ]
+        return list(self.rollout(rows, None, Decoding(min_new_tokens=min_new_tokens)).texts)
+
+    def score(
+        self, prompts: Texts, completions: Texts, slots: int | Sequence[int]
+    ) -> list[torch.Tensor]:
+        """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per
+        row.
+
+        A prompt is tokenised with special tokens, a completion without, and the ids are joined;
+        both may also be given as ids.
+        """
+        examples = self._examples(prompts, completions, slots)
+        return self._within_memory(partial(score, self._decoder, self._bank, examples))
+
+    def read(self, prompts: Texts, completions: Texts, slots: int | Sequence[int]) -> list[Reading]:
+        """As ``score``, and which tokens are the likeliest."""
+        examples = self._examples(prompts, completions, slots)
+        return self._within_memory(partial(read, self._decoder, self._bank, examples))
+
+    def _examples(
+        self, prompts: Texts, completions: Texts, slots: int | Sequence[int]
+    ) -> list[Example]:
+        owners = [self._known(slot) for slot in slot_of_each(slots, prompts)]
+        if len(completions) != len(prompts):
+            raise HostError(
+                f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
+            )
+        prompt_ids = self._reader.ids(prompts, is_prompt=True)
+        completion_ids = self._reader.ids(completions, is_prompt=False)
+        check_lengths(self.shape, map(len, prompt_ids), (len(ids) - 1 for ids in completion_ids))
+        return list(map(Example, prompt_ids, completion_ids, owners))
+
+    def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
+
+        Their cosine says whether two answers teach the same (``host.sketches``). Slots stay out.
+        """
+        sketcher = sketcher_of(self.layout, self.rank, self.shape)
+        answers = self._answers(prompts, completions)
+        return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
+
+    def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
+        """What the bare host makes of each answer that it has read, as ``(rows, dimensions)``
+        (``host.embeddings``). Slots stay out."""
+        answers = self._answers(prompts, completions)
+        return self._within_memory(partial(embeddings, self._decoder, answers))
+
+    def _answers(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> Replies:
+        ids = self.encode(prompts)
+        check_lengths(self.shape, map(len, ids), map(len, completions))
+        return list(zip(ids, completions, strict=True))
+
+    def learn(
+        self,
+        batch: LearningBatch,
+        weights: Mapping[int, AdapterWeights],
+        optimizer_state: Mapping[int, OptimizerState],
+    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
+        """One clipped Adam step for every slot with lessons: one forward, one backward for all of
+        them.
+
+        Pure: the slots of the kernel are neither read nor written, so place what comes back. Slots
+        without lessons come back as they were. A slot whose loss, gradient or new weights are not
+        finite gets its old weights and optimizer state back and is named in ``statistics.sick``;
+        its neighbours do not notice.
+
+        Raises:
+            ValueError: a lesson's slot has no weights or no learning rate, or a lesson has weights
+                for another number of tokens than its completion has.
+            AdapterError: an adapter has a larger rank than the kernel, or another layout.
+        """
+        check_lessons(batch, weights)
+        for adapter in weights.values():
+            self.check(adapter)
+        texts = list(dict.fromkeys(lesson.prompt for lesson in batch.lessons))
+        prompts = dict(zip(texts, self.encode(texts), strict=True))
+        lengths = (len(prompts[lesson.prompt]) for lesson in batch.lessons)
+        check_lengths(self.shape, lengths, (len(lesson.completion) for lesson in batch.lessons))
+        step = partial(learning_step, self._decoder, self.layout, batch, prompts=prompts)
+        return self._within_memory(partial(step, weights=weights, optimizer_state=optimizer_state))
+
+    def _within_memory(self, work: Callable[[MemoryBudget], Output]) -> Output:
+        """Does the work in pieces that fit, and remembers how small they had to be."""
+        output, self._budget = within(self._budget, work)
+        return output
+
+    def _slot(self, slot: int) -> int:
+        if not 0 <= slot < self.slots:
+            raise HostError(f"expected a slot from 0 to {self.slots - 1}, got {slot}")
+        return slot
+
+    def _known(self, slot: int) -> int:
+        return slot if slot == HOST_SLOT else self._slot(slot)

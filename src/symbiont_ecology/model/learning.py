@@ -1,0 +1,329 @@
+"""Scoring given answers, and one Adam step for every slot at once.
+
+Slots share one forward and one backward pass; their losses are summed, and since no parameter
+belongs to two slots, every gradient is the one that the slot would have had alone. Adam:
+arXiv:1412.6980, decoupled decay left at zero (arXiv:1711.05101). Weights come and go as values:
+nothing here reads the slot bank.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from symbiont_ecology.adapters.adam import BETA_FIRST, BETA_SECOND, EPSILON
+from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.base.types import LearningBatch, LearningStatistics
+from symbiont_ecology.model.backend.bank import SlotBank
+from symbiont_ecology.model.backend.learners import Learners
+from symbiont_ecology.model.backend.lowrank import Adapters
+from symbiont_ecology.model.backend.torch_backend import backend_for
+from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.decoder import Decoder
+from symbiont_ecology.model.dropout import Dropout
+from symbiont_ecology.model.packing import Packing, Text, chunks, least_shared, pack_texts
+from symbiont_ecology.model.rows import Replies
+from symbiont_ecology.model.sketches import Sketcher
+
+MOST_OWNERS = 32
+"""Examples whose gradients are computed together and kept apart."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a given completion is to whoever reads it: the log-probability (nats) of every token,
+    ``(tokens,)``, and whether it is the likeliest of all tokens there, ``(tokens,)``."""
+
+    log_probabilities: Tensor
+    is_likeliest: Tensor
+
+
+@dataclass(frozen=True)
+class Example:
+    """A prompt and its completion as token ids, for one owner.
+
+    To learn from it: the share of each completion token in the owner's loss, ``weights (tokens,)``;
+    a ``name`` that tells the examples of one owner apart; the owner's dropout and its seed.
+    """
+
+    prompt: np.ndarray
+    completion: np.ndarray
+    owner: int
+    weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
+    name: int = 0
+    dropout: float = 0.0
+    seed: int = 0
+
+    @property
+    def text(self) -> Text:
+        """What the host reads: the last token of a completion predicts nothing."""
+        return Text(self.prompt, self.completion[:-1])
+
+
+def score(
+    decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
+) -> list[Tensor]:
+    """Log-probabilities of each completion's tokens, one tensor per example."""
+    return _of_each(_log_probabilities, decoder, bank, examples, budget)
+
+
+def read(
+    decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
+) -> list[Reading]:
+    """What each example's completion is to its owner."""
+
+    def reading(logits: Tensor, targets: Tensor) -> Tensor:
+        """Log-probabilities, and 1 for the likeliest: ``(tokens, 2)``."""
+        is_likeliest = (logits.argmax(1) == targets).to(logits.dtype)
+        return torch.stack([_log_probabilities(logits, targets), is_likeliest], dim=1)
+
+    parts = _of_each(reading, decoder, bank, examples, budget)
+    return [Reading(part[:, 0], part[:, 1].bool()) for part in parts]
+
+
+def _of_each(
+    measure: Callable[[Tensor, Tensor], Tensor],
+    decoder: Decoder,
+    bank: SlotBank,
+    examples: Sequence[Example],
+    budget: MemoryBudget,
+) -> list[Tensor]:
+    """What logits and completion tokens, as ``_logits`` has them, say of each example; on the
+    CPU."""
+    empty = torch.zeros(0, decoder.shape.vocab), torch.zeros(0).long()
+    parts = [measure(*empty) for _ in examples]
+    numbers = [row for row, example in enumerate(examples) if len(example.completion)]
+    with torch.no_grad():
+        least = _least(decoder, examples)
+        pieces = _pieces([examples[row] for row in numbers], budget.forward_tokens, least)
+        for piece in budget.paced(pieces):
+            rows = [numbers[index] for index in piece]
+            batch = [examples[row] for row in rows]
+            values = measure(*_logits(decoder, batch, bank.gather, least)).cpu()
+            counts = [len(example.completion) for example in batch]
+            for row, part in zip(rows, torch.split(values, counts), strict=True):
+                parts[row] = part
+    return parts
+
+
+def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
+    """Refuses a batch in which something is missing (``HostKernel.learn``)."""
+    for slot, rate in batch.dropout.items():
+        if not 0.0 <= rate < 1.0:
+            raise ValueError(f"expected dropout from 0 up to 1, got {rate} for slot {slot}")
+    for lesson in batch.lessons:
+        slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
+        if slot not in weights or slot not in batch.learning_rates:
+            raise ValueError(
+                f"expected weights and a learning rate for slot {slot}, which has lessons: "
+                "pass both"
+            )
+        if batch.dropout.get(slot) and slot not in batch.dropout_seeds:
+            raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
+        if isinstance(weight, tuple) and len(weight) != tokens:
+            raise ValueError(
+                f"expected a weight for each of {tokens} completion tokens of a lesson, "
+                f"got {len(weight)}: pass one number for all tokens, or one for each"
+            )
+
+
+def learning_step(
+    decoder: Decoder,
+    layout: AdapterLayout,
+    batch: LearningBatch,
+    budget: MemoryBudget,
+    *,
+    weights: Mapping[int, AdapterWeights],
+    optimizer_state: Mapping[int, OptimizerState],
+    prompts: Mapping[str, np.ndarray],
+) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
+    """One step for every slot that has lessons; the others come back as they are
+    (``HostKernel.learn``). ``prompts`` are token ids by text."""
+    new_weights = dict(weights)
+    new_states = {slot: optimizer_state.get(slot, OptimizerState()) for slot in weights}
+    slots = sorted({lesson.slot for lesson in batch.lessons if lesson.completion})
+    if not slots:
+        return new_weights, new_states, LearningStatistics()
+    tokens = dict.fromkeys(slots, 0)
+    for lesson in batch.lessons:
+        if lesson.completion:
+            tokens[lesson.slot] += len(lesson.completion)
+    olds = [new_weights[slot] for slot in slots]
+    learners = _learners(decoder, layout, olds)
+    losses = _learn(decoder, learners, _examples(batch, tokens, prompts), budget)
+    norms, sick = {}, []
+    for slot, old, gradient, loss in zip(slots, olds, learners.gradients(), losses, strict=True):
+        norm = gradient.norm()
+        # As torch.nn.utils.clip_grad_norm_ does it.
+        gradient *= (batch.clip / (norm + 1e-6)).clamp_(max=1.0)
+        new, new_state = _adam(old, new_states[slot], gradient, batch.learning_rates[slot])
+        if torch.isfinite(loss) and torch.isfinite(norm) and np.isfinite(new.vector.sum()):
+            new_weights[slot], new_states[slot] = new, new_state
+        else:
+            sick.append(slot)
+        norms[slot] = float(norm)
+    loss_of = dict(zip(slots, losses.tolist(), strict=True))
+    return new_weights, new_states, LearningStatistics(loss_of, norms, tokens, tuple(sick))
+
+
+def sketches(
+    decoder: Decoder, sketcher: Sketcher, answers: Replies, budget: MemoryBudget
+) -> np.ndarray:
+    """Of the gradient of each answer's loss, ``(answers, dimensions)``."""
+    adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
+    rows = list[np.ndarray]()
+    for start in budget.paced(range(0, len(answers), MOST_OWNERS)):
+        examples = [
+            Example(
+                prompt,
+                np.array(ids, dtype=np.int64),
+                owner,
+                np.full(len(ids), 1 / len(ids), dtype=np.float32),
+            )
+            for owner, (prompt, ids) in enumerate(answers[start : start + MOST_OWNERS])
+        ]
+        copies = [adapter] * len(examples)
+        learners = _learners(decoder, adapter.layout, copies, are_observed=True)
+        _learn(decoder, learners, examples, budget, learns_from=learns_from)
+        rows += [sketcher.sketch(gradient.cpu().numpy()) for gradient in learners.gradients()]
+    return np.array(rows)
+
+
+def _examples(
+    batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
+) -> list[Example]:
+    """Each lesson with tokens, its owner numbered among the slots that learn."""
+    owners, counts = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
+    examples = []
+    for lesson in batch.lessons:
+        if not lesson.completion:
+            continue
+        completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
+        shares = np.array(lesson.weight) / tokens[slot]
+        weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
+        examples.append(
+            Example(
+                prompts[lesson.prompt],
+                completion,
+                owners[slot],
+                weights,
+                name=counts[slot],
+                dropout=batch.dropout.get(slot, 0.0),
+                seed=batch.dropout_seeds.get(slot, 0),
+            )
+        )
+        counts[slot] += 1
+    return examples
+
+
+def _learners(
+    decoder: Decoder,
+    layout: AdapterLayout,
+    weights: Sequence[AdapterWeights],
+    *,
+    are_observed: bool = False,
+) -> Learners:
+    """These adapters as the fastest back end for the decoder's numbers lets them learn."""
+    device, dtype = decoder.device, decoder.dtype
+    kind = backend_for(device, dtype, learns=True).learners
+    return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)
+
+
+def _learn(
+    decoder: Decoder,
+    learners: Learners,
+    examples: Sequence[Example],
+    budget: MemoryBudget,
+    *,
+    learns_from: int = 0,
+) -> Tensor:
+    """Adds the gradients of each owner's loss to the learners'; returns the losses ``(owners,)``.
+    Layers below ``learns_from`` need none."""
+    losses = torch.zeros(len(learners.weights))  # on the CPU, where sums come out the same
+    least = _least(decoder, examples)
+    for rows in budget.paced(_pieces(examples, budget.learning_tokens, least)):
+        piece = [examples[row] for row in rows]
+        weights = np.concatenate([example.weights for example in piece])
+        counts = [len(example.completion) for example in piece]
+        owners = np.repeat([example.owner for example in piece], counts)
+        with torch.enable_grad():
+            # Owners of a piece are consecutive: each one has examples, and these come in order.
+            logits = _logits(decoder, piece, learners.adapters, least, learns_from)
+            values = _log_probabilities(*logits)
+            terms = -torch.from_numpy(weights).to(decoder.device) * values
+            terms.sum().backward()  # type: ignore[no-untyped-call]
+        losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
+    return losses
+
+
+def _logits(
+    decoder: Decoder,
+    examples: Sequence[Example],
+    adapters_of: Callable[[Sequence[int]], Adapters],
+    least: int | None,
+    learns_from: int = 0,
+) -> tuple[Tensor, Tensor]:
+    """Logits at every completion token, ``(tokens, vocab)``, and these tokens, ``(tokens,)``,
+    example after example; ``least`` tokens are what prompts must share to be read once."""
+    owners = [example.owner for example in examples]
+    texts = [example.text for example in examples]
+    packing = pack_texts(texts, owners, decoder.device, least=least)
+    targets = np.concatenate([example.completion for example in examples])
+    adapters, dropout = adapters_of(packing.owners), _dropout(packing, examples)
+    logits = decoder.logits(packing, adapters, dropout, learns_from=learns_from).float()
+    return logits, torch.from_numpy(targets).to(decoder.device)
+
+
+def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
+    """In nats, ``(tokens,)``."""
+    return -F.cross_entropy(logits, targets, reduction="none")
+
+
+def _dropout(packing: Packing, examples: Sequence[Example]) -> Dropout | None:
+    if not any(example.dropout for example in examples):
+        return None
+    return Dropout.of(
+        packing,
+        [example.dropout for example in examples],
+        [example.seed for example in examples],
+        [example.name for example in examples],
+    )
+
+
+def _pieces(
+    examples: Sequence[Example], max_tokens: int, least: int | None
+) -> Iterator[np.ndarray]:
+    """Row numbers of examples in pieces that one forward pass takes."""
+    texts, owners = [example.text for example in examples], [example.owner for example in examples]
+    return chunks(texts, owners, max_tokens, least=least)
+
+
+def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
+    """Tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
+    if any(example.dropout for example in examples):
+        return None
+    return least_shared(decoder.shape)
+
+
+def _adam(
+    weights: AdapterWeights, optimizer_state: OptimizerState, gradient: Tensor, rate: float
+) -> tuple[AdapterWeights, OptimizerState]:
+    """One step of one slot, where the gradient is: all of it fits a processor's cache."""
+    device, step = gradient.device, optimizer_state.step + 1
+    first, second = (
+        torch.zeros_like(gradient) if moment is None else torch.from_numpy(moment.copy()).to(device)
+        for moment in (optimizer_state.first, optimizer_state.second)
+    )
+    first.lerp_(gradient, 1 - BETA_FIRST)
+    second.mul_(BETA_SECOND).addcmul_(gradient, gradient, value=1 - BETA_SECOND)
+    spread = second.sqrt().div_((1 - BETA_SECOND**step) ** 0.5).add_(EPSILON)
+    vector = torch.from_numpy(weights.vector.copy()).to(device)
+    vector.addcdiv_(first, spread, value=-rate / (1 - BETA_FIRST**step))
+    after = OptimizerState(step, first.cpu().numpy(), second.cpu().numpy(), optimizer_state.notes)
+    return replace(weights, vector=vector.cpu().numpy()), after

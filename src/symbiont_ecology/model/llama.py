@@ -1,0 +1,366 @@
+"""A fused forward for Llama-like decoders: Llama, Mistral, Qwen2, Qwen3, Gemma 3.
+
+Small hosts spend most of their time between the matrix products, so: q, k and v (gate and up) are
+one product; prompts are read as one packed line of tokens, without padding; keys and values go into
+a cache allocated once; grouped heads are never repeated; residuals are added by the products
+themselves; nothing here imports transformers, whose modules cost more to import than a short run.
+What sets one model apart from another is data: ``architectures`` reads it from the config and names
+the papers. What is not a large product is left to a ``backend``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from symbiont_ecology.base.types import HOST_SLOT
+from symbiont_ecology.model.backend.attention import AttentionSpec
+from symbiont_ecology.model.backend.bank import SlotBank
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, bare
+from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
+from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
+from symbiont_ecology.model.decoder import Newcomers
+from symbiont_ecology.model.dropout import Dropout
+from symbiont_ecology.model.layers import LlamaWeights
+from symbiont_ecology.model.packing import (
+    Packing,
+    Text,
+    chunks,
+    do_share,
+    least_shared,
+    pack_texts,
+    preambles_of,
+    taken,
+)
+from symbiont_ecology.model.preambles import Preambles
+
+LONGEST_BESIDE = 512
+"""Tokens of newcomers' prompts that are read in the others' pass: the cache's attention takes one
+token at a time, and from some 600 on that costs more on SmolLM2 than a pass of their own."""
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """What tokens meet on their way through the layers.
+
+    ``attend`` gives what they see in a layer. ``ends`` are the places that alone go on after the
+    last layer's attention, and how many are each owner's; None: all of them.
+    """
+
+    backend: TorchBackend
+    adapters: Adapters
+    shares: Shares
+    attend: Callable[[int, Tensor], Tensor]
+    ends: tuple[Tensor, Sequence[int]] | None = None
+
+
+class LlamaDecoder:
+    """Computes a Llama-like host from its weights (see ``decoder.Decoder``)."""
+
+    def __init__(self, host: LlamaWeights, *, is_checkpointing: bool = False) -> None:
+        self._host, self._is_checkpointing = host, is_checkpointing
+        self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
+        self.sites, self.shape, plan = host.sites, host.shape, host.plan
+        self._backend = backend_for(host.device, host.dtype)
+        self._learning = backend_for(host.device, host.dtype, learns=True)
+        # Rounded as the weights are: half precision makes 55.5 of 55.43.
+        self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
+        self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
+        self._views = tuple(dict.fromkeys(plan.views))
+        self._preambles = Preambles()
+        self._specs: Sequence[AttentionSpec] = ()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every base weight by its Hugging Face name; fused ones as views."""
+        return dict(self._host.named)
+
+    def start(
+        self,
+        prompts: Sequence[np.ndarray],
+        slots: Sequence[int],
+        bank: SlotBank,
+        room: int,
+        budget: MemoryBudget,
+    ) -> tuple[Tensor, LlamaSession]:
+        """Reads the prompts; what rows of one slot share is read once."""
+        lengths, shape = np.array([len(prompt) for prompt in prompts]), self.shape
+        end = int(lengths.max()) + room
+        size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
+        states = torch.empty(size, device=self.device, dtype=self.dtype)
+        cache = self._backend.cache(self.specs(end), states, lengths)
+        last, counts = list[Tensor](), list[np.ndarray]()
+        texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
+        preambles = preambles_of(prompts, slots, least)
+        for piece in chunks(texts, slots, budget.forward_tokens, least=least, preambles=preambles):
+            rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
+            part, sizes = texts[rows], preambles[rows]
+            packing = pack_texts(part, slots[rows], self.device, least=least, preambles=sizes)
+            kept = self._kept(packing, bank, budget.kept_bytes)
+            adapters = bank.gather(packing.owners)
+            x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
+            last.append(x[packing.predicts])
+            counts.append(packing.read)
+        tokens_read = np.concatenate(counts) + _first_of(preambles, prompts, slots)
+        return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
+
+    def logits(
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        dropout: Dropout | None = None,
+        *,
+        learns_from: int = 0,
+    ) -> Tensor:
+        """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
+        predicted."""
+        states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
+        return self._logits(taken(states, packing.predicts))
+
+    def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
+        """See ``decoder.Decoder``: layers above the last of these are not computed."""
+        forward = self._forward_over(packing, bare(len(self.sites)))
+        x, states = self._embedded(packing.ids), dict[int, Tensor]()
+        last = packing.last_tokens
+        for index in range(max(layers) + 1):
+            if index in layers:
+                states[index] = taken(x, last)
+            if index < max(layers):
+                x = self._layer(index, x, forward)
+        return torch.stack([states[layer] for layer in layers], dim=1)
+
+    def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
+        """One more token per row; logits ``(rows, vocab)``."""
+        return self._written(tokens, _Forward(self._backend, adapters, shares, cache.attend), cache)
+
+    def read_into(
+        self,
+        cache: Cache,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+    ) -> Tensor:
+        """One more token per row, and in the same pass the prompts of newcomers, whose rows then
+        stand behind; logits of all rows ``(rows, vocab)``. Prompts that begin alike are not shared.
+
+        Piggybacked prefill (Sarathi-Serve, Agrawal et al. 2024, arXiv:2403.02310).
+        """
+        lengths, owners = list(map(len, newcomers.prompts)), Counter(slots)
+        cache.specs = self.specs(newcomers.room)
+        cache.lay(np.array(lengths), newcomers.room)
+        counts = Counter[int]()
+        for slot, length in zip(newcomers.slots, lengths, strict=True):
+            counts[slot] += length
+        ends = np.concatenate([np.arange(len(slots)), len(slots) - 1 + np.cumsum(lengths)])
+        last = torch.from_numpy(ends).to(self.device)
+        forward = _Forward(
+            self._backend,
+            bank.gather((*owners, *counts)),
+            (*owners.values(), *counts.values()),
+            partial(self._seen, cache, last),
+            (last, (*owners.values(), *Counter(newcomers.slots).values())),
+        )
+        ids = torch.from_numpy(np.concatenate(newcomers.prompts)).to(self.device)
+        logits = self._written(torch.cat([tokens, ids]), forward, cache)
+        cache.keep(last)
+        return logits
+
+    def _seen(self, cache: Cache, ends: Tensor, layer: int, heads: Tensor) -> Tensor:
+        """What tokens see in a layer of the cache; in the last one, what those at ``ends`` do."""
+        seen = cache.attend(layer, heads)
+        return taken(seen, ends) if layer == len(self._host.layers) - 1 else seen
+
+    def _written(self, tokens: Tensor, forward: _Forward, cache: Cache) -> Tensor:
+        """Logits after newest tokens, which are in the cache then."""
+        x = self._embedded(tokens)
+        for index in range(len(self._host.layers)):
+            x = self._layer(index, x, forward)
+        cache.advance()
+        return self._logits(x)
+
+    def _kept(self, packing: Packing, bank: SlotBank, most_bytes: int) -> Tensor | None:
+        """Keys and values of the places that a packing keeps, ``(layers, 2, places, kv_heads,
+        head_dim)``."""
+        if not packing.kept:
+            return None
+        states = []
+        for ids, owner in packing.preambles:
+            weights = None if owner == HOST_SLOT else bank.held(owner)
+            reader = partial(self._alone, ids, owner, bank)
+            states.append(self._preambles.get(weights, ids.tobytes(), reader, most_bytes))
+        return torch.cat(states, dim=2)
+
+    def _alone(self, ids: np.ndarray, owner: int, bank: SlotBank) -> Tensor:
+        """Keys and values of a preamble, ``(layers, 2, tokens, kv_heads, head_dim)``."""
+        shape, packing = self.shape, pack_texts([Text(ids)], [owner], self.device)
+        size = shape.layers, 2, 1, shape.kv_heads, len(ids), shape.head_dim
+        states = torch.empty(size, device=self.device, dtype=self.dtype)
+        self._read(packing, bank.gather((owner,)), states)
+        return states[:, :, 0].transpose(2, 3).contiguous()
+
+    def _read(
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        states: Tensor | None = None,
+        *,
+        kept: Tensor | None = None,
+        learns_from: int = 0,
+    ) -> Tensor:
+        """Hidden states before the final norm, ``(ends, hidden)``.
+
+        The last layer works for the ends alone: a sixth of all products in a host of five layers.
+        Layers below ``learns_from`` keep nothing for a backward pass.
+        """
+        forward = self._forward_over(packing, adapters, states, kept)
+        x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
+        with torch.no_grad():
+            for index in range(learns_from):
+                x = self._layer(index, x, forward)
+        if is_learning:
+            x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
+        for index in range(learns_from, len(self._host.layers)):
+            if is_learning and self._is_checkpointing:
+                x = checkpoint(self._layer, index, x, forward, use_reentrant=False)
+            else:
+                x = self._layer(index, x, forward)
+        return x
+
+    def _forward_over(
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        states: Tensor | None = None,
+        kept: Tensor | None = None,
+    ) -> _Forward:
+        specs, backend = self.specs(packing.longest), self._current()
+        line = backend.packed_attention(packing, specs, states, kept)
+        ends = packing.ends, packing.end_counts
+        return _Forward(backend, adapters, packing.counts, line.attend, ends)
+
+    def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
+        """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last
+        one."""
+        layer, backend, shares = self._host.layers[index], forward.backend, forward.shares
+        qkv, out, gate_up, down = forward.adapters.sites[4 * index : 4 * index + 4]
+        heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
+        attention = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
+        if forward.ends is not None and index == len(self._host.layers) - 1:
+            places, shares = forward.ends
+            x = taken(x, places)
+        x = layer.out.onto(x, attention, out, shares, backend.normalize)
+        normed, activation = backend.normalize(x, layer.feed_norm), self._host.plan.activation
+        gated = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
+        return layer.down.onto(x, gated, down, shares, backend.normalize)
+
+    def specs(self, end: int) -> Sequence[AttentionSpec]:
+        """How each layer looks at up to ``end`` tokens."""
+        if not self._specs or self._specs[0].table.shape[1] < end:
+            # Not inference tensors: they outlive the call, and a learning step reads them too.
+            with torch.inference_mode(False):
+                self._specs = self._new_specs(max(256, 1 << (end - 1).bit_length()))
+        return self._specs
+
+    def _new_specs(self, positions: int) -> Sequence[AttentionSpec]:
+        places = torch.arange(positions, dtype=torch.float32)
+        speeds = [view.rope.speeds(self.shape.head_dim) for view in self._views]
+        turns = torch.stack([torch.outer(places, speed) for speed in speeds])
+        cos, sin = turns.cos(), turns.sin()
+        tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
+        tables = tables.to(self.device, self.dtype)
+        table_of, kv_heads = dict(zip(self._views, tables, strict=True)), self.shape.kv_heads
+        return [
+            AttentionSpec(
+                layer.head_norms, view.window, table_of[view], self._attention_scale, kv_heads
+            )
+            for layer, view in zip(self._host.layers, self._host.plan.views, strict=True)
+        ]
+
+    def _embedded(self, ids: Tensor) -> Tensor:
+        x = F.embedding(ids, self._host.embedding)
+        return x if self._embedding_scale == 1.0 else x * self._embedding_scale
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return F.linear(self._current().normalize(x, self._host.norm), self._host.head)
+
+    def _current(self) -> TorchBackend:
+        """The fastest back end, or the one that knows gradients where they are wanted."""
+        return self._learning if torch.is_grad_enabled() else self._backend
+
+
+class LlamaSession:
+    """Half-written rows and the cache of what they have read."""
+
+    def __init__(self, decoder: LlamaDecoder, cache: Cache, tokens_read: np.ndarray) -> None:
+        self._decoder, self.cache, self.tokens_read = decoder, cache, tokens_read
+
+    def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
+        """Appends one token per row and returns the next logits."""
+        return self._decoder.decode(tokens, self.cache, adapters, shares)
+
+    def let_in(
+        self,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """See ``decoder.Session``: in one pass if the cache takes prompts, they are short, and none
+        can be shared."""
+        ahead = copy(self.cache)  # rows stand where they stood if memory runs out
+        work = partial(self._let_into, ahead, tokens, slots, newcomers, bank, budget)
+        logits = if_memory_lasts(work)
+        if logits is None:
+            del ahead, work  # and the memory that they took
+            return self.step(tokens, *bank.for_step(slots))
+        self.cache = ahead
+        return logits
+
+    def _let_into(
+        self,
+        cache: Cache,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """Logits of all rows, which then stand in the cache."""
+        decoder, prompts = self._decoder, newcomers.prompts
+        is_long = sum(map(len, prompts)) > min(budget.forward_tokens, LONGEST_BESIDE)
+        least = least_shared(decoder.shape)
+        is_apart = is_long or do_share(prompts, newcomers.slots, least)
+        if cache.takes_prompts and not is_apart:
+            return decoder.read_into(cache, tokens, slots, newcomers, bank)
+        first, other = decoder.start(prompts, newcomers.slots, bank, 0, budget)
+        logits = decoder.decode(tokens, cache, *bank.for_step(slots))
+        cache.join(other.cache, newcomers.room)
+        cache.specs = decoder.specs(newcomers.room)
+        return torch.cat([logits, first])
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with fewer rows."""
+        self.cache.keep(rows)
+
+
+def _first_of(
+    preambles: Sequence[int], prompts: Sequence[np.ndarray], slots: Sequence[int]
+) -> np.ndarray:
+    """The tokens of each preamble where it is met first, ``(rows,)``. One that was kept counts as
+    read: a run that was killed and goes on, with nothing kept, must count alike."""
+    first, keys = np.zeros(len(prompts), dtype=np.int64), set[tuple[int, bytes]]()
+    for row, (length, prompt, slot) in enumerate(zip(preambles, prompts, slots, strict=True)):
+        key = slot, prompt[:length].tobytes()
+        first[row] = length if key not in keys else 0
+        keys.add(key)
+    return first

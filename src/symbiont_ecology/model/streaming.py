@@ -1,0 +1,75 @@
+"""What a service asks for, and what it hears: a request, its tokens, or why a row is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from symbiont_ecology.adapters.adapter import AdapterWeights
+from symbiont_ecology.base.errors import EcologyError, HostError
+from symbiont_ecology.base.types import Decoding
+
+RowId = int
+
+
+@dataclass(frozen=True, eq=False)
+class StreamedRequest:
+    """A prompt, as token ids, for one adapter (None: the bare host), with its own way to choose
+    tokens.
+
+    Without a generator the answer is greedy. ``alternatives`` likeliest tokens are told beside each
+    one.
+    """
+
+    prompt: np.ndarray
+    weights: AdapterWeights | None
+    max_new_tokens: int
+    decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
+    generator: np.random.Generator | None = None
+    alternatives: int = 0
+    owner: str = ""
+    """Whose adapter it is: the same name has other weights once it has learned."""
+
+    def check(self, most: int) -> None:
+        """Whether prompt and answer have room in a host's ``most`` positions.
+
+        Raises:
+            HostError: they have none, there is no prompt, or no token is asked for.
+        """
+        new_tokens = self.max_new_tokens
+        if not len(self.prompt):
+            raise HostError("expected a prompt of at least one token, got none: write something")
+        if new_tokens < 1:
+            raise HostError(f"expected max_new_tokens >= 1, got {new_tokens}")
+        if len(self.prompt) + new_tokens > most:
+            raise HostError(
+                f"expected at most {most} tokens for prompt and answer, got {len(self.prompt)} "
+                f"and {new_tokens}: shorten the prompt, or ask for fewer"
+            )
+
+
+@dataclass(frozen=True)
+class NewToken:
+    """The next token of a row, with its log-probability (nats, temperature 1).
+
+    ``text`` is what can be shown since the last one: it may be empty, or more than this token.
+    ``end`` says why the row has left: ``stop`` (it ended by itself, or at a stop text), ``length``,
+    or empty while it goes on.
+    """
+
+    row: RowId
+    token_id: int
+    log_probability: float
+    text: str
+    end: str = ""
+    alternatives: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LostRow:
+    """A row that has left without an end, and why."""
+
+    row: RowId
+    error: EcologyError

@@ -1,0 +1,321 @@
+"""Any causal language model of transformers, through its own forward, with slots hooked onto its
+linears.
+
+A forward hook adds the stacked low-rank term to what a linear module returns. The module itself,
+its weight and its name stay as they are, so Linear, GPT-2's Conv1D and their kin need no code of
+their own. Rows are padded on the left when writing, the convention that every model of transformers
+supports.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from symbiont_ecology.base.errors import HostError
+from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.model.backend.bank import SlotBank
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
+from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
+from symbiont_ecology.model.decoder import Newcomers
+from symbiont_ecology.model.dropout import Dropout
+from symbiont_ecology.model.packing import Packing
+
+if TYPE_CHECKING:
+    from transformers import Cache, PreTrainedModel
+    from transformers.modeling_outputs import CausalLMOutputWithPast
+
+
+class WrappedDecoder:
+    """Computes a host through its transformers model (see ``decoder.Decoder``).
+
+    Raises:
+        HostError: no stack of decoder layers with linear modules is found in the model.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, device: torch.device, *, is_checkpointing: bool = False
+    ) -> None:
+        self.device, self.dtype = device, model.dtype
+        self._model = model.to(device).eval().requires_grad_(False)
+        self._checkpointed: list[nn.Module] = []
+        if is_checkpointing:
+            model.gradient_checkpointing_enable()
+            self._checkpointed = [
+                part for part in model.modules() if getattr(part, "gradient_checkpointing", False)
+            ]
+        self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        self._hooked: _Hooked | None = None
+        config = model.config.get_text_config()
+        layers = int(config.num_hidden_layers)
+        linears = _linears(model, layers)
+        self.sites: tuple[Site, ...] = tuple((module,) for module, _ in linears)
+        for index, (_, part) in enumerate(linears):
+            part.register_forward_hook(self._hook(index))
+        # What adapters learn hangs on their inputs' gradients.
+        model.get_input_embeddings().register_forward_hook(
+            lambda _, __, output: output.requires_grad_() if torch.is_grad_enabled() else output
+        )
+        self.fan_in_fan_out = not any(isinstance(part, nn.Linear) for _, part in linears)
+        self.shape = HostShape.from_config(
+            config.to_dict(),
+            linear_parameters=sum(d_in * d_out for (_, d_in, d_out), _ in linears) // layers,
+            parameters=sum(parameter.numel() for parameter in model.parameters()),
+        )
+
+    def weights(self) -> dict[str, Tensor]:
+        """Every base weight by its name, tied weights once."""
+        return dict(self._model.named_parameters())
+
+    def start(
+        self,
+        prompts: Sequence[np.ndarray],
+        slots: Sequence[int],
+        bank: SlotBank,
+        room: int,
+        budget: MemoryBudget,
+    ) -> tuple[Tensor, WrappedSession]:
+        """Reads every prompt of every slot once, padded on the left, then gives each row its
+        copy."""
+        keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
+        place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
+        unique = dict(zip(keys, prompts, strict=True))
+        longest = max(len(prompt) for prompt in prompts)
+        ids, mask = np.zeros((2, len(unique), longest), dtype=np.int64)
+        for key, prompt in unique.items():
+            ids[place[key], longest - len(prompt) :] = prompt
+            mask[place[key], longest - len(prompt) :] = 1
+        counts = Counter(slot for slot, _ in place)
+        adapters = _Hooked.of(bank.gather(tuple(counts)), counts.values(), longest)
+        is_new = [True, *(first != second for first, second in pairwise(keys))]
+        tokens_read = np.where(is_new, [len(prompt) for prompt in prompts], 0)
+        session = WrappedSession(self, torch.from_numpy(mask).to(self.device), tokens_read)
+        logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
+        rows = torch.tensor([place[key] for key in keys], device=self.device)
+        session.keep(rows)
+        return logits[rows], session
+
+    def logits(
+        self,
+        packing: Packing,
+        adapters: Adapters,
+        dropout: Dropout | None = None,
+        *,
+        learns_from: int = 0,
+    ) -> Tensor:
+        """Logits of the answers; the model's own head runs on the span that holds them all. All
+        layers learn."""
+        order, ids, hooked = self._padded(packing, adapters, dropout)
+        starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
+        stops = np.array([len(packing.texts[row].ids) for row in order])
+        back = np.argsort(order)
+        rows = np.repeat(back, (stops - starts)[back])
+        spots = np.concatenate([np.arange(starts[row], stops[row]) for row in back])
+        if "logits_to_keep" in self._accepts:
+            first, last = int(starts.min()), int(stops.max())
+            span = torch.arange(first, last, device=ids.device)
+            logits: Tensor = self._read(ids, hooked, logits_to_keep=span).logits
+        else:
+            first, logits = 0, self._read(ids, hooked).logits
+        return logits[
+            torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)
+        ]
+
+    def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
+        """See ``decoder.Decoder``: the model computes all layers."""
+        order, ids, hooked = self._padded(packing, bare(len(self.sites)))
+        few = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
+        hidden = self._read(ids, hooked, output_hidden_states=True, **few).hidden_states
+        last = torch.tensor([len(packing.texts[row].ids) - 1 for row in order], device=ids.device)
+        rows = torch.arange(len(order), device=ids.device)
+        states = torch.stack([hidden[layer][rows, last] for layer in layers], dim=1)
+        return states[torch.from_numpy(np.argsort(order)).to(ids.device)]
+
+    def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
+        """One forward of the model with these adapters in its hooks; arguments that it lacks are
+        left out."""
+        is_learning = torch.is_grad_enabled()
+        self._hooked = adapters
+        # They ask whether they are in training; the dropout inside them stays off.
+        for layer in self._checkpointed:
+            layer.training = is_learning
+        try:
+            if "position_ids" not in self._accepts:
+                inputs.pop("position_ids", None)
+            return self._model(**inputs)
+        finally:
+            if not is_learning:  # a checkpointed layer runs again when gradients come back
+                self._hooked = None
+
+    def _padded(
+        self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
+    ) -> tuple[np.ndarray, Tensor, _Hooked]:
+        """Texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``,
+        adapters."""
+        order = np.argsort(np.asarray(packing.row_owners), kind="stable")
+        places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
+        counts = Counter(packing.row_owners)
+        adapters = adapters.dropping(dropout and dropout.laid(places))
+        rows = (counts[owner] for owner in packing.owners)
+        return order, packing.ids[places], _Hooked.of(adapters, rows, places.shape[1])
+
+    def _read(self, ids: Tensor, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
+        # Padding on the right is causal's future: nothing to mask, but some models warn when told
+        # nothing.
+        return self.forward(
+            adapters, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs
+        )
+
+    def _hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
+        def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            """What a linear module returned, with the low-rank term of its site."""
+            hooked = self._hooked
+            term = None if hooked is None else hooked.adapters.sites[index]
+            if hooked is None or term is None:
+                return output
+            x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
+            if torch.is_grad_enabled():
+                y = y.clone()  # autograd does not let a view be changed in place
+            return term.add_to(y, x, hooked.shares).view_as(output)
+
+        return add
+
+
+@dataclass(frozen=True)
+class _Hooked:
+    """What the hooks add: adapters, and which tokens are whose."""
+
+    adapters: Adapters
+    shares: Shares
+
+    @classmethod
+    def of(cls, adapters: Adapters, rows: Iterable[int], time: int) -> _Hooked:
+        """For so many rows of each owner, padded to ``time`` tokens."""
+        return cls(adapters, tuple(count * time for count in rows))
+
+
+class WrappedSession:
+    """Half-written rows in a cache of transformers."""
+
+    def __init__(self, decoder: WrappedDecoder, mask: Tensor, tokens_read: np.ndarray) -> None:
+        self._decoder, self._mask, self.tokens_read = decoder, mask, tokens_read
+        self._cache: Cache | None = None
+
+    def read(self, ids: Tensor, adapters: _Hooked) -> Tensor:
+        """Appends token ids ``(rows, time)`` that the mask already covers; logits after the last
+        one."""
+        positions = (self._mask.cumsum(-1) - 1).clamp_(min=0)[:, -ids.shape[1] :]
+        output = self._decoder.forward(
+            adapters,
+            input_ids=ids,
+            attention_mask=self._mask,
+            position_ids=positions,
+            past_key_values=self._cache,
+            use_cache=True,
+        )
+        self._cache = output.past_key_values
+        logits: Tensor = output.logits[:, -1]
+        return logits
+
+    def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
+        """Appends one token per row and returns the next logits."""
+        self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
+        return self.read(tokens[:, None], _Hooked(adapters, shares))
+
+    def let_in(
+        self,
+        tokens: Tensor,
+        slots: Sequence[int],
+        newcomers: Newcomers,
+        bank: SlotBank,
+        budget: MemoryBudget,
+    ) -> Tensor:
+        """See ``decoder.Session``: here newcomers have a pass of their own."""
+        logits = self.step(tokens, *bank.for_step(slots))
+        first = if_memory_lasts(partial(self._joined, newcomers, bank, budget))
+        return logits if first is None else torch.cat([logits, first])
+
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with fewer rows."""
+        self._mask = self._mask[rows]
+        assert self._cache is not None
+        self._cache.batch_select_indices(rows)
+        self._drop_columns()
+
+    def _drop_columns(self) -> None:
+        """Columns that none of its rows needs any more go, or a batch that never ends would fill
+        the memory. Layers that see a window drop theirs by themselves, and count what went by."""
+        assert self._cache is not None
+        layers, first = self._cache.layers, int(self._mask.argmax(1).min())
+        if not first or any(hasattr(layer, "cumulative_length") for layer in layers):
+            return
+        self._mask = self._mask[:, first:]
+        for layer in layers:
+            layer.keys, layer.values = layer.keys[:, :, first:], layer.values[:, :, first:]
+
+    def _joined(self, newcomers: Newcomers, bank: SlotBank, budget: MemoryBudget) -> Tensor:
+        """First logits of newcomers, which stand behind its own rows now; if memory runs out,
+        nothing has changed."""
+        logits, other = self._decoder.start(newcomers.prompts, newcomers.slots, bank, 0, budget)
+        self._join(other)
+        return logits
+
+    def _join(self, other: WrappedSession) -> None:
+        """Goes on with the rows of another session behind its own: the newest tokens of all stand
+        in one column."""
+        assert self._cache is not None
+        assert other._cache is not None
+        layers = list(zip(self._cache.layers, other._cache.layers, strict=True))
+        states = [  # all of them before any is put in place: memory may run out
+            (
+                _on_the_right([layer.keys, joiner.keys], dim=2),
+                _on_the_right([layer.values, joiner.values], dim=2),
+            )
+            for layer, joiner in layers
+        ]
+        self._mask = _on_the_right([self._mask, other._mask], dim=1)
+        for (layer, joiner), (keys, values) in zip(layers, states, strict=True):
+            layer.keys, layer.values = keys, values
+            if hasattr(layer, "cumulative_length"):  # of a layer that sees a window
+                layer.cumulative_length = max(layer.cumulative_length, joiner.cumulative_length)
+
+
+def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:
+    """Rows of all parts, filled with zeros on the left of a dimension up to one size."""
+    longest = max(part.shape[dim] for part in parts)
+    behind = 2 * (parts[0].dim() - 1 - dim)
+    padded = [F.pad(part, (*(0,) * behind, longest - part.shape[dim], 0)) for part in parts]
+    return torch.cat(padded)
+
+
+def _linears(model: PreTrainedModel, layers: int) -> list[tuple[tuple[str, int, int], nn.Module]]:
+    """``(name, d_in, d_out)`` of every linear module inside the decoder layers, and the module, in
+    model order."""
+    from transformers.pytorch_utils import Conv1D
+
+    stacks = [
+        name
+        for name, part in model.named_modules()
+        if isinstance(part, nn.ModuleList) and len(part) == layers
+    ]
+    if not stacks:
+        raise HostError(
+            f"expected a list of {layers} decoder layers in the model, found none in "
+            f"{type(model).__name__}: choose a decoder-only causal language model"
+        )
+    linears: list[tuple[tuple[str, int, int], nn.Module]] = []
+    for name, part in model.named_modules():
+        if name.startswith(f"{stacks[0]}.") and isinstance(part, nn.Linear | Conv1D):
+            shape = part.weight.shape if isinstance(part, Conv1D) else part.weight.shape[::-1]
+            linears.append(((name, *map(int, shape)), part))
+    return linears

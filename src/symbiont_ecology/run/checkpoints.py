@@ -1,0 +1,169 @@
+"""The checkpoints of a run: the last one, and the one before it.
+
+A checkpoint is: events to disk, new blobs, the last checkpoint under its second name, then
+``state.json`` by atomic rename, then the names of these files to disk, and only then blobs that
+neither checkpoint names are deleted. ``state.json`` says how far the log was and what it held, so
+a resume finds what was damaged or edited meanwhile.
+
+Which checkpoint is kept beside the last one follows from the numbers of generations alone: the
+newest older one that was due. So a run that was stopped and resumed ends with the same files.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.event_log import EventLog, read_events
+from symbiont_ecology.base.files import UNFINISHED, remove_unfinished
+from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE
+from symbiont_ecology.base.types import BlobRef
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.ecology import state as checkpoint
+from symbiont_ecology.ecology.checkpoint_header import GrowingLog, mark_of
+from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
+from symbiont_ecology.run.provenance import PROVENANCE_COPY_FILE, PROVENANCE_FILE
+
+WRITTEN_WHOLE = (
+    "config.yaml",
+    PROVENANCE_FILE,
+    PROVENANCE_COPY_FILE,
+    STATE_FILE,
+    PREVIOUS_FILE,
+    TRANSCRIPTS_FILE,
+    "trackers.json",
+    "evaluations.jsonl",
+)
+"""Files of a run that take the place of older ones; the last one in a repair."""
+
+
+class Checkpoints:
+    """The two last checkpoints of a run whose folder this process has locked.
+
+    ``is_due`` says after how many generations a checkpoint is made in any case.
+    """
+
+    def __init__(
+        self, folder: Path, store: BlobStore, log: Path, is_due: Callable[[int], bool]
+    ) -> None:
+        self.folder, self._store, self._is_due = folder, store, is_due
+        self._log, self._growing = log, GrowingLog(log)
+        self._last: int | None = None
+        """The generation of ``state.json``."""
+        self._needed = set[BlobRef]()
+        self._needed_before = set[BlobRef]()
+        self._evaluated = dict[Path, set[BlobRef]]()
+        """What the states of evaluations need, by their files."""
+
+    def restore(self) -> EcologyState:
+        """The last checkpoint, once its log and its blobs are found to be whole. The log is cut
+        behind it.
+
+        Raises:
+            RunError: it is missing, or something that it needs is damaged.
+        """
+        last = checkpoint.read_checkpoint(self.folder / STATE_FILE)
+        state = last.state
+        check_log(self._log, last)
+        check_blobs(self._store, state.reachable())
+        EventLog(self._log).rewind(state.next_seq)
+        self._last, self._needed = state.generation, state.reachable()
+        self._needed_before = self._blobs_before()
+        self._growing.mark(state.next_seq)
+        with checkpoint.exclusive(self.folder):  # nobody is writing them any more
+            for path in unfinished_files(self.folder):
+                remove_unfinished(path)
+        self._clean()
+        return state
+
+    def save(self, state: EcologyState) -> None:
+        """Makes a checkpoint. The log holds what led to this state, and has been synced.
+
+        Raises:
+            RunError: the disk is full or gone; what was there before is untouched.
+        """
+        self._store.flush(state.reachable())
+        mark = self._growing.mark(state.next_seq)
+        if self._last is not None and self._is_due(self._last):
+            checkpoint.keep_previous(self.folder)
+            self._needed_before = self._needed
+        checkpoint.save_state(state, self.folder, log=mark)
+        self._last, self._needed = state.generation, state.reachable()
+        self._clean()
+
+    def check_end(self) -> None:
+        """Whether everything that a complete run consists of is on the disk as it should be.
+
+        Raises:
+            RunError: something is not.
+        """
+        last = checkpoint.read_checkpoint(self.folder / STATE_FILE)
+        check_log(self._log, last)
+        check_blobs(self._store, last.state.reachable())
+
+    def _blobs_before(self) -> set[BlobRef]:
+        """What the checkpoint before the last one needs. One that is damaged is of no use."""
+        path = self.folder / PREVIOUS_FILE
+        if not path.exists():
+            return set()
+        try:
+            needed = checkpoint.read_checkpoint(path).state.reachable()
+            check_blobs(self._store, needed)
+        except RunError as error:
+            text = f"the checkpoint before the last one cannot be used: {error}"
+            warnings.warn(text, EcologyWarning, stacklevel=2)
+            return set()
+        return needed
+
+    def _clean(self) -> None:
+        """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
+        with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
+            needs = map(self._needed_by, checkpoint.kept_files(self.folder))
+            self._store.collect(self._needed.union(self._needed_before, *needs))
+
+    def _needed_by(self, path: Path) -> set[BlobRef]:
+        """What the state of an evaluation needs; its file never changes."""
+        if path not in self._evaluated:
+            self._evaluated[path] = checkpoint.read_checkpoint(path).state.reachable()
+        return self._evaluated[path]
+
+
+def unfinished_files(folder: Path) -> list[Path]:
+    """Files of a run that a crash left half written. Others with that ending are not its own."""
+    halves = [folder / (name + UNFINISHED) for name in WRITTEN_WHOLE]
+    halves += sorted((folder / checkpoint.KEPT).glob(f"*.json{UNFINISHED}"))
+    return [path for path in halves if os.path.lexists(path)]
+
+
+def check_log(path: Path, last: Checkpoint) -> None:
+    """Whether a log holds what it did when a checkpoint was made. More may stand behind it.
+
+    Raises:
+        RunError: it does not; the damaged line is named.
+    """
+    events, mark = last.state.next_seq, last.header.log
+    if mark is not None and mark_of(path, mark.bytes) == mark:
+        return
+    count = 0
+    for _ in read_events(path):  # names the line that is none
+        count += 1
+        if count >= events:
+            break
+    if count < events:
+        raise RunError(f"{path} holds {count} events, expected at least {events}")
+    if mark is not None:
+        raise RunError(f"{path} was edited: its first {events} events are not those of the run")
+
+
+def check_blobs(store: BlobStore, refs: Iterable[BlobRef]) -> None:
+    """Whether blobs are whole on the disk.
+
+    Raises:
+        RunError: one is missing or damaged.
+    """
+    for ref in sorted(refs):
+        store.check(ref)

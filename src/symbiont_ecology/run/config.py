@@ -1,0 +1,227 @@
+"""The config of a run: YAML files composed by ``extends``, overrides from the command line, typed
+values.
+
+    extends: [base, strategy/ecology]   # presets, or files beside this one
+    run: {generations: 100}
+
+Files are deep-merged, later wins, lists replace. A component is its name or
+``{kind: name, **fields}``, and a change of kind drops the fields of the old one. ``host: smollm2``
+brings the preset of that host. A config is data from anyone: it can neither run code nor read the
+environment, and every mistake is one line before a model is loaded. Defaults live below and nowhere
+else; components are checked by their registries when a run is built.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from omegaconf import OmegaConf
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
+
+from symbiont_ecology.base.config_layers import merge, parse_override, read_layers, with_known_keys
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import (
+    LoraRank,
+    Megabytes,
+    Modest,
+    Seed,
+    Slots,
+    Spec,
+    Threads,
+    load_plugin,
+    validate,
+)
+from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.tasks.config import TasksConfig
+
+Positive = Annotated[int, Field(ge=1)]
+_Schema = ConfigDict(extra="forbid", frozen=True)
+
+
+def _known_device(name: str) -> str:
+    if not re.fullmatch(r"(cpu|cuda|mps|xpu)(:\d{1,3})?", name):
+        raise ValueError(f"expected cpu, cuda, mps or xpu, or cuda:1, got {name!r:.100}")
+    return name
+
+
+Device = Annotated[str, AfterValidator(_known_device)]
+
+
+class HostConfig(BaseModel):
+    """The frozen language model and how it is run; all of it is part of a run's identity."""
+
+    model_config = _Schema
+
+    model: str = "embedded"  # or smollm2, a folder, a GGUF file, a name on the Hugging Face hub
+    slots: Slots = 32  # adapters in memory at once; a larger population goes in waves
+    rank: LoraRank = 4  # of a founder's adapter, and the most that any can have
+    targets: tuple[str, ...] | None = None  # linear modules that carry LoRA; None is all
+    device: Device = "cpu"  # or cuda, mps, xpu; with a number, such as cuda:1
+    dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
+    threads: Threads = 1  # of the CPU; another number may move logits in the last bits
+    memory_mb: Megabytes = 2048  # for one batch; larger batches go in pieces
+    is_checkpointing: bool = False  # learn with half the memory in a third more time
+    engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
+
+
+_Layer = str | Path | Mapping[str, object]
+
+
+class LoopConfig(BaseModel):
+    """How long a run goes on and what it leaves behind."""
+
+    model_config = _Schema
+
+    generations: NonNegativeInt = 40  # how many are lived, unless a budget ends the run before
+    checkpoint_every: Positive = 5  # generations
+    train_flops: PositiveFloat | None = None  # the run stops when they are spent
+    train_tokens: PositiveFloat | None = None  # likewise, to a generation; lessons included
+    train_seconds: PositiveFloat | None = None  # likewise, on the clock
+    train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
+    transcripts: Modest = 20.0  # megabytes of replies that are kept; 0 keeps none
+    report_to: tuple[str, ...] = ()  # trackers that draw curves: tensorboard, trackio, wandb
+    final_holdout: str | None = None  # JSONL file that is answered at the end
+    final_holdout_samples: Positive | None = None  # so many of its questions; None is all
+
+
+class RunConfig(BaseModel):
+    """Everything that decides a run."""
+
+    model_config = _Schema
+
+    seed: Seed = 0  # of every draw
+    host: HostConfig = HostConfig()
+    tasks: TasksConfig
+    strategy: Spec = "ecology"  # who is founded, asked, born and retired
+    learning_rule: Spec = "expert_iteration"  # rollouts to weighted targets
+    reward: Spec = "verdict"  # what a rollout is worth to learning
+    allocator: Spec = "epsilon_greedy"  # who meets which question in a run
+    router: Spec = "lexical"  # who answers a prompt without a label
+    economy: Prices = Prices()
+    climate: Climate = Climate()
+    run: LoopConfig = LoopConfig()
+    executor: Spec = "local"  # where the host does its work
+    plugins: tuple[str, ...] = ()  # Python files, below the current folder, that register parts
+
+    @property
+    def learns_from_log(self) -> bool:
+        """True for a run whose verdicts are on replies of others."""
+        return any(source.get("kind") == "log" for source in self.tasks.sources)
+
+    @property
+    def train_budgets(self) -> tuple[str, ...]:
+        """The keys of ``run`` that limit training, as far as they are set."""
+        keys = ("train_flops", "train_tokens", "train_seconds", "train_rollouts")
+        return tuple(key for key in keys if getattr(self.run, key) is not None)
+
+
+DECIDES_NOTHING: dict[str, bool | set[str]] = {
+    "run": {"report_to", "transcripts"},
+    "executor": True,
+}
+"""Keys of a config that no result depends on: who looks on, and who computes it."""
+
+
+def arm_key(config: RunConfig) -> str:
+    """Return a config without its seed and without what is no part of a life: what decides nothing,
+    how often the run is saved, what it is asked at its end. Runs of one arm have the same."""
+    fixed = {"checkpoint_every": 1, "final_holdout": None, "final_holdout_samples": None}
+    life = config.run.model_copy(update=fixed)
+    core = config.model_copy(update={"seed": 0, "run": life})
+    return core.model_dump_json(exclude=DECIDES_NOTHING)
+
+
+def load_config(
+    name_or_path: str | Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
+) -> RunConfig:
+    """The config of a preset or a file, with overrides such as ``run.generations=8`` merged in
+    last. Who only looks at a run that somebody sent does not run its plug-ins.
+
+    Raises:
+        ConfigError: one line with the dotted key, what was expected, what came and the nearest
+            known key.
+
+    Example:
+        >>> from symbiont_ecology import load_config
+        >>> config = load_config("demo", ["run.generations=8"])
+        >>> config.host.model, config.run.generations
+        ('embedded', 8)
+    """
+    where = f"config {str(name_or_path)!r}"
+    return compose((name_or_path,), overrides, where, runs_plugins=runs_plugins)
+
+
+def compose(
+    layers: Sequence[_Layer], overrides: Sequence[str], where: str, *, runs_plugins: bool = True
+) -> RunConfig:
+    """The config of presets, files and values, each over those before it, with overrides on top.
+
+    Raises:
+        ConfigError: as ``load_config``; ``where`` begins the line.
+    """
+    data = _default_components()
+    changes = [with_known_keys(parse_override(override), where) for override in overrides]
+    values = (layer if isinstance(layer, Mapping) else read_layers(layer) for layer in layers)
+    for layer in (*values, *changes):
+        data = merge(data, layer)
+    config = validate(RunConfig, _with_sources(data, where), where)
+    for plugin in config.plugins if runs_plugins else ():
+        load_plugin(Path(plugin))
+    return config
+
+
+def dump_config(config: RunConfig) -> str:
+    """The whole config as YAML, defaults included; equal configs give equal text, and it can be
+    loaded."""
+    data = config.model_dump(mode="json")
+    for key in _component_keys():
+        data[key] = _ordered(data[key])
+    data["tasks"]["style"] = _ordered(data["tasks"]["style"])
+    data["host"]["engine"] = _ordered(data["host"]["engine"])
+    data["tasks"]["sources"] = [_ordered(source) for source in data["tasks"]["sources"]]
+    return str(OmegaConf.to_yaml(data))
+
+
+def _default_components() -> dict[str, object]:
+    """The components that a config has without naming them, so that it can set their fields
+    alone."""
+    top = {name: RunConfig.model_fields[name].default for name in _component_keys()}
+    return {**top, "tasks": {"style": TasksConfig.model_fields["style"].default}}
+
+
+def _component_keys() -> list[str]:
+    """The keys of a run's config whose value is a component."""
+    return [name for name, field in RunConfig.model_fields.items() if field.annotation == Spec]
+
+
+def _with_sources(data: Mapping[str, object], where: str) -> Mapping[str, object]:
+    """The same with the mappings among the task families described under ``tasks.sources``, names
+    in their place. Sources that no family names are left out: they are of a layer whose families
+    were replaced."""
+    tasks = data.get("tasks")
+    if not isinstance(tasks, Mapping) or not isinstance(tasks.get("families"), list):
+        return data  # which the schema refuses
+    sources = tasks.get("sources", [])
+    names, inline = [], []
+    for family in tasks["families"]:
+        if isinstance(family, Mapping):
+            if not isinstance(family.get("name"), str):
+                raise ConfigError(
+                    f"{where}: tasks.families: expected a name in {dict(family)!r:.80}, such as "
+                    "{kind: file, name: trivia, path: trivia.jsonl}"
+                )
+            inline.append(dict(family))
+        names.append(family["name"] if isinstance(family, Mapping) else family)
+    if isinstance(sources, list) and all(isinstance(source, Mapping) for source in sources):
+        sources = [source for source in sources if source.get("name") in names] + inline
+    return {**data, "tasks": {**tasks, "families": names, "sources": sources}}
+
+
+def _ordered(spec: Spec) -> Spec:
+    """Fields in alphabetical order behind the kind: their order in a file means nothing."""
+    if isinstance(spec, str):
+        return spec
+    return {key: spec[key] for key in sorted(spec, key=lambda key: (key != "kind", key))}

@@ -1,0 +1,361 @@
+"""A run that this process has opened: founded, or restored from its last checkpoint."""
+
+import math
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.errors import EcologyError, LockedError, RunError
+from symbiont_ecology.base.event_log import EventLog
+from symbiont_ecology.base.fence import blamed
+from symbiont_ecology.base.files import append_line, lock, make_folder, open_own, read_lines
+from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
+from symbiont_ecology.base.process import release_memory
+from symbiont_ecology.ecology import EcologyState
+from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
+from symbiont_ecology.run.budget import is_complete, milestones
+from symbiont_ecology.run.build import build_runtime
+from symbiont_ecology.run.checkpoints import Checkpoints
+from symbiont_ecology.run.config import RunConfig
+from symbiont_ecology.run.generation import found_population, run_generation
+from symbiont_ecology.run.provenance import (
+    check_host,
+    check_versions,
+    keep_copy,
+    write_config,
+    write_provenance,
+)
+from symbiont_ecology.run.runtime import Host, Runtime
+from symbiont_ecology.run.trackers import Followers
+from symbiont_ecology.run.trackers import Generation as Generation
+
+CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
+LOCK_FILE = "lock"
+JOURNAL_FILE = "service.jsonl"
+"""What a run in service answered, and what was said of it (``service.journal``)."""
+LEAST_GENERATIONS = 10
+"""Generations that a budget should pay for, at least."""
+
+
+class PhaseTimer:
+    """A clock for the phases of a generation, in ``seconds`` by phase. Nothing that a run does
+    depends on it."""
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin a generation."""
+        self.seconds: dict[str, float] = {}
+        self._since = time.perf_counter()
+
+    def end(self, phase: str, more: float = 0.0) -> None:
+        """End a phase: it took what has passed since the last one, and ``more`` seconds."""
+        now = time.perf_counter()
+        self.seconds[phase] = now - self._since + more
+        self._since = now
+
+
+@dataclass(eq=False, repr=False)
+class LivingRun:
+    """A run whose folder this process has locked, between two generations."""
+
+    config: RunConfig
+    folder: Path
+    runtime: Runtime
+    state: EcologyState
+    log: EventLog
+    checkpoints: Checkpoints
+    followers: Followers
+    timer: PhaseTimer
+    elapsed: float
+    """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
+    is_endless: bool = False
+    is_saved: bool = True
+    saving: float = 0.0
+    """Wall-clock seconds of the last checkpoint, which the next generation counts as its own."""
+
+    def __repr__(self) -> str:
+        return f"<run in {self.folder}: {self.state}>"
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has had its generations, or spent its budget; in service it never has."""
+        return not self.is_endless and is_complete(self.config, self.state, self.elapsed)
+
+    def live(self) -> Generation:
+        """One generation, and a checkpoint if one is due or the run ends."""
+        state, runtime = self.state, self.runtime
+        self.timer.begin()
+        summary = run_generation(state, runtime, self.log)
+        runtime.store.forget(state.reachable())
+        self.is_saved = False
+        self.timer.end("save", self.saving)
+        seconds = round(sum(self.timer.seconds.values()), 4)
+        timing = {
+            "generation": summary.generation,
+            "seconds": seconds,
+            "phases": {name: round(duration, 4) for name, duration in self.timer.seconds.items()},
+        }
+        # As it is written, and before the checkpoint: who resumes must find the same end.
+        self.elapsed += seconds
+        append_line(self.folder / TIMINGS_FILE, timing)
+        self.saving = 0.0
+        if self.is_complete or _is_due(self.config, state.generation):
+            self.save()
+        generation = Generation(state, summary, seconds)
+        self.followers.tell(generation)
+        return generation
+
+    def save(self) -> None:
+        """Makes a checkpoint, unless nothing happened since the last one."""
+        if self.is_saved:
+            return
+        start = time.perf_counter()
+        _save(self.state, self.log, self.checkpoints)
+        self.is_saved, self.saving = True, time.perf_counter() - start
+
+    def check_end(self) -> None:
+        """Whether all that a complete run consists of is whole on the disk.
+
+        Raises:
+            RunError: something is not.
+        """
+        with advised(self.folder):
+            self.checkpoints.check_end()
+
+
+@contextmanager
+def opened(
+    config: RunConfig,
+    folder: Path,
+    host: Host,
+    *,
+    is_new: bool = False,
+    may_learn_nothing: bool = False,
+    is_endless: bool = False,
+    tell: Callable[[str], None] = lambda message: None,
+) -> Iterator[LivingRun]:
+    """A run as it was at its last checkpoint, or newly founded. Its folder is locked meanwhile. An
+    endless one ends with its process.
+
+    Raises:
+        RunError: see ``engine.run.start`` and ``resume``.
+        HostError: the host is not the one that the run was founded with.
+    """
+    with (
+        locked(folder),
+        _without_remains(folder),
+        blamed(RunError),
+        closing(Followers(config, folder)) as followers,
+    ):
+        if is_new:
+            check_free(folder)  # again: another process may have founded a run while this loaded
+        is_founded = (folder / STATE_FILE).exists()
+        if not is_founded:
+            check_not_lived(folder)
+            write_config(config, folder / CONFIG_FILE)
+        runtime = build_runtime(config, host, folder)
+        timer, path = PhaseTimer(), folder / EVENTS_FILE
+        runtime = replace(runtime, tell=tell, passed=timer.end)
+        is_due = partial(_is_due, config)
+        checkpoints = Checkpoints(folder, runtime.store, path, is_due)
+        if is_founded:
+            state = _restored(config, runtime, checkpoints)
+            write_config(config, folder / CONFIG_FILE)
+            keep_copy(folder)
+        else:
+            without_lessons = may_learn_nothing or is_endless
+            state = _founded(config, runtime, EventLog(path), checkpoints, without_lessons)
+        runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
+        elapsed = lived_seconds(folder, state.generation)
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, followers, timer)
+        yield LivingRun(*parts, elapsed, is_endless)
+
+
+def tidy(folder: Path) -> None:
+    """Deletes what a kill behind the last checkpoint of a run left, such as weights that nobody
+    needs. A resume does so, too; this needs no host.
+
+    Raises:
+        RunError: something that the checkpoint needs is damaged, or another process is writing.
+    """
+    with locked(folder):
+        store = BlobStore(folder / "blobs")
+        Checkpoints(folder, store, folder / EVENTS_FILE, lambda generation: False).restore()
+
+
+def lived_seconds(folder: Path, generations: float = math.inf) -> float:
+    """Wall-clock seconds of the first generations of a run, or of all. A generation that was lived
+    again counts as it was lived last. All checkpoints count but the last one.
+
+    Raises:
+        RunError: the file of them is damaged.
+    """
+    path, seconds, total = folder / TIMINGS_FILE, dict[int, float](), 0.0
+    for number, line in read_lines(path):
+        try:
+            seconds[int(str(line["generation"]))] = float(str(line["seconds"]))
+        except (KeyError, ValueError) as error:
+            raise RunError(
+                f"{path} line {number}: expected generation and seconds, got {line!r:.80}"
+            ) from error
+    for generation, spent in seconds.items():  # as a run adds them: sum() rounds differently
+        total += spent if generation < generations else 0.0
+    return total
+
+
+def _restored(config: RunConfig, runtime: Runtime, checkpoints: Checkpoints) -> EcologyState:
+    """The state of the last checkpoint."""
+    folder = checkpoints.folder
+    check_host(folder, runtime.host)
+    check_versions(config, folder)
+    with advised(folder):
+        state = checkpoints.restore()
+        runtime.transcripts.rewind(state.generation)
+    return state
+
+
+def _founded(
+    config: RunConfig,
+    runtime: Runtime,
+    log: EventLog,
+    checkpoints: Checkpoints,
+    may_learn_nothing: bool,
+) -> EcologyState:
+    """A new run. Until its first checkpoint the folder holds no run, whatever happens."""
+    write_provenance(config, checkpoints.folder, runtime.host)
+    state = EcologyState(config.seed)
+    log.rewind(0)
+    runtime.transcripts.rewind(0)
+    runtime.store.collect(())
+    found_population(state, runtime, log)
+    is_spent = is_complete(config, state)
+    if config.run.generations and is_spent and not may_learn_nothing:
+        raise _too_small(config, runtime, state)
+    _save(state, log, checkpoints)
+    return state
+
+
+def _is_due(config: RunConfig, generation: int) -> bool:
+    """Return True if a checkpoint is made after so many generations in any case."""
+    return generation % config.run.checkpoint_every == 0
+
+
+def _save(state: EcologyState, log: EventLog, checkpoints: Checkpoints) -> None:
+    log.sync()
+    checkpoints.save(state)
+    release_memory()
+
+
+def _too_small(config: RunConfig, runtime: Runtime, state: EcologyState) -> RunError:
+    """What is wrong with a budget that founding spends, and one that is enough."""
+    keys = " and ".join(f"run.{key}" for key in config.train_budgets)
+    rollouts = LEAST_GENERATIONS * runtime.strategy.max_rows(runtime.tasks)
+    return RunError(
+        f"{keys}: the budget is spent before anybody learned. Founding took "
+        f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
+        f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
+        f"run.train_rollouts={math.ceil(rollouts * ROLLOUT_WITH_LESSON)} or more"
+    )
+
+
+@contextmanager
+def _without_remains(folder: Path) -> Iterator[None]:
+    """A run that fails before its first checkpoint leaves nothing behind, unless something was
+    there before it. One that was killed leaves what it needs to begin again."""
+    was_empty = [path.name for path in folder.iterdir()] == [LOCK_FILE]
+    try:
+        yield
+    except EcologyError:
+        if was_empty and not (folder / STATE_FILE).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """One writer at a time. The lock goes with its process, however that ends."""
+    try:
+        make_folder(folder)
+        file = open_own(folder / LOCK_FILE, "ab")
+    except OSError as error:
+        raise RunError(f"cannot use {folder}: {error.strerror}") from error
+    with file:
+        if not lock(file.fileno(), waits=False):
+            raise LockedError(
+                f"another process is writing to {folder}: wait for it or stop it first"
+            )
+        yield
+
+
+def wait_until_free(folder: Path, seconds: float) -> None:
+    """Waits for a process that writes to a run's folder, such as one that is finishing its last
+    generation.
+
+    Raises:
+        RunError: it still writes there after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            with locked(folder):
+                return
+        except LockedError:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
+def check_free(folder: Path) -> None:
+    """Refuses a folder that holds a run.
+
+    Raises:
+        RunError: it does.
+    """
+    if os.path.exists(folder / STATE_FILE):  # no error where a name is too long
+        raise RunError(
+            f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
+            "--out"
+        )
+    check_not_lived(folder)
+
+
+def check_not_lived(folder: Path) -> None:
+    """Refuses a folder whose run has lived generations, but lost its last checkpoint: founding
+    would delete what is left of it.
+
+    Raises:
+        RunError: so it is.
+    """
+    count = lived_generations(folder)
+    if count or (folder / PREVIOUS_FILE).exists():
+        raise RunError(
+            f"{folder / STATE_FILE} is missing, and {count} generations were lived there: symbiont "
+            f"verify {folder} --repair goes back to the checkpoint before it; or choose another "
+            "folder"
+        )
+
+
+def lived_generations(folder: Path) -> int:
+    """How many generations a run has lived, as its log and its timings say."""
+    logged = 0
+    with suppress(OSError), (folder / EVENTS_FILE).open("rb") as file:
+        logged = sum(b'"kind":"GenerationEnded"' in line for line in file)
+    numbers = (line.get("generation") for _, line in read_lines(folder / TIMINGS_FILE))
+    return max((logged, *(number + 1 for number in numbers if isinstance(number, int))))
+
+
+@contextmanager
+def advised(folder: Path) -> Iterator[None]:
+    """What is damaged in a run's folder is told with what can be done about it."""
+    try:
+        yield
+    except RunError as error:
+        raise RunError(f"{error}; symbiont verify {folder} says what can be repaired") from error

@@ -1,0 +1,190 @@
+"""What habitats remember: the last answers that each was given, with their verdicts. Without
+habitats, cells remember what was right.
+
+Learning replays what was accepted, so that nothing is forgotten and little is asked twice.
+Their sketches (``host.sketches``) or embeddings (``host.embeddings``) say which habitats want the
+same.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.types import OrganelleId, cell_name, last_turn
+from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout, practice_of
+from symbiont_ecology.ecology.basis import Basis
+from symbiont_ecology.ecology.habitats import read_vector, shared_among
+from symbiont_ecology.run.act import costs_of, waves
+from symbiont_ecology.run.runtime import GenerationContext
+
+MAX_OF_CELL = 64
+"""The newest right answers of a cell that are remembered."""
+WORST_LOSS = 1e9
+"""Nats, of an organelle whose log-probabilities are not finite. JSON has no such numbers."""
+
+
+def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
+    """Let every habitat remember what it was answered in practice, in the order of asking. Without
+    habitats, cells remember what was right. Organelles remember which prompts they met."""
+    state, strategy = context.state, context.strategy
+    if strategy.keeps_ranges:
+        for name, practice in practice_of(outcomes).items():
+            items = [item for outcome in practice for item in outcome.assignment.items]
+            met = state.population[name].range.after([last_turn(item.prompt) for item in items])
+            state.population[name] = replace(state.population[name], range=met)
+    if context.tasks.habitats is None:
+        _remember_cells(outcomes, context)
+        return
+    shared = shared_among(len(context.tasks.names))
+    rollouts = [
+        rollout
+        for outcome in outcomes
+        if outcome.assignment.is_practice
+        for rollout in outcome.rollouts
+        if rollout.item.habitat and rollout.token_ids
+    ]
+    answers = [_remembered(rollout, context) for rollout in rollouts]
+    if rollouts and strategy.needs_sketches:
+        answers = _with_vectors(answers, context)
+    for rollout, answer in zip(rollouts, answers, strict=True):
+        name = rollout.item.habitat
+        before = state.habitats.get(name, Habitat())
+        state.habitats[name] = before.after(answer, shared)
+        has_changed = strategy.keeps_memories and state.habitats[name].has_changed_from(before)
+        if has_changed and (server := state.population.get(before.server)):
+            state.population[server.id] = server.remembering(before.accepted)
+    if strategy.scored_answers:
+        _score({rollout.item.habitat: None for rollout in rollouts}, context)
+
+
+def replayed(
+    outcomes: Sequence[Outcome], context: GenerationContext
+) -> Mapping[OrganelleId, Sequence[RememberedAnswer]]:
+    """Return accepted answers to learn again, drawn from all habitats, for those who serve them.
+
+    There are ``learning_rule.replay`` of them for each rollout of practice.
+    """
+    practice = [outcome for outcome in outcomes if outcome.assignment.is_learned_from]
+    rows = sum(len(outcome.rollouts or outcome.assignment.items) for outcome in practice)
+    count = round(context.learning_rule.replay * rows)
+    accepted = context.state.accepted_answers()
+    answers: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)
+    if accepted and count:
+        for place in context.draw("replay").integers(len(accepted), size=count):
+            server, answer = accepted[place]
+            answers[server].append(answer)
+    return answers
+
+
+def sketched(answers: Sequence[RememberedAnswer], context: GenerationContext) -> np.ndarray:
+    """Return what each answer would teach the bare host, ``(answers, dimensions)``, charged to the
+    budget: a pass forward and one backward."""
+    host, (prompts, ids) = context.host, _texts(answers)
+    costs = costs_of(prompts, ids, host, host.shape.sketching_flops, context.rank)
+    context.state.spent += sum(costs, Cost(calls=1))
+    return host.sketch(prompts, ids)
+
+
+def embedded(answers: Sequence[RememberedAnswer], context: GenerationContext) -> np.ndarray:
+    """Return what the bare host makes of each answer, ``(answers, dimensions)``, charged to the
+    budget: a pass forward."""
+    host, (prompts, ids) = context.host, _texts(answers)
+    shape = host.shape
+    costs = costs_of(prompts, ids, host, lambda _, read, said: shape.embedding_flops(read + said))
+    context.state.spent += sum(costs, Cost(calls=1))
+    return host.embed(prompts, ids)
+
+
+def _texts(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
+    return [answer.prompt for answer in answers], [answer.token_ids for answer in answers]
+
+
+def _remember_cells(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
+    """Keep the newest right answers of each cell, one for a prompt; reference answers where the
+    rule sees them."""
+    rule, memory = context.learning_rule, context.state.memory
+    right: dict[str, list[RememberedAnswer]] = defaultdict(list)
+    for outcome in outcomes:
+        if not (rule.replay and outcome.assignment.is_learned_from):
+            continue
+        cell, items = cell_name(outcome.assignment.cell), outcome.assignment.items
+        right[cell] += [_remembered(one, context) for one in outcome.rollouts if one.is_right]
+        if rule.sees_gold:
+            ids = context.host.encode_answers([item.answer for item in items])
+            right[cell] += [
+                RememberedAnswer(item.family, item.depth, item.prompt, tokens, is_accepted=True)
+                for item, tokens in zip(items, ids, strict=True)
+            ]
+    for cell, answers in right.items():
+        by_prompt = {one.prompt: one for one in (*memory.get(cell, ()), *answers)}
+        memory[cell] = tuple(by_prompt.values())[-MAX_OF_CELL:]
+
+
+def _remembered(rollout: Rollout, context: GenerationContext) -> RememberedAnswer:
+    item = rollout.item
+    if item.habitat and context.tasks.families[item.family].is_open:
+        confidence = context.state.record(rollout.organelle_id, but_for=item.habitat)
+    else:
+        sum_of_all = float(rollout.log_probabilities.sum())
+        confidence = math.exp(min(sum_of_all, 0.0)) if math.isfinite(sum_of_all) else 0.0
+    return RememberedAnswer(
+        item.family,
+        item.depth,
+        item.prompt,
+        rollout.answer_ids,
+        is_accepted=rollout.is_right,
+        organelle_id=rollout.organelle_id,
+        confidence=confidence,
+        reply=rollout.text if item.habitat else "",
+    )
+
+
+def _with_vectors(
+    answers: Sequence[RememberedAnswer], context: GenerationContext
+) -> list[RememberedAnswer]:
+    """Return the answers with what says who wants what: coordinates if there are bases, or
+    sketches."""
+    state = context.state
+    state.scored += len(answers)
+    if state.bases:
+        bases = {family: Basis.read(text) for family, text in state.bases.items()}
+        return [
+            answer.located(bases[answer.family].coordinates(embedding))
+            for answer, embedding in zip(answers, embedded(answers, context), strict=True)
+        ]
+    common = {family: read_vector(text) for family, text in state.common.items()}
+    return [
+        answer.sketched(sketch - common.get(answer.family, 0.0))
+        for answer, sketch in zip(answers, sketched(answers, context), strict=True)
+    ]
+
+
+def _score(names: Iterable[str], context: GenerationContext) -> None:
+    """Keep the losses of everyone alive on the newest accepted answers of some habitats; none of
+    one that accepted nothing since it began or changed."""
+    state, host, count = context.state, context.host, context.strategy.scored_answers
+    answers = {name: state.habitats[name].accepted[-count:] for name in names}
+    pairs = [(name, answer) for name, newest in answers.items() for answer in newest]
+    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name in answers}
+    for wave in waves(set(state.population), host.slots) if pairs else ():
+        for organelle_id, slot in wave.items():
+            host.place(slot, context.store.weights(state.genome(organelle_id).weights))
+        rows = [(name, answer, who) for name, answer in pairs for who in wave]
+        prompts, ids = _texts([answer for _, answer, _ in rows])
+        scores = host.score(prompts, ids, [wave[who] for *_, who in rows])
+        for (name, _, who), values in zip(rows, scores, strict=True):
+            loss = -float(np.asarray(values).sum()) / len(answers[name])
+            total = losses[name].get(who, 0.0) + loss
+            losses[name][who] = total if math.isfinite(total) else WORST_LOSS
+        prompts, ids = _texts([answer for _, answer in pairs])
+        for cost in costs_of(prompts, ids, host, host.shape.scoring_flops, context.rank):
+            flops = len(wave) * cost.flops
+            state.spent += Cost.computed(flops, cost.tokens_in, cost.tokens_out)
+        state.spent += Cost(calls=1)
+        state.scored += len(rows)
+    for name, by_organelle in losses.items():
+        state.habitats[name] = replace(state.habitats[name], losses=by_organelle)

@@ -1,0 +1,352 @@
+"""A run as an object: start it, live it generation by generation, ask it, look at it, keep it.
+
+    run = Run.start("demo", "seed=1", "run.generations=20")
+    for generation in run:
+        print(generation.summary.accuracy)
+    print(run.ask("math.add: 47+8").text)
+    run.best.save_peft("my-adapter")
+
+Everything is in the run's folder; ``Run.open`` comes back to it at any time.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from symbiont_ecology.adapters import AdapterWeights
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.base.config_layers import config_name
+from symbiont_ecology.base.errors import ConfigError, DataError, HostError, RunError
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Event
+from symbiont_ecology.base.files import free_folder, is_writable, stamp_of
+from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.types import OrganelleId, is_text
+from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
+from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.run import budget, build, provenance
+from symbiont_ecology.run import open_run as living
+from symbiont_ecology.run import start as engine
+from symbiont_ecology.run.config import RunConfig, load_config
+from symbiont_ecology.run.open_run import Generation
+from symbiont_ecology.run.runtime import Host
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
+    from symbiont_ecology.model.kernel import HostKernel
+
+
+class Run:
+    """A run and its folder. Make one with ``start`` or ``open``.
+
+    Iterating loads the host and lives the run: each step is one generation, and leaving the loop
+    early leaves a checkpoint. The host is loaded when it is first needed, and kept.
+    """
+
+    def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
+        self.folder, self.config = folder, config
+        self.tell: Callable[[str], None] = lambda message: None
+        """Hears what is done before the first generation, such as a warm start."""
+        self._host = host
+        # What was read of the folder last, until the files are others.
+        self._state_at = lru_cache(maxsize=1)(lambda stamp: load_state(folder))
+        self._loaded_at = lru_cache(maxsize=1)(lambda stamp: self._load())
+        self._events_at = lru_cache(maxsize=1)(
+            lambda stamp: EventTables(folder / living.EVENTS_FILE)
+        )
+
+    @classmethod
+    def start(
+        cls,
+        config: str | Path | RunConfig,
+        *overrides: str,
+        folder: str | Path | None = None,
+        host: Host | None = None,
+    ) -> Run:
+        """A new run from a preset, a YAML file or a config; nothing is lived yet.
+
+        Args:
+            config: ``"demo"``, ``"mine.yaml"`` or a ``RunConfig``.
+            overrides: changes such as ``"seed=1"``.
+            folder: where the run lives; ``artifacts/<config>-<n>`` if it is left out.
+            host: a host that is loaded already.
+
+        Raises:
+            ConfigError: the config does not fit together, or overrides come with a config that is
+                built already.
+            RunError: the folder holds a run already.
+        """
+        if isinstance(config, RunConfig) and overrides:
+            raise ConfigError(
+                f"expected no changes of a config that is built already, got {overrides[0]!r}: "
+                "pass them to load_config; the folder is folder=…"
+            )
+        name = "run" if isinstance(config, RunConfig) else config_name(config)
+        run_config = config if isinstance(config, RunConfig) else load_config(config, overrides)
+        place = Path(folder) if folder is not None else free_folder(name)
+        engine.check_start(run_config, place)
+        return cls(place, run_config, host)
+
+    @classmethod
+    def open(cls, folder: str | Path, *overrides: str, host: Host | None = None) -> Run:
+        """A run that exists; overrides may only change when it ends (``run.generations=50``).
+
+        Raises:
+            ConfigError: an override of another key.
+            RunError: no run in the folder.
+        """
+        config = engine.extended(Path(folder), overrides)
+        build.check(config)
+        provenance.check_data(config, Path(folder))
+        return cls(Path(folder), config, host)
+
+    def __iter__(self) -> Generator[Generation, None, None]:
+        provenance.check_data(self.config, self.folder)
+        is_new = not self.is_started  # before the host is loaded: another process may be faster
+        config, folder, host = self.config, self.folder, self.host
+        return engine.generations(config, folder, host, is_new=is_new, tell=self.tell)
+
+    def __repr__(self) -> str:
+        if not self.is_started:
+            return f"<Run {self.folder}: not started>"
+        state = self.state
+        return (
+            f"<Run {self.folder}: generation {state.generation}, {len(state.population)} alive, "
+            f"{state.spent.flops:.3g} FLOPs>"
+        )
+
+    def finish(self) -> Run:
+        """Lives the run to its end."""
+        for _ in self:
+            pass
+        return self
+
+    def tidy(self) -> None:
+        """Deletes what a kill behind the last checkpoint left, where the folder can be written.
+
+        Raises:
+            RunError: something that the checkpoint needs is damaged.
+        """
+        if is_writable(self.folder):
+            living.tidy(self.folder)
+
+    @property
+    def host(self) -> Host:
+        """The frozen model, loaded when it is first needed."""
+        if self._host is None:
+            self._host = build.build_host(self.config)
+        return self._host
+
+    @property
+    def kernel(self) -> HostKernel:
+        """The host, if it is a language model whose adapters can be written as PEFT folders.
+
+        Raises:
+            HostError: it is another kind of host.
+        """
+        from symbiont_ecology.model.kernel import HostKernel
+
+        kernel = self.host if kind_of(self.config.executor) == "local" else self._here
+        if not isinstance(kernel, HostKernel):
+            raise HostError("only adapters of a language model can be written as PEFT folders")
+        return kernel
+
+    @cached_property
+    def _here(self) -> Host:
+        """The host in this process, where the run has it in others."""
+        return build.host_source(self.config).load()
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a first checkpoint."""
+        return (self.folder / STATE_FILE).exists()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the run has had its generations or spent its budget."""
+        if not self.is_started:
+            return False
+        seconds = living.lived_seconds(self.folder, self.state.generation)
+        return budget.is_complete(self.config, self.state, seconds)
+
+    @property
+    def state(self) -> EcologyState:
+        """The last checkpoint, read anew when there is another: only for reading.
+
+        Raises:
+            RunError: there is none yet.
+        """
+        return self._state_at(stamp_of(self.folder / STATE_FILE))
+
+    @property
+    def population(self) -> Population:
+        """Those who are alive at the last checkpoint, by id."""
+        state = self.state
+        return Population(
+            (organelle_id, LivingOrganelle(self, organelle, state))
+            for organelle_id, organelle in state.population.items()
+        )
+
+    @property
+    def events(self) -> EventTables:
+        """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
+        return self._events_at(stamp_of(self.folder / living.EVENTS_FILE))
+
+    @property
+    def loaded(self) -> LoadedRun:
+        """The run at its last checkpoint, with everyone who can be asked."""
+        return self._loaded_at(stamp_of(self.folder / STATE_FILE))
+
+    def _load(self) -> LoadedRun:
+        from symbiont_ecology.evaluate.measure import LoadedRun
+
+        return LoadedRun.of_run(self.folder)
+
+    @property
+    def best(self) -> LivingOrganelle:
+        """The living organelle with the highest success over all cells; where some serve users, one
+        of these.
+
+        Raises:
+            RunError: nobody is alive.
+        """
+        pool = self.loaded.pool
+        if not (population := pool.state.population):
+            raise RunError(f"nobody is alive in {self.folder}: let it go on, or start it anew")
+        return LivingOrganelle(self, population[pool.best(pool.state.served)], pool.state)
+
+    def ask(
+        self, prompt: str, routing: str = "learned", max_new_tokens: int = 64, habitat: str = ""
+    ) -> Rollout:
+        """The answer to a prompt, by whom the routing chooses (``symbiont list routings``).
+
+        With a ``habitat`` the routing ``habitat`` asks the organelle that serves it.
+
+        Raises:
+            DataError: the prompt cannot be written in UTF-8.
+        """
+        if not is_text(prompt):
+            raise DataError("expected a prompt in UTF-8, got bytes that are none")
+        return self.loaded.answer(prompt, self.host, routing, max_new_tokens, habitat)
+
+    def evaluate(
+        self, per_cell: int = 20, shift: str = "in-distribution", routing: str = "learned"
+    ) -> Evaluation:
+        """Accuracy on holdout items of the run's own tasks (``symbiont list shifts``)."""
+        run = self.loaded
+        return run.evaluate(run.items(per_cell, (shift,)), self.host, routing)
+
+    def evaluate_final_holdout(self) -> Evaluation | None:
+        """Answers ``run.final_holdout`` with the run's router, and logs it; None if there is no
+        such file."""
+        from symbiont_ecology.evaluate.evaluation_log import log_evaluation
+        from symbiont_ecology.evaluate.spec import EvaluationSpec
+
+        if (holdout := self.config.run.final_holdout) is None:
+            return None
+        samples = self.config.run.final_holdout_samples
+        run, spec = self.loaded, EvaluationSpec(holdout=holdout, most_asked=samples)
+        evaluation = spec.evaluate(run, spec.items(run), self.host)
+        log_evaluation(evaluation, run, spec)
+        return evaluation
+
+
+@dataclass(frozen=True)
+class LivingOrganelle:
+    """An organelle of a run at its last checkpoint."""
+
+    run: Run
+    organelle: Organelle
+    state: EcologyState
+
+    @property
+    def habitats(self) -> list[str]:
+        """Those that it serves."""
+        return self.state.served.get(self.id, [])
+
+    @property
+    def id(self) -> OrganelleId:
+        """Its name, such as ``o3``."""
+        return self.organelle.id
+
+    @property
+    def age(self) -> int:
+        """In generations."""
+        return self.state.generation - self.organelle.born
+
+    @property
+    def balance(self) -> float:
+        """Its energy, in ATP."""
+        return self.state.ledger.balance(self.id) / 1000
+
+    @property
+    def success(self) -> Mapping[str, float]:
+        """Posterior mean success rate by cell, the highest first."""
+        posteriors = self.state.posteriors.get(self.id, {})
+        rates = {cell: posterior.mean for cell, posterior in posteriors.items()}
+        return dict(sorted(rates.items(), key=lambda entry: -entry[1]))
+
+    def __repr__(self) -> str:
+        rank = self.organelle.genome.rank
+        best = next(iter(self.success.items()), None)
+        skill = "" if best is None else f", best at {best[0]} ({best[1]:.0%})"
+        return f"<{self.id}: age {self.age}, {self.balance:.0f} ATP, rank {rank}{skill}>"
+
+    @property
+    def weights(self) -> AdapterWeights:
+        """Its adapter."""
+        return BlobStore(self.run.folder / "blobs").weights(self.organelle.genome.weights)
+
+    def save_peft(self, folder: str | Path, model_card: str = "") -> Path:
+        """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
+        kernel = self.run.kernel
+        kernel.place(0, self.weights)
+        kernel.export(0, folder, model_card=model_card)
+        return Path(folder)
+
+
+class Population(dict[OrganelleId, LivingOrganelle]):
+    """The living organelles of a run by id."""
+
+    def __repr__(self) -> str:
+        listing = ", ".join(repr(organelle) for organelle in list(self.values())[:3])
+        return f"<{len(self)} alive: {listing}{', …' if len(self) > 3 else ''}>"
+
+
+class EventTables:
+    """The event log of a run as pandas frames: one per kind, one row per event."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    @cached_property
+    def _rows(self) -> Mapping[str, list[dict[str, object]]]:
+        rows: dict[str, list[dict[str, object]]] = defaultdict(list)
+        for event in read_events(self._path):
+            rows[type(event).__name__].append(dict(vars(event)))
+        return rows
+
+    def __getattr__(self, kind: str) -> pd.DataFrame:
+        if kind not in Event.kinds:
+            raise AttributeError(f"no kind of event {kind!r}; known: {', '.join(Event.kinds)}")
+        import pandas as pd
+
+        return pd.DataFrame(self._rows.get(kind, []), columns=_columns_of(kind))
+
+    def __dir__(self) -> list[str]:
+        return sorted(Event.kinds)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
+        return f"<events: {counts or 'none yet'}>"
+
+
+def _columns_of(kind: str) -> list[str]:
+    return [field.name for field in fields(Event.kinds[kind])]

@@ -1,5 +1,0 @@
-"""LoRA weights as values: layout, algebra, blob store, PEFT files. Numpy alone, no torch."""
-
-from symbiont_ecology.weights.adapter import AdapterLayout, AdapterWeights, OptimizerState
-
-__all__ = ["AdapterLayout", "AdapterWeights", "OptimizerState"]
