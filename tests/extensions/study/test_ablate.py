@@ -64,7 +64,10 @@ def test_the_page_has_a_row_for_every_mechanism_and_is_what_its_numbers_make(pla
 
 
 def test_what_is_missing_is_run_and_the_page_is_the_same(place: Path, file: Path) -> None:
-    page, outcomes = place / "docs" / "results" / "tiny.md", sorted((place / "artifacts").rglob("outcome.json"))
+    page, outcomes = (
+        place / "docs" / "results" / "tiny.md",
+        sorted((place / "artifacts").rglob("outcome.json")),
+    )
     before = page.read_bytes()
     assert len(outcomes) == 1 + 3 * 2 * 2  # the host; arms, seeds, with and without the flip
     page.unlink()
