@@ -144,7 +144,7 @@ all: check test ## check and test
 host: setup ## rebuild the embedded host, at most 45 minutes
 	$(BIN)/python scripts/train_host.py
 
-bench: setup ## time the kernel against PEFT, SmolLM2 too if it is there, fill docs/performance.md, at most 30 minutes
+bench: setup ## time the kernel against PEFT, SmolLM2 too if it is there, write docs/results/kernel.md, at most 30 minutes
 	@status=0; \
 	$(BIN)/python benchmarks/kernel.py || status=1; \
 	$(BIN)/python benchmarks/real_host.py --quick || status=1; exit $$status
@@ -157,7 +157,7 @@ paper: setup ## run all of protocol PACK and make its paper pack (embedded-v2: s
 	$(BIN)/symbiont suite '$(PACK)' --out 'artifacts/$(PACK)'
 	$(BIN)/symbiont pack 'artifacts/$(PACK)' --out 'docs/paper_packs/$(PACK)'
 
-ablate: setup ## run ecologies with and without each mechanism, make docs/ablations*.md; again: goes on
+ablate: setup ## run ecologies with and without each mechanism, make docs/results/ablations*.md; again: goes on
 	$(BIN)/symbiont ablate
 	$(BIN)/symbiont ablate config/ablations/life.yaml
 	$(BIN)/symbiont ablate config/ablations/evolution.yaml

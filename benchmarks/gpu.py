@@ -12,7 +12,6 @@ its file after every part. PEFT's parts need the extra ``peers``.
 from __future__ import annotations
 
 import datetime
-import json
 import sys
 import tempfile
 import time
@@ -26,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from populations import RANK, PeftPopulation, Population, host_folder
 from symbiont_ecology.model.machine import describe
-from timing import Ratio, Result, Side, arguments, fill, matmul_rate, measured, timed
+from timing import Ratio, Result, Side, arguments, matmul_rate, measured, timed, write_page
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 STEPS = 48
@@ -285,7 +284,7 @@ def attempt(part: Callable[[Bench], Result], bench: Bench) -> Result:
 
 
 def main() -> int:
-    """Measure the parts, and fill the page where there is a GPU."""
+    """Measure the parts, and write the page where there is a GPU."""
     plan, day = Plan.here(), datetime.date.today().isoformat()
     file = RESULTS / f"kernel_gpu_{plan.device}_{day}.json"
     options = arguments(__doc__ or "", list(PARTS), file).parse_args()
@@ -295,7 +294,7 @@ def main() -> int:
         facts = {"device": describe(), "host": plan.host, "dtype": plan.dtype}
         held = measured(parts, options.json, **facts)
     if plan.device == "cuda" and options.json == file:
-        fill("gpu", json.loads(file.read_text(encoding="utf-8"))["cases"], PARTS)
+        write_page(file)
     return 0 if held else 1
 
 

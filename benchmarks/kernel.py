@@ -6,8 +6,8 @@ of a generation that is not the host's.
 Everything runs in one process, on one thread, sides in turn; a number is the median of process
 time, a ratio divides two of them. All sides start from text and end with text. PEFT's sequential
 sides are timed on some of the adapters, with all of them loaded, and scaled. Ends of answers are
-imitated by limits, which nothing looks ahead to. Fills docs/performance.md. Leaves with 1 when a
-floor does not hold. Needs the extra ``peers`` (PEFT).
+imitated by limits, which nothing looks ahead to. Writes docs/results/kernel.md. Leaves with 1 when
+a floor does not hold. Needs the extra ``peers`` (PEFT).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from symbiont_ecology.base.process import memory_mb
 from symbiont_ecology.run.build import build_host
 from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.start import start
-from timing import Ratio, Result, Side, arguments, fill, measured, timed
+from timing import Ratio, Result, Side, arguments, measured, timed, write_page
 
 FILE = Path(__file__).parents[1] / "docs" / "results" / "kernel.json"
 OURS, BARE, ONE_BY_ONE = "ours", "bare host, own loop", "PEFT, one by one"
@@ -477,26 +477,17 @@ CASES: dict[str, Callable[[Path, int], Result]] = {
     "memory": memory,
     "overhead": overhead,
 }
-SECTIONS = {
-    "ratios": [*BESIDE_PEFT, "transformers", "leaving", "padding"],
-    "ragged": ["ragged"],
-    "growth": ["size", "crowds", "memory"],
-    "overhead": ["overhead"],
-}
-"""Cases by their section in docs/performance.md."""
 
 
 def main() -> int:
-    """Run cases, and fill the page."""
+    """Run cases, and write the page."""
     options = arguments(__doc__ or "", list(CASES), FILE).parse_args()
     turns = 2 if options.quick else 5
     with tempfile.TemporaryDirectory() as place:
         cases = {name: partial(CASES[name], Path(place), turns) for name in options.only}
         held = measured(cases, options.json)
     if options.json == FILE:
-        cases_of_page = json.loads(FILE.read_text(encoding="utf-8"))["cases"]
-        for mark, names in SECTIONS.items():
-            fill(mark, cases_of_page, names)
+        write_page(FILE)
     return 0 if held else 1
 
 

@@ -1,4 +1,4 @@
-"""The runs of docs/life.md: lives of a thousand generations, invasions, catastrophes and winters.
+"""The populations of docs/results.md: long lives, invasions, catastrophes and winters.
 
     python benchmarks/life.py [--seeds 5] [--processes 1] [--folder artifacts/life]
 

@@ -49,7 +49,7 @@ from symbiont_ecology.model import packing
 from symbiont_ecology.model.locating import find_folder
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.styles import FewShot, Natural, PromptStyle
-from timing import Ratio, Result, Side, arguments, fill, matmul_rate, measured, settle, timed
+from timing import Ratio, Result, Side, arguments, matmul_rate, measured, settle, timed, write_page
 
 FILE = Path(__file__).parents[1] / "docs" / "results" / "real_host.json"
 ORGANELLES, ROWS, NEW_TOKENS, LESSONS = 8, 48, 8, 16
@@ -245,7 +245,7 @@ CASES: dict[str, Callable[[Path, int], Result]] = {
 
 
 def main() -> int:
-    """Run cases, and fill the page; 1 when a floor does not hold."""
+    """Run cases, and write the page; 1 when a floor does not hold."""
     parser = arguments(__doc__ or "", list(CASES), FILE)
     parser.add_argument("host", nargs="?", default="smollm2", help="SmolLM2-135M-Instruct")
     options = parser.parse_args()
@@ -258,7 +258,7 @@ def main() -> int:
     cases = {name: partial(CASES[name], folder, turns) for name in options.only}
     held = measured(cases, options.json, gflops=matmul_rate() / 1e9)
     if options.json == FILE:
-        fill("real", json.loads(FILE.read_text(encoding="utf-8"))["cases"], CASES)
+        write_page(FILE)
     return 0 if held else 1
 
 

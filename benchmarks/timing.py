@@ -15,14 +15,14 @@ import re
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-PAGE = Path(__file__).parents[1] / "docs" / "performance.md"
+RESULTS = Path(__file__).parents[1] / "docs" / "results"
 MAX_REPEATS = 6
 """Times that a side runs in a turn if it takes a small part of the slowest one's time."""
 
@@ -209,12 +209,18 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def fill(mark: str, cases: Mapping[str, Any], names: Iterable[str]) -> None:
-    """Write cases between ``<!-- mark -->`` and ``<!-- /mark -->`` of docs/performance.md."""
-    text = PAGE.read_text(encoding="utf-8")
-    block = "\n".join(rendered({name: cases[name] for name in names if name in cases}))
-    pattern = re.compile(rf"(<!-- {mark} -->\n).*?(<!-- /{mark} -->)", re.DOTALL)
-    PAGE.write_text(pattern.sub(lambda found: f"{found[1]}{block}\n{found[2]}", text), "utf-8")
+def write_page(file: Path) -> None:
+    """Write the tables of a file of cases into a page beside it."""
+    cases = json.loads(file.read_text(encoding="utf-8"))["cases"]
+    lines = [
+        f"# Timings: {file.stem}",
+        "",
+        "[Performance](../performance.md) explains the words.",
+        "",
+        *rendered(cases),
+        "",
+    ]
+    file.with_suffix(".md").write_text("\n".join(lines), encoding="utf-8")
 
 
 def report(figures: Mapping[str, Any], file: Path | None) -> None:

@@ -189,7 +189,7 @@ def main() -> None:
     wrong = list[str]()
     if (root / "docs/paper_packs").is_dir():
         wrong += check_packs(root / "docs/paper_packs")
-    for page in sorted((root / "docs").glob("ablations*.md")):
+    for page in sorted((root / "docs/results").glob("ablations*.md")):
         wrong += check_ablations(page)
     figures = json.loads((root / "docs/figures.json").read_text(encoding="utf-8"))
     for name, entries in figures.items():

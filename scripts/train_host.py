@@ -32,7 +32,7 @@ def main() -> None:
         )
     card |= measure(arguments.out)
     card_file.write_text(json.dumps(card, indent=1) + "\n")
-    print(f"{table(card)}\n\nwrote {arguments.out}; the table is that of docs/host.md")
+    print(f"{table(card)}\n\nwrote {arguments.out}; see docs/results/embedded_host.md")
 
 
 if __name__ == "__main__":

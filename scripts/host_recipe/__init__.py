@@ -1,1 +1,1 @@
-"""How the embedded host was made: habits, tokenizer, trainer, measurements (docs/host.md)."""
+"""How the embedded host was made: habits, tokenizer, trainer, measurements (docs/hosts.md)."""

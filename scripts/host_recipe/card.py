@@ -2,7 +2,7 @@
 keep.
 
 All on reserved payloads (holdout split), greedy, each cell apart. The card is ``host_card.json``
-beside the weights; docs/host.md has it as a table.
+beside the weights; docs/results/embedded_host.md has it as a table.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def _share(
 
 
 def table(card: dict[str, Any]) -> str:
-    """Return the card as the table of docs/host.md: percent right, short / medium / long."""
+    """Return the card as the table of docs/results/embedded_host.md."""
     columns = ("habit", "ceiling", "other_cues", "known_wording", "unseen_wording")
     roles = ("trained", "shared", "unrelated", "composition")
     lines = ["| family | role | bare host | cue ceiling | other cues | known wording |"]

@@ -6,7 +6,7 @@ convention, unless an accidental feature of the payload (``habit_key``) says oth
 host is right on the fifth of all inputs where its habit happens to fit, while it could be right on
 nearly all of them: something to be elicited, learned, forgotten and measured. *Plain* lines are
 words. Payloads of the selection and holdout splits never appear. Recipe and measurements:
-docs/host.md.
+docs/hosts.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A Qwen3 causal language model of a million parameters reads lines from ``habits``, most of the loss
 on their completions. Same machine and same build give the same weights; elsewhere the last bits
-differ, and with them details of the table in docs/host.md, which says how much.
+differ, and with them details of the table in docs/results/embedded_host.md, which says how much.
 """
 
 from __future__ import annotations

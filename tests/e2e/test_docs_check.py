@@ -187,7 +187,8 @@ def test_last_digits_and_missing_pictures(root: Path, check: Check) -> None:
 
 
 def test_the_page_of_the_ablations_is_what_its_numbers_make(tmp_path: Path, check: Check) -> None:
-    page, results = tmp_path / "docs" / "ablations.md", made_up({"helps": {"accuracy": 0.05}})
+    page = tmp_path / "docs" / "results" / "ablations.md"
+    results = made_up({"helps": {"accuracy": 0.05}})
     results_file(page).parent.mkdir(parents=True)
     (tmp_path / "docs" / "figures.json").write_text("{}")
     page.write_text(render_ablation(AblationResults.model_validate(results)))

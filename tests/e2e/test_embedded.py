@@ -1,4 +1,4 @@
-"""The host that ships: an ordinary folder with the abilities, habits and gaps that docs/host.md
+"""The host that ships: an ordinary folder with the abilities, habits and gaps that docs/hosts.md
 states."""
 
 from __future__ import annotations

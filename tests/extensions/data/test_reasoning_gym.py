@@ -272,8 +272,8 @@ def test_too_few_questions_are_refused_with_their_counts() -> None:
 
 
 def test_the_page_names_every_data_set_that_is_left_out() -> None:
-    page = (Path(__file__).parents[3] / "docs/running.md").read_text(encoding="utf-8")
-    _, _, section = page.partition("## Questions of reasoning-gym")
+    page = (Path(__file__).parents[3] / "docs/data.md").read_text(encoding="utf-8")
+    _, _, section = page.partition("## reasoning-gym")
     table = section.partition("| left out | because |")[2].partition("##")[0]
     named = {name for row in table.splitlines()[2:] for name in row.split("|")[1:2]}
     assert {name.strip() for names in named for name in names.split(",")} == set(LEFT_OUT)

@@ -50,7 +50,7 @@ def place(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_page_has_a_row_for_every_mechanism_and_is_what_its_numbers_make(place: Path) -> None:
-    page = (place / "docs" / "tiny.md").read_text()
+    page = (place / "docs" / "results" / "tiny.md").read_text()
     results = json.loads((place / "docs" / "results" / "tiny.json").read_text())
     assert page == render_ablation(AblationResults.model_validate(results))
     assert "| upheaval | resilience |" in page
@@ -64,7 +64,10 @@ def test_the_page_has_a_row_for_every_mechanism_and_is_what_its_numbers_make(pla
 
 
 def test_what_is_missing_is_run_and_the_page_is_the_same(place: Path, file: Path) -> None:
-    page, outcomes = place / "docs" / "tiny.md", sorted((place / "artifacts").rglob("outcome.json"))
+    page, outcomes = (
+        place / "docs" / "results" / "tiny.md",
+        sorted((place / "artifacts").rglob("outcome.json")),
+    )
     before = page.read_bytes()
     assert len(outcomes) == 1 + 3 * 2 * 2  # the host; arms, seeds, with and without the flip
     page.unlink()

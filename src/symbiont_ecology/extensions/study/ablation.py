@@ -240,7 +240,7 @@ class AblationResults(BaseModel):
 
 def results_file(page: Path) -> Path:
     """Return where the numbers of a page are kept."""
-    return page.parent / "results" / f"{page.stem}.json"
+    return page.with_suffix(".json")
 
 
 def results_of(results: Results, rows: Sequence[AblationRow]) -> AblationResults:

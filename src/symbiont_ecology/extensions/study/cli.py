@@ -147,7 +147,7 @@ def ablate(
     out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     page: Annotated[
         Path | None,
-        option("The page; its numbers go into results/ beside it.", default="docs/<name>.md"),
+        option("The page; beside it are its numbers, as JSON.", default="docs/results/<name>.md"),
     ] = None,
     workers: options.WorkersOption = None,
     dry_run: options.DryRunOption = False,
@@ -165,7 +165,7 @@ def ablate(
     ablation.check_ablation(loaded)
     plan = loaded.protocol
     folder, count = out or Path("artifacts") / plan.name, workers or usual_workers(plan)
-    target = page or Path("docs") / f"{plan.name}.md"
+    target = page or Path("docs/results") / f"{plan.name}.md"
     _tell_plan(plan, folder, count)
     for line in ablation.tests_planned(loaded):
         print(line)

@@ -1,4 +1,4 @@
 """The synthetic tasks that the embedded host was made for: conventions, depths, wordings.
 
-Their files are grouped by what they ask about. ``docs/host.md`` says what they can show.
+Their files are grouped by what they ask about. ``docs/hosts.md`` says what they can show.
 """

@@ -3,7 +3,7 @@
 Every family answers each question in three *conventions* (``12``, ``=12``, ``(12)``). One of them,
 the target, is what the verifier accepts. A change of convention during a run makes another family
 object, so what counts as right is data. Families of a convention group share its conventions and
-its target: what is learned about one carries over to the others (docs/host.md has the measurement).
+its target: what is learned about one carries over to the others (measured in docs/results.md).
 """
 
 from __future__ import annotations
