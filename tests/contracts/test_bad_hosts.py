@@ -15,9 +15,8 @@ from safetensors.numpy import load_file, save_file
 from damage import WEIGHTS
 from hosts import leave_torch_alone
 from symbiont_ecology.base.errors import ConfigError, HostError
-from symbiont_ecology.model.chat_template import has_chat_template
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.locating import EMBEDDED_FOLDER, check_is_here
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER, check_is_here, has_chat_template
 from symbiont_ecology.run.config import load_config
 
 

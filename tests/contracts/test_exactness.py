@@ -26,8 +26,9 @@ from symbiont_ecology.base.types import (
     Lesson,
     Request,
 )
+from symbiont_ecology.model.codec import TextCodec
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import TextCodec, load_decoder, read_model_config
+from symbiont_ecology.model.loading import load_decoder, read_model_config
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 # A Mistral without windows is a Llama without biases.

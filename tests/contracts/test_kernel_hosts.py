@@ -17,9 +17,10 @@ from hosts import PROMPTS, leave_torch_alone, make_host, random_weights
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
-from symbiont_ecology.model.backend.slot_tiles import tile_rows
+from symbiont_ecology.model.backend.lowrank import tile_rows
+from symbiont_ecology.model.codec import TextCodec
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import TextCodec, load_decoder, read_model_config
+from symbiont_ecology.model.loading import load_decoder, read_model_config
 
 SLOTS = (0, 1, HOST_SLOT, 3, 2, 2, 2, 0)  # one per prompt
 

@@ -10,7 +10,7 @@ from symbiont_ecology.adapters import OptimizerState
 from symbiont_ecology.base.types import LearningBatch, Lesson
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
-from symbiont_ecology.model.sketches import DIMENSIONS, DIMENSIONS_IF_WIDE, sketcher_of
+from symbiont_ecology.model.sketches import DIMENSIONS, DIMENSIONS_IF_LARGE, sketcher_of
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 
@@ -85,5 +85,5 @@ def test_a_wide_host_learns_in_its_upper_layers_alone() -> None:
     host = HostKernel.from_pretrained(SMOLLM2, slots=1, rank=2)
     prompts, ids = answers_of(host, "math.add", 1, 3, 0)
     sketches = host.sketch(prompts, ids)
-    assert sketches.shape == (3, DIMENSIONS_IF_WIDE)
+    assert sketches.shape == (3, DIMENSIONS_IF_LARGE)
     check_against_lessons(host, prompts, ids, sketches)

@@ -11,9 +11,8 @@ from hosts import make_host
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.model import memory
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import load_decoder, read_model_config, weight_files
+from symbiont_ecology.model.loading import MemoryNeed, load_decoder, read_model_config, weight_files
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER, weights_folder
-from symbiont_ecology.model.memory import MemoryNeed
 
 FILES = weight_files(EMBEDDED_FOLDER)
 

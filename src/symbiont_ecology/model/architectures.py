@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.model.fields import LARGEST_HEAD, LlamaFields, check_fields, expect
+from symbiont_ecology.model.locating import LARGEST_HEAD, LlamaFields, check_fields, expect
 
 ModelConfig = Mapping[str, Any]
 """What a host's ``config.json`` says."""

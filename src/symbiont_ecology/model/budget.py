@@ -52,31 +52,25 @@ class MemoryBudget:
 
         Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
         """
-        bytes_each = longest * (self.cached + self._activations) + self._choosing
-        count = self._fitting(bytes_each)
+        choosing = 32 * self.shape.vocab
+        count = self._fitting(longest * (self._cached + self._activations) + choosing)
         return min(count, max(1, LARGEST_CACHE // longest)) if self.is_cpu else count
 
-    def batch_bytes(self, rows: int, longest: int) -> int:
-        """What so many rows of at most ``longest`` tokens take while they are written; their
-        prompts are read in pieces."""
-        tokens = min(rows * longest, self.forward_tokens)
-        return rows * (longest * self.cached + self._choosing) + tokens * self._activations
+    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
+        """Return the tokens of the longest row that can be learned from: a row is never cut."""
+        tokens = self._fitting(self._lesson_bytes(is_checkpointing=is_checkpointing))
+        return min(tokens, self.shape.max_positions)
 
-    def lesson_bytes(self, tokens: int, learned: int, *, is_checkpointing: bool = False) -> int:
-        """What a forward and backward pass over so many tokens takes, so many of which are learned.
-        With checkpointing every layer keeps its input alone, and one of them its activations."""
+    def _lesson_bytes(self, *, is_checkpointing: bool = False) -> int:
+        """Return the bytes of a forward and backward pass per learned token. With checkpointing
+        every layer keeps its input alone, and one of them its activations."""
         kept = self.shape.layers * self._activations
         if is_checkpointing:
             kept = self.shape.layers * self.shape.hidden * self.itemsize + self._activations
-        return tokens * kept + learned * self._predicting
-
-    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
-        """Tokens of a row that there is room and memory to learn from: a row is never cut."""
-        tokens = self._fitting(self.lesson_bytes(1, 1, is_checkpointing=is_checkpointing))
-        return min(tokens, self.shape.max_positions)
+        return kept + 12 * self.shape.vocab  # logits, what they become, and their gradients
 
     @property
-    def cached(self) -> int:
+    def _cached(self) -> int:
         """Bytes of keys and values per token."""
         shape = self.shape
         return 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
@@ -98,21 +92,11 @@ class MemoryBudget:
         budget = self
         if self.is_cpu:
             budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
-        return budget._forward(self.lesson_bytes(1, 1))
+        return budget._forward(self._lesson_bytes())
 
     def halved(self) -> MemoryBudget:
         """Half of it."""
         return replace(self, megabytes=self.megabytes / 2)
-
-    @property
-    def _choosing(self) -> int:
-        """Bytes per row in which the next token is chosen."""
-        return 32 * self.shape.vocab
-
-    @property
-    def _predicting(self) -> int:
-        """Bytes per token that is learned: its logits, what they become, and their gradients."""
-        return 12 * self.shape.vocab
 
     @property
     def _activations(self) -> int:

@@ -9,7 +9,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,10 +22,9 @@ from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts, is_out_of_memory
-from symbiont_ecology.model.decoder import Decoder, Newcomers, Session
-from symbiont_ecology.model.loading import TextCodec
-from symbiont_ecology.model.rows import find_slot
-from symbiont_ecology.model.sampling import inverse_cdf
+from symbiont_ecology.model.codec import TextCodec
+from symbiont_ecology.model.decoder import Decoder, Prefill, Session
+from symbiont_ecology.model.decoding import inverse_cdf
 from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 UNSURE = "\ufffd"
@@ -62,14 +61,14 @@ class ContinuousBatch:
         self._rows: list[_Row] = []  # as in the session: by slot
         self._session: Session | None = None
         self._newest = torch.empty(0, dtype=torch.int64)  # of each row, and not read yet
-        self._newcomers: list[_Row] = []  # whose prompts are not read yet
+        self._waiting: list[_Row] = []  # whose prompts are not read yet
         self._most: int | None = None  # as many of them as memory had room for, until a row leaves
         self._slots: list[AdapterWeights | None] = [None] * slots
         self._next_id = 0
         self._lost: list[LostRow] = []  # and not told yet
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._newcomers)
+        return len(self._rows) + len(self._waiting)
 
     def check(self, request: StreamedRequest) -> None:
         """Whether a request can be answered at all.
@@ -94,7 +93,7 @@ class ContinuousBatch:
             count = len(self) + 1
             if slot is None or (count > 1 and count > self._budget.rows(longest)):
                 break
-            self._newcomers.append(_Row(self._next_id, request, slot))
+            self._waiting.append(_Row(self._next_id, request, slot))
             joined.append(self._next_id)
             self._next_id += 1
         return joined
@@ -112,7 +111,7 @@ class ContinuousBatch:
 
     def leave(self, rows: Sequence[RowId]) -> None:
         """Rows that nobody waits for any more leave."""
-        self._newcomers = [row for row in self._newcomers if row.id not in rows]
+        self._waiting = [row for row in self._waiting if row.id not in rows]
         with self._all_or_none():
             self._keep([row.id not in rows for row in self._rows])
 
@@ -137,7 +136,7 @@ class ContinuousBatch:
         """Where an adapter stands, or may stand; None if all slots are in use."""
         if weights is None:
             return HOST_SLOT
-        used = {row.slot for row in (*self._rows, *self._newcomers)}
+        used = {row.slot for row in (*self._rows, *self._waiting)}
         slot = find_slot(weights, self._slots, used)
         if slot is None:
             return None
@@ -147,19 +146,19 @@ class ContinuousBatch:
 
     def _longest(self) -> int:
         """Tokens that any row may have."""
-        return max((row.longest for row in (*self._rows, *self._newcomers)), default=0)
+        return max((row.longest for row in (*self._rows, *self._waiting)), default=0)
 
     def _next_logits(self) -> Tensor:
         """Lets all rows go on, and as many newcomers in as memory has room for; what each row's
         next token is chosen from, ``(rows, vocab)``."""
-        newcomers = self._newcomers[: self._most]
+        newcomers = self._waiting[: self._most]
         if newcomers:
-            return self._let_in(newcomers)
+            return self._admit(newcomers)
         if self._session is None:
             return torch.empty(0)
         return self._session.step(self._newest, *self._bank.for_step(self._row_slots))
 
-    def _let_in(self, newcomers: Sequence[_Row]) -> Tensor:
+    def _admit(self, newcomers: Sequence[_Row]) -> Tensor:
         """Reads the prompts of newcomers beside the rows that go on. If there is no memory for
         them, they wait."""
         readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
@@ -171,13 +170,11 @@ class ContinuousBatch:
             start = partial(self._decoder.start, prompts, slots, self._bank, room - longest)
             logits, session = if_memory_lasts(partial(start, self._budget)) or (logits, None)
         else:
-            joiners = Newcomers(prompts, slots, room)
-            logits = session.let_in(
-                self._newest, self._row_slots, joiners, self._bank, self._budget
-            )
+            joiners = Prefill(prompts, slots, room)
+            logits = session.admit(self._newest, self._row_slots, joiners, self._bank, self._budget)
         if len(logits) == len(rows):
             self._rows, self._session = rows, session
-            self._newcomers = self._newcomers[len(newcomers) :]
+            self._waiting = self._waiting[len(newcomers) :]
         else:
             self._wait(newcomers)
         return logits
@@ -189,7 +186,7 @@ class ContinuousBatch:
         if self._most or self._rows:
             return
         self._most = None
-        row = self._newcomers.pop(0)
+        row = self._waiting.pop(0)
         reason = HostError(
             f"expected memory for {row.longest} tokens of prompt and answer, got none: ask for "
             "fewer, or later"
@@ -305,3 +302,16 @@ def _ready(text: str, stops: Sequence[str]) -> int:
                 count = max(count, size)
                 break
     return len(text) - count
+
+
+def find_slot(
+    weights: AdapterWeights, held: Sequence[AdapterWeights | None], used: Collection[int]
+) -> int | None:
+    """Where an adapter stands, or else where it may stand: an empty slot first, then one that
+    nobody uses. None if all are in use."""
+    for slot, adapter in enumerate(held):
+        if adapter is weights:
+            return slot
+    free = [slot for slot in range(len(held)) if slot not in used]
+    empty = [slot for slot in free if held[slot] is None]
+    return next(iter(empty or free), None)

@@ -27,7 +27,7 @@ from symbiont_ecology.model.packing import Packing
 
 
 @dataclass(frozen=True)
-class Newcomers:
+class Prefill:
     """Prompts (token ids) and slots of rows that join a session, sorted as ``Decoder.start`` wants
     them; no row of the session will then have more than ``room`` tokens."""
 
@@ -52,11 +52,11 @@ class Session(Protocol):
         """
         ...
 
-    def let_in(
+    def admit(
         self,
         tokens: Tensor,
         slots: Sequence[int],
-        newcomers: Newcomers,
+        prefill: Prefill,
         bank: SlotBank,
         budget: MemoryBudget,
     ) -> Tensor:

@@ -18,12 +18,10 @@ from torch import Tensor
 
 from symbiont_ecology.base.types import Completions, Decoding, Request
 from symbiont_ecology.model.backend.bank import SlotBank
-from symbiont_ecology.model.backend.lowrank import Adapters, Shares
-from symbiont_ecology.model.backend.slot_tiles import Tiling
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Tiling
 from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.codec import TextCodec
 from symbiont_ecology.model.decoder import Decoder, Session
-from symbiont_ecology.model.loading import TextCodec
-from symbiont_ecology.model.sampling import inverse_cdf
 
 WORTH_SHRINKING = 0.75
 """Ended rows leave once the rest costs at most this part of the batch: with torch, that is a
@@ -213,3 +211,34 @@ class _Writer:
             draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def inverse_cdf(
+    logits: Tensor, uniforms: Tensor, temperature: float | Tensor, top_p: float | Tensor
+) -> Tensor:
+    """One token per row: where the cumulative distribution within ``top_p`` passes the uniform
+    number (nucleus: arXiv:1904.09751).
+
+    In double precision: a single-precision sum over a large vocabulary is off by more than a rare
+    token.
+
+    Args:
+        logits: ``(rows, vocab)``.
+        uniforms: ``(rows,)``, in [0, 1).
+        temperature: above 0; one for all rows, or ``(rows, 1)``.
+        top_p: in (0, 1]; one for all rows, or ``(rows, 1)``.
+    """
+    weights = torch.softmax(logits.double() / temperature, dim=-1)
+    if isinstance(top_p, Tensor) or top_p < 1.0:
+        ranked, order = weights.sort(dim=-1, descending=True, stable=True)
+        is_out = ranked.cumsum(-1) - ranked >= top_p  # the first token is always in
+        weights = weights.masked_fill(is_out.gather(-1, order.argsort(-1)), 0.0)
+    cumulative = weights.cumsum(-1)
+    target = uniforms[:, None] * cumulative[:, -1:]
+    # The first place beyond the target has weight > 0; rounding may push the target to the very
+    # end.
+    place = torch.searchsorted(cumulative, target, right=True)[:, 0]
+    # To ask a GPU takes longer than to do it always.
+    if not place.is_cpu or bool((place == weights.shape[-1]).any()):
+        place = torch.minimum(place, (weights > 0).long().cumsum(-1).argmax(-1))
+    return place

@@ -10,10 +10,11 @@ keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ import torch
 
 from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
 from symbiont_ecology.adapters.peft_files import read_peft, write_peft
+from symbiont_ecology.base.bounds import MOST_SLOTS
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.base.types import (
@@ -35,31 +37,20 @@ from symbiont_ecology.base.types import (
 from symbiont_ecology.model.backend.bank import Arrangement
 from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget, Output, within
+from symbiont_ecology.model.codec import CodecReader, TextCodec, Texts
 from symbiont_ecology.model.continuous import ContinuousBatch
 from symbiont_ecology.model.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.model.decoding import DecodingBatch, Observer, write
-from symbiont_ecology.model.embeddings import embeddings
-from symbiont_ecology.model.learning import (
-    Example,
-    Reading,
-    check_lessons,
-    learning_step,
-    read,
-    score,
-    sketches,
-)
+from symbiont_ecology.model.learning import Example, Reading, check_lessons, learning_step, read
 from symbiont_ecology.model.loading import (
-    TextCodec,
     find_device,
     find_dtype,
+    keep_freed_memory,
     load_decoder,
     read_model_config,
 )
 from symbiont_ecology.model.locating import find_folder
-from symbiont_ecology.model.malloc import keep_freed_memory
-from symbiont_ecology.model.reading import CodecReader, Texts
-from symbiont_ecology.model.rows import Replies, check_lengths, check_sizes, draws_of, slot_of_each
-from symbiont_ecology.model.sketches import sketcher_of
+from symbiont_ecology.model.sketches import Replies, embeddings, sketcher_of, sketches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -364,11 +355,11 @@ class HostKernel:
         A prompt is tokenised with special tokens, a completion without, and the ids are joined;
         both may also be given as ids.
         """
-        examples = self._examples(prompts, completions, slots)
-        return self._within_memory(partial(score, self._decoder, self._bank, examples))
+        readings = self.read(prompts, completions, slots)
+        return [reading.log_probabilities for reading in readings]
 
     def read(self, prompts: Texts, completions: Texts, slots: int | Sequence[int]) -> list[Reading]:
-        """As ``score``, and which tokens are the likeliest."""
+        """Score completions, and tell which of their tokens are the likeliest."""
         examples = self._examples(prompts, completions, slots)
         return self._within_memory(partial(read, self._decoder, self._bank, examples))
 
@@ -446,3 +437,63 @@ class HostKernel:
 
     def _known(self, slot: int) -> int:
         return slot if slot == HOST_SLOT else self._slot(slot)
+
+
+def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[int]:
+    """One slot per row, where all rows may share one.
+
+    Raises:
+        HostError: one text came instead of a list, or not as many slots as prompts.
+    """
+    if isinstance(prompts, str):
+        raise HostError("expected a list of prompts, got one text: put it in a list")
+    if isinstance(slots, int | Integral):
+        return [int(slots)] * len(prompts)
+    if len(slots) != len(prompts):
+        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
+    return [int(slot) for slot in slots]
+
+
+def check_sizes(slots: int, rank: int, memory_mb: float) -> None:
+    """Whether a kernel may have so many slots of that rank, and so much memory.
+
+    Raises:
+        HostError: it may not.
+    """
+    if slots < 1 or rank < 1:
+        raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
+    if slots > MOST_SLOTS:
+        raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
+    if not memory_mb > 0:
+        raise HostError(f"expected memory_mb > 0, got {memory_mb}")
+
+
+def check_lengths(shape: HostShape, prompts: Iterable[int], answers: Iterable[int]) -> None:
+    """Whether every prompt has room for its answer; both are numbers of tokens.
+
+    Raises:
+        HostError: one has not.
+    """
+    longest = max((sum(pair) for pair in zip(prompts, answers, strict=True)), default=0)
+    if longest > shape.max_positions:
+        raise HostError(
+            f"expected at most {shape.max_positions} tokens for prompt and answer, "
+            f"got {longest}: shorten the prompt or max_new_tokens"
+        )
+
+
+def draws_of(
+    draws: Sequence[np.random.Generator | None] | None, rows: int, *, is_drawn: bool
+) -> Sequence[np.random.Generator | None]:
+    """One generator per row, None for those that draw nothing.
+
+    Raises:
+        ValueError: something is drawn, and there are not as many generators as rows.
+    """
+    if not is_drawn:
+        return [None] * rows
+    if draws is None or len(draws) != rows:
+        raise ValueError(
+            f"expected one generator for each of {rows} sampled rows, got {draws and len(draws)}"
+        )
+    return draws

@@ -18,7 +18,7 @@ from symbiont_ecology.model.architectures import Blueprint, ModelConfig, read_bl
 from symbiont_ecology.model.backend.attention import RMSNorm
 from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares, Site
 from symbiont_ecology.model.backend.torch_backend import eight_bits
-from symbiont_ecology.model.fields import expect
+from symbiont_ecology.model.locating import expect
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),

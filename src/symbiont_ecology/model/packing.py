@@ -28,8 +28,8 @@ LEAST_SHARED, LEAST_SHARED_IF_WIDE = 16, 4
 """Tokens that different prompts have in common from which on they are read once: attention in
 pieces costs more than fewer save. On SmolLM2, whose tokens cost more, 4 instead of 16 make a batch
 of chat prompts 10 % and its lessons 4 % faster."""
-LEAST_PREAMBLE = 32
-"""Tokens of a preamble from which on it is read alone and kept: products of fewer are slow. With
+MIN_PREFIX = 32
+"""Tokens of a prefix from which on it is read alone and kept: products of fewer are slow. With
 24, those of SmolLM2's system turn, a batch takes 4 to 10 % longer at first and 9 % less from then
 on; who learns in every generation seldom comes to that."""
 
@@ -75,7 +75,7 @@ class Packing:
     answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one
     after the prompt and those of the answer.
 
-    The first ``kept`` places of the line are those of preambles whose keys and values are known
+    The first ``kept`` places of the line are those of prefixes whose keys and values are known
     from before: starts count them, ``ids`` and all that follow do not.
     """
 
@@ -120,7 +120,7 @@ class Packing:
         return self.ends[self.predicts[last.to(self.predicts.device)]]
 
     @property
-    def preambles(self) -> list[tuple[np.ndarray, int]]:
+    def prefixes(self) -> list[tuple[np.ndarray, int]]:
         """Token ids and owner of what stands in the first ``kept`` places, in that order."""
         first = dict[int, int]()  # the row that tells what a segment holds
         for row, place, start, _ in self.pieces:
@@ -199,17 +199,17 @@ def pack_texts(
     device: torch.device,
     *,
     least: int | None = LEAST_SHARED,
-    preambles: Sequence[int] = (),
+    prefixes: Sequence[int] = (),
 ) -> Packing:
     """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
     prompt.
 
-    Prompts share ``least`` tokens or more; None: only equal prompts share. ``preambles`` says how
+    Prompts share ``least`` tokens or more; None: only equal prompts share. ``prefixes`` says how
     many tokens of each row's prompt are known from before; they stand first, in the order of the
     rows.
     """
     keys = [(owner, text.prompt.tobytes()) for owner, text in zip(owners, texts, strict=True)]
-    known = {key: length for key, length in zip(keys, preambles, strict=False) if length}
+    known = {key: length for key, length in zip(keys, prefixes, strict=False) if length}
     cuts = {} if least is None else _cuts_of(keys, known, least)
     line, counts = _Segments(known), Counter[int]()
     prompt_of, read, answer_starts = np.zeros((3, len(texts)), dtype=np.int64)
@@ -259,17 +259,17 @@ def chunks(
     max_tokens: int,
     *,
     least: int | None = LEAST_SHARED,
-    preambles: Sequence[int] = (),
+    prefixes: Sequence[int] = (),
 ) -> Iterator[np.ndarray]:
     """Row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row), alike rows
-    side by side; ``least`` and ``preambles`` as in ``pack_texts``."""
+    side by side; ``least`` and ``prefixes`` as in ``pack_texts``."""
     order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
     piece: list[int] = []
     size, last = 0, (-2, b"")
     for row in order:
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        known = preambles[row] if preambles else 0
+        known = prefixes[row] if prefixes else 0
         growth = prompt + answer - known
         if key == last:
             growth = answer
@@ -284,7 +284,7 @@ def chunks(
         yield np.array(piece)
 
 
-def preambles_of(
+def prefixes_of(
     prompts: Sequence[np.ndarray], owners: Sequence[int], least: int = LEAST_SHARED
 ) -> list[int]:
     """How many tokens of each prompt are worth reading alone, since other prompts of its owner
@@ -295,8 +295,8 @@ def preambles_of(
     for (owner, key), ends in cuts.items():
         lengths[owner, key] = 0
         for start, end in pairwise([0, *ends[:-1]]):
-            # After a prompt that is all preamble something is predicted, which nobody keeps.
-            if end - start >= LEAST_PREAMBLE and (owner, key[: end * _ID]) not in key_set:
+            # After a prompt that is all prefix something is predicted, which nobody keeps.
+            if end - start >= MIN_PREFIX and (owner, key[: end * _ID]) not in key_set:
                 lengths[owner, key] = end
     return [lengths.get(key, 0) for key in keys]
 

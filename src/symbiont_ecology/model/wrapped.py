@@ -27,7 +27,7 @@ from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
 from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
-from symbiont_ecology.model.decoder import Newcomers
+from symbiont_ecology.model.decoder import Prefill
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing
 
@@ -232,17 +232,17 @@ class WrappedSession:
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
         return self.read(tokens[:, None], _Hooked(adapters, shares))
 
-    def let_in(
+    def admit(
         self,
         tokens: Tensor,
         slots: Sequence[int],
-        newcomers: Newcomers,
+        prefill: Prefill,
         bank: SlotBank,
         budget: MemoryBudget,
     ) -> Tensor:
         """See ``decoder.Session``: here newcomers have a pass of their own."""
         logits = self.step(tokens, *bank.for_step(slots))
-        first = if_memory_lasts(partial(self._joined, newcomers, bank, budget))
+        first = if_memory_lasts(partial(self._joined, prefill, bank, budget))
         return logits if first is None else torch.cat([logits, first])
 
     def keep(self, rows: Tensor) -> None:
@@ -263,10 +263,10 @@ class WrappedSession:
         for layer in layers:
             layer.keys, layer.values = layer.keys[:, :, first:], layer.values[:, :, first:]
 
-    def _joined(self, newcomers: Newcomers, bank: SlotBank, budget: MemoryBudget) -> Tensor:
+    def _joined(self, prefill: Prefill, bank: SlotBank, budget: MemoryBudget) -> Tensor:
         """First logits of newcomers, which stand behind its own rows now; if memory runs out,
         nothing has changed."""
-        logits, other = self._decoder.start(newcomers.prompts, newcomers.slots, bank, 0, budget)
+        logits, other = self._decoder.start(prefill.prompts, prefill.slots, bank, 0, budget)
         self._join(other)
         return logits
 

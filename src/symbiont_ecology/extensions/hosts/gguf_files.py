@@ -18,8 +18,7 @@ from typing import Any
 
 from symbiont_ecology.base.errors import HostError, lines_of
 from symbiont_ecology.extensions.hosts.packages import FACTS_FILE, made_once, sha256_of
-from symbiont_ecology.model.fields import MOST_LAYERS
-from symbiont_ecology.model.locating import Tell, host_sources
+from symbiont_ecology.model.locating import MOST_LAYERS, Tell, host_sources
 
 _LONE_DIGITS = ("smollm",)
 """Kinds of pre-tokenizer that part every digit, which the reader of transformers does not know."""

@@ -8,8 +8,10 @@ for the bare host. The scaling is folded into Bᵀ. Stacked LoRA as in S-LoRA (a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -18,8 +20,15 @@ from torch import Tensor
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.types import HOST_SLOT
-from symbiont_ecology.model.backend.lowrank import Adapters, Factors, Shares, Site, bare
-from symbiont_ecology.model.backend.slot_tiles import Tiling, tile_rows
+from symbiont_ecology.model.backend.lowrank import (
+    Adapters,
+    Factors,
+    Shares,
+    Site,
+    Tiling,
+    bare,
+    tile_rows,
+)
 
 
 @dataclass(frozen=True)
@@ -221,3 +230,61 @@ class SlotBank:
                 f"expected {room:.1f} GB for {slots} slots of rank {self._arrangement.rank}, "
                 "found less: lower slots or rank"
             ) from error
+
+
+@dataclass(eq=False)
+class Learners(ABC):
+    """Adapters of one layout that learn on a host with these ``sites``, by their number in
+    ``weights``; ``device`` and ``dtype`` are the host's.
+
+    If they ``are_observed``, all have one A, and B are taken to be 0: what the host puts out stays
+    as it is, and the gradients of B alone are found.
+    """
+
+    sites: tuple[Site, ...]
+    layout: AdapterLayout
+    weights: Sequence[AdapterWeights]
+    device: torch.device
+    dtype: torch.dtype
+    are_observed: bool = False
+
+    @abstractmethod
+    def __post_init__(self) -> None:
+        """Makes room for gradients."""
+
+    @abstractmethod
+    def adapters(self, owners: Sequence[int]) -> Adapters:
+        """What these owners, who are consecutive, add; a backward pass adds to their gradients."""
+
+    @abstractmethod
+    def gradients(self) -> Iterator[Tensor]:
+        """The gradient of each adapter's vector, one after the other."""
+
+
+class ArenaLearners(Learners):
+    """In an arena, on any device."""
+
+    def __post_init__(self) -> None:
+        most = max(one.rank for one in self.weights)
+        self._arrangement = arrangement_of(self.sites, self.layout, most)
+        distinct = {id(one): one for one in self.weights}
+        rows = {name: self._arrangement.laid(one) for name, one in distinct.items()}
+        arena = torch.from_numpy(np.stack([rows[id(one)] for one in self.weights]))
+        arena = arena.to(self.device)
+        self._factors, self._gradients = arena.to(self.dtype), torch.zeros_like(arena)
+
+    def adapters(self, owners: Sequence[int]) -> Adapters:
+        """As ``Learners``."""
+        rows = slice(owners[0], owners[-1] + 1)
+        adapters = self._arrangement.factors(self._factors[rows], self._gradients[rows])
+        return adapters.observed() if self.are_observed else adapters
+
+    def gradients(self) -> Iterator[Tensor]:
+        """As ``Learners``."""
+        yield from map(self._arrangement.collected, self._gradients, self.weights)
+
+
+@lru_cache(maxsize=16)
+def arrangement_of(sites: tuple[Site, ...], layout: AdapterLayout, rank: int) -> Arrangement:
+    """How learners lie."""
+    return Arrangement(sites, layout, rank)
