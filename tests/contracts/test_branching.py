@@ -14,7 +14,7 @@ from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.llama import PrefixCache
-from symbiont_ecology.model.packing import LEAST_SHARED, MIN_PREFIX, Text, chunks, pack_texts
+from symbiont_ecology.model.packing import MIN_PREFIX, MIN_SHARED, Text, chunks, pack_texts
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ def grown(draw: np.random.Generator, rows: int) -> list[str]:
     for _ in range(rows):
         stem = texts[draw.integers(len(texts))]
         stem = stem[: int(draw.integers(len(stem) + 1))] if draw.random() < 0.3 else stem
-        more = int(draw.choice([0, 1, 2, LEAST_SHARED - 1, LEAST_SHARED, 2 * LEAST_SHARED]))
+        more = int(draw.choice([0, 1, 2, MIN_SHARED - 1, MIN_SHARED, 2 * MIN_SHARED]))
         texts.append((stem + "".join(draw.choice(list("ab"), size=more)))[:90])
     return [texts[index] for index in draw.permutation(len(texts))]
 
@@ -47,7 +47,7 @@ def kernel(
     return made
 
 
-@pytest.mark.parametrize("least", [4, LEAST_SHARED])
+@pytest.mark.parametrize("least", [4, MIN_SHARED])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int, least: int) -> None:
     draw = Draw(seed)("texts")
@@ -134,7 +134,7 @@ def gradient(kernel: HostKernel, lessons: list[Lesson], weights: dict) -> dict[i
 def test_with_dropout_an_organelle_learns_in_company_what_it_learns_alone(
     kernel: HostKernel,
 ) -> None:
-    stem = "x" * 3 * LEAST_SHARED
+    stem = "x" * 3 * MIN_SHARED
     lessons = [Lesson(stem + end, (7, 8, 9), slot) for end in "ab" for slot in (0, 1)]
     weights = {slot: kernel.weights_of(slot) for slot in (0, 1)}
 

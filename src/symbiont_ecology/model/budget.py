@@ -1,5 +1,5 @@
-"""How much of a batch fits in the memory that its user gives it, and smaller pieces when it did
-not."""
+"""Sizes of batches that fit into the memory that their user gives, and smaller ones when memory ran
+out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from symbiont_ecology.base.flops import HostShape
 Output = TypeVar("Output")
 Piece = TypeVar("Piece")
 
-LARGEST_FORWARD = 2048
+MAX_FORWARD = 2048
 """Tokens per forward on a CPU: twice as many were no faster, and half as many 3 % slower."""
-LARGEST_CACHE = 65536
+MAX_CACHED = 65536
 """Tokens of cached rows per batch on a CPU: beyond it a row costs no less."""
-LARGEST_LESSON_MB = 1000
+MAX_LESSON_MB = 1000
 """Megabytes of one forward and backward pass on a CPU: 500 tokens of SmolLM2 fill the machine."""
 
 KEPT_PART = 8
@@ -42,19 +42,19 @@ class MemoryBudget:
     between: Callable[[], None] = lambda: None
 
     def paced(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """The pieces; in front of each, ``between`` has the machine."""
+        """Yield the pieces; in front of each, ``between`` has the machine."""
         for piece in pieces:
             self.between()
             yield piece
 
     def rows(self, longest: int) -> int:
-        """Rows of at most ``longest`` tokens that may be written at a time.
+        """Return how many rows of at most ``longest`` tokens may be written at a time.
 
         Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
         """
         choosing = 32 * self.shape.vocab
         count = self._fitting(longest * (self._cached + self._activations) + choosing)
-        return min(count, max(1, LARGEST_CACHE // longest)) if self.is_cpu else count
+        return min(count, max(1, MAX_CACHED // longest)) if self.is_cpu else count
 
     def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
         """Return the tokens of the longest row that can be learned from: a row is never cut."""
@@ -91,11 +91,11 @@ class MemoryBudget:
         gradients."""
         budget = self
         if self.is_cpu:
-            budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
+            budget = replace(self, megabytes=min(self.megabytes, MAX_LESSON_MB))
         return budget._forward(self._lesson_bytes())
 
     def halved(self) -> MemoryBudget:
-        """Half of it."""
+        """Return half of it."""
         return replace(self, megabytes=self.megabytes / 2)
 
     @property
@@ -107,7 +107,7 @@ class MemoryBudget:
 
     def _forward(self, bytes_each: int) -> int:
         tokens = self._fitting(bytes_each)
-        return min(tokens, LARGEST_FORWARD) if self.is_cpu else tokens
+        return min(tokens, MAX_FORWARD) if self.is_cpu else tokens
 
     def _fitting(self, bytes_each: int) -> int:
         return max(1, int(self.megabytes * 1e6 / bytes_each))
@@ -143,7 +143,7 @@ def within(
 
 
 def if_memory_lasts(work: Callable[[], Output]) -> Output | None:
-    """What the work gives; None if memory runs out."""
+    """Return what the work gives; None if memory runs out."""
     try:
         return work()
     except RuntimeError as error:
@@ -153,6 +153,6 @@ def if_memory_lasts(work: Callable[[], Output]) -> Output | None:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch says that there is no memory left; the CPU's allocator has no error of its
-    own."""
+    """Return True if torch says that there is no memory left; the CPU's allocator has no error of
+    its own."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

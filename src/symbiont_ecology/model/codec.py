@@ -16,7 +16,7 @@ from symbiont_ecology.base.types import messages, without_turns
 from symbiont_ecology.model.architectures import ModelConfig
 from symbiont_ecology.model.loading import TOKENIZER_FILES, read_model_config
 from symbiont_ecology.model.locating import (
-    LARGEST_SIZE,
+    MAX_SIZE,
     GenerationFields,
     HostFields,
     TokenFields,
@@ -80,8 +80,8 @@ class TextCodec:
         return tokenizer
 
     def identity(self, *, is_chat: bool) -> bytes:
-        """Everything beside the weights that decides an answer: config, tokenizer, ends, chat
-        template."""
+        """Return everything beside the weights that decides an answer: config, tokenizer, ends,
+        chat template."""
         path = next(
             self._folder / name for name in TOKENIZER_FILES if (self._folder / name).is_file()
         )
@@ -93,8 +93,8 @@ class TextCodec:
             return json.dumps(facts, sort_keys=True, default=str).encode()
 
     def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
-        """Token ids of each text, with or without the tokenizer's own special tokens around it;
-        read only.
+        """Return token ids of each text, with or without the tokenizer's own special tokens around
+        it; read only.
 
         What was encoded lately is remembered: a prompt is priced, answered and learned from.
         """
@@ -111,7 +111,7 @@ class TextCodec:
         return [ids_of[text] if text in ids_of else cache[text] for text in texts]
 
     def chat(self, prompt: str) -> str:
-        """The turns of a prompt in the host's chat template, up to where the answer begins.
+        """Return the turns of a prompt in the host's chat template, up to where the answer begins.
 
         Raises:
             HostError: the host has no chat template, or one that has no room for such turns.
@@ -132,12 +132,13 @@ class TextCodec:
         return str(text)
 
     def texts(self, prompts: Sequence[str], *, is_chat: bool) -> list[str]:
-        """What the host reads of prompts: their turns in its chat template, or one after the
+        """Return what the host reads of prompts: their turns in its chat template, or one after the
         other."""
         return list(map(self.chat if is_chat else without_turns, prompts))
 
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each row of token ids, special tokens and the end of the answer left out."""
+        """Return text of each row of token ids, special tokens and the end of the answer left
+        out."""
         answers = (list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows)
         # One by one: a batch would wake a pool of threads, which takes longer than short rows do.
         return [self._backend.decode(row, skip_special_tokens=True) for row in answers]
@@ -159,7 +160,7 @@ class TextCodec:
         for value in (generation.eos_token_id, config.eos_token_id):
             ids += value if isinstance(value, list) else [value]
         # A config may carry another vocabulary's default, which no logit stands for.
-        vocab = range(config.vocab_size or LARGEST_SIZE)
+        vocab = range(config.vocab_size or MAX_SIZE)
         ends = tuple(dict.fromkeys(value for value in ids if value is not None and value in vocab))
         path = self._folder / "tokenizer_config.json"
         expect(ends, f"an end token (eos_token) in {path}, found none")
@@ -180,7 +181,7 @@ class CodecReader:
 
     @classmethod
     def of(cls, name_or_path: str, vocab: int, is_chat: bool) -> CodecReader:
-        """The reader of a host, by its files.
+        """Return the reader of a host, by its files.
 
         Raises:
             HostError: they cannot be found or read.
@@ -189,8 +190,8 @@ class CodecReader:
         return cls(TextCodec(folder, read_model_config(folder)), vocab, is_chat)
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
-        template.
+        """Return token ids of prompts, with the tokenizer's own special tokens or in the host's
+        chat template.
 
         Raises:
             HostError: a prompt has no tokens, or some that the host does not know.
@@ -207,7 +208,7 @@ class CodecReader:
         return encoded
 
     def ids(self, texts: Texts, *, is_prompt: bool) -> list[np.ndarray]:
-        """Token ids of prompts or of completions; what is given as ids stays as it is.
+        """Return token ids of prompts or of completions; what is given as ids stays as it is.
 
         Raises:
             HostError: a prompt has no tokens, or the host does not know some of them.
@@ -223,7 +224,7 @@ class CodecReader:
         return list(map(self.known, rows))
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Token ids of each text as a completion that ends.
+        """Return token ids of each text as a completion that ends.
 
         Raises:
             HostError: the host does not know some of them.
@@ -234,7 +235,7 @@ class CodecReader:
         ]
 
     def known(self, ids: np.ndarray) -> np.ndarray:
-        """The same token ids.
+        """Return these token ids.
 
         Raises:
             HostError: the host does not know some of them.

@@ -71,7 +71,7 @@ class ContinuousBatch:
         return len(self._rows) + len(self._waiting)
 
     def check(self, request: StreamedRequest) -> None:
-        """Whether a request can be answered at all.
+        """Check that a request can be answered at all.
 
         Raises:
             HostError: it has no room in the host's positions, or asks for no token.
@@ -99,8 +99,8 @@ class ContinuousBatch:
         return joined
 
     def step(self) -> list[NewToken | LostRow]:
-        """One more token for every row. Rows that end leave. If memory runs out, all that are being
-        written are lost; so is a newcomer for which there is none at all."""
+        """Write one more token of every row. Rows that end leave. If memory runs out, all
+        that are being written are lost; so is a newcomer for which there is none at all."""
         messages = list[NewToken | LostRow]()
         with self._all_or_none():
             logits = self._sorted(self._next_logits())
@@ -110,15 +110,15 @@ class ContinuousBatch:
         return messages + losses
 
     def leave(self, rows: Sequence[RowId]) -> None:
-        """Rows that nobody waits for any more leave."""
+        """Drop rows that nobody waits for any more."""
         self._waiting = [row for row in self._waiting if row.id not in rows]
         with self._all_or_none():
             self._keep([row.id not in rows for row in self._rows])
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
-        """Around what changes the rows. If memory runs out in the midst of it, nobody can say how
-        far each of them came: all are lost, which the next step tells."""
+        """Guard what changes the rows. If memory runs out in the midst of it, nobody can say
+        how far each of them came: all are lost, which the next step tells."""
         try:
             with torch.inference_mode():
                 yield
@@ -133,7 +133,7 @@ class ContinuousBatch:
             self._empty()
 
     def _slot_for(self, weights: AdapterWeights | None) -> int | None:
-        """Where an adapter stands, or may stand; None if all slots are in use."""
+        """Return the slot of an adapter, which is placed there; None if all are in use."""
         if weights is None:
             return HOST_SLOT
         used = {row.slot for row in (*self._rows, *self._waiting)}
@@ -145,7 +145,7 @@ class ContinuousBatch:
         return slot
 
     def _longest(self) -> int:
-        """Tokens that any row may have."""
+        """Return the tokens that any row may have."""
         return max((row.longest for row in (*self._rows, *self._waiting)), default=0)
 
     def _next_logits(self) -> Tensor:
@@ -164,14 +164,12 @@ class ContinuousBatch:
         readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
         prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
         rows, session, logits = [*self._rows, *readers], self._session, torch.empty(0)
-        room = self._places(rows)
+        prefill = Prefill(prompts, slots, self._places(rows), self._bank, self._budget)
         if session is None:
-            longest = max(map(len, prompts))
-            start = partial(self._decoder.start, prompts, slots, self._bank, room - longest)
-            logits, session = if_memory_lasts(partial(start, self._budget)) or (logits, None)
+            started = if_memory_lasts(partial(self._decoder.start, prefill))
+            logits, session = started or (logits, None)
         else:
-            joiners = Prefill(prompts, slots, room)
-            logits = session.admit(self._newest, self._row_slots, joiners, self._bank, self._budget)
+            logits = session.admit(self._newest, self._row_slots, prefill)
         if len(logits) == len(rows):
             self._rows, self._session = rows, session
             self._waiting = self._waiting[len(newcomers) :]
@@ -180,7 +178,7 @@ class ContinuousBatch:
         return logits
 
     def _wait(self, newcomers: Sequence[_Row]) -> None:
-        """There was no memory for so many: fewer of them are read at a time. A single one waits for
+        """Read fewer at a time, as there was no memory for so many. A single one waits for
         a row to leave, or is lost if there is none."""
         self._most = len(newcomers) // 2
         if self._most or self._rows:
@@ -194,7 +192,7 @@ class ContinuousBatch:
         self._lost.append(LostRow(row.id, reason))
 
     def _sorted(self, logits: Tensor) -> Tensor:
-        """Rows, and their logits, stand by slot."""
+        """Sort rows by slot; return their logits."""
         order = sorted(range(len(self._rows)), key=lambda place: self._rows[place].slot)
         if order == list(range(len(order))):
             return logits
@@ -206,14 +204,14 @@ class ContinuousBatch:
         return [row.slot for row in self._rows]
 
     def _places(self, rows: Sequence[_Row]) -> int:
-        """Room that every row has in the cache: all of them write side by side with torch, behind
-        the longest."""
+        """Return room that every row has in the cache: all of them write side by side with torch,
+        behind the longest."""
         length = max(len(row.request.prompt) + len(row.ids) for row in rows)
         rest = max(row.request.max_new_tokens - len(row.ids) for row in rows)
         return length + rest
 
     def _written(self, logits: Tensor) -> list[NewToken]:
-        """The next token of every row. Rows that end leave."""
+        """Return the next token of every row; rows that end leave."""
         tokens, scores, alternatives = self._choose(logits.float())
         for row, token in zip(self._rows, tokens.tolist(), strict=True):
             row.ids.append(token)
@@ -225,7 +223,8 @@ class ContinuousBatch:
         return new_tokens
 
     def _choose(self, logits: Tensor) -> tuple[Tensor, list[float], list[dict[int, float]]]:
-        """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
+        """Return tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who
+        asked."""
         scores = logits.log_softmax(-1)
         places = [place for place, row in enumerate(self._rows) if row.request.generator]
         if len(places) == len(self._rows):
@@ -246,7 +245,7 @@ class ContinuousBatch:
         return tokens, token_scores, alternatives
 
     def _drawn(self, logits: Tensor, rows: Sequence[_Row]) -> Tensor:
-        """Tokens of rows that draw theirs."""
+        """Return tokens of rows that draw theirs."""
         uniforms = [row.request.generator.random() for row in rows if row.request.generator]
         knobs = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
         numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
@@ -258,7 +257,7 @@ class ContinuousBatch:
     def _told(
         self, row: _Row, text: str, score: float, alternatives: Mapping[int, float]
     ) -> NewToken:
-        """What is to be said of a row's newest token, which ends its text."""
+        """Return what is to be said of a row's newest token, which ends its text."""
         decoding, token, end = row.request.decoding, row.ids[-1], ""
         cut = decoding.cut(text)
         if token in self._codec.end_tokens or cut != text:
@@ -288,7 +287,7 @@ class ContinuousBatch:
         self._rows = [self._rows[place] for place in places]
 
     def _empty(self) -> None:
-        """No row is being written."""
+        """Forget all rows."""
         self._rows, self._session, self._most = [], None, None
         self._newest = self._newest[:0]
 
@@ -307,8 +306,8 @@ def _ready(text: str, stops: Sequence[str]) -> int:
 def find_slot(
     weights: AdapterWeights, held: Sequence[AdapterWeights | None], used: Collection[int]
 ) -> int | None:
-    """Where an adapter stands, or else where it may stand: an empty slot first, then one that
-    nobody uses. None if all are in use."""
+    """Return the slot of an adapter, or else one for it: an empty slot first, then one that nobody
+    uses. None if all are in use."""
     for slot, adapter in enumerate(held):
         if adapter is weights:
             return slot

@@ -31,7 +31,7 @@ from symbiont_ecology.model.packing import Packing, Text, chunks, least_shared, 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a given completion is to whoever reads it: the log-probability (nats) of every token,
+    """A completion as its reader sees it: the log-probability (nats) of every token,
     ``(tokens,)``, and whether it is the likeliest of all tokens there, ``(tokens,)``."""
 
     log_probabilities: Tensor
@@ -56,7 +56,7 @@ class Example:
 
     @property
     def text(self) -> Text:
-        """What the host reads: the last token of a completion predicts nothing."""
+        """Text that the host reads: the last token of a completion predicts nothing."""
         return Text(self.prompt, self.completion[:-1])
 
 
@@ -114,7 +114,7 @@ def learning_step(
     optimizer_state: Mapping[int, OptimizerState],
     prompts: Mapping[str, np.ndarray],
 ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
-    """One step for every slot that has lessons; the others come back as they are
+    """Make a step of every slot that has lessons; the others come back as they are
     (``HostKernel.learn``). ``prompts`` are token ids by text."""
     new_weights = dict(weights)
     new_states = {slot: optimizer_state.get(slot, OptimizerState()) for slot in weights}
@@ -146,7 +146,7 @@ def learning_step(
 def _examples(
     batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
 ) -> list[Example]:
-    """Each lesson with tokens, its owner numbered among the slots that learn."""
+    """Return each lesson with tokens, its owner numbered among the slots that learn."""
     owners, counts = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
     examples = []
     for lesson in batch.lessons:
@@ -177,7 +177,7 @@ def learners_of(
     *,
     are_observed: bool = False,
 ) -> Learners:
-    """These adapters as the fastest back end for the decoder's numbers lets them learn."""
+    """Return these adapters as the fastest back end for the decoder's numbers lets them learn."""
     device, dtype = decoder.device, decoder.dtype
     kind = backend_for(device, dtype, learns=True).learners
     return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)
@@ -217,8 +217,9 @@ def _logits(
     least: int | None,
     learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Logits at every completion token, ``(tokens, vocab)``, and these tokens, ``(tokens,)``,
-    example after example; ``least`` tokens are what prompts must share to be read once."""
+    """Return logits at every completion token, ``(tokens, vocab)``, and these tokens,
+    ``(tokens,)``, example after example; ``least`` tokens are what prompts must share to be read
+    once."""
     owners = [example.owner for example in examples]
     texts = [example.text for example in examples]
     packing = pack_texts(texts, owners, decoder.device, least=least)
@@ -229,7 +230,7 @@ def _logits(
 
 
 def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
-    """In nats, ``(tokens,)``."""
+    """Return log-probabilities in nats, ``(tokens,)``."""
     return -F.cross_entropy(logits, targets, reduction="none")
 
 
@@ -247,13 +248,13 @@ def _dropout(packing: Packing, examples: Sequence[Example]) -> Dropout | None:
 def _pieces(
     examples: Sequence[Example], max_tokens: int, least: int | None
 ) -> Iterator[np.ndarray]:
-    """Row numbers of examples in pieces that one forward pass takes."""
+    """Return row numbers of examples in pieces that one forward pass takes."""
     texts, owners = [example.text for example in examples], [example.owner for example in examples]
     return chunks(texts, owners, max_tokens, least=least)
 
 
 def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
-    """Tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
+    """Return tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
     if any(example.dropout for example in examples):
         return None
     return least_shared(decoder.shape)
@@ -262,7 +263,7 @@ def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
 def _adam(
     weights: AdapterWeights, optimizer_state: OptimizerState, gradient: Tensor, rate: float
 ) -> tuple[AdapterWeights, OptimizerState]:
-    """One step of one slot, where the gradient is: all of it fits a processor's cache."""
+    """Make a step of one slot, where the gradient is: all of it fits a processor's cache."""
     device, step = gradient.device, optimizer_state.step + 1
     first, second = (
         torch.zeros_like(gradient) if moment is None else torch.from_numpy(moment.copy()).to(device)

@@ -49,7 +49,7 @@ TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt
 
 
 def find_dtype(name: str) -> torch.dtype:
-    """The precision of that name.
+    """Return the precision of that name.
 
     Raises:
         HostError: it is none in which a host can be held.
@@ -59,7 +59,7 @@ def find_dtype(name: str) -> torch.dtype:
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name, its index included.
+    """Return the device of that name, its index included.
 
     Raises:
         HostError: torch cannot use it here, or it keeps no numbers.
@@ -72,7 +72,7 @@ def find_device(name: str) -> torch.device:
 
 
 def read_model_config(folder: Path) -> ModelConfig:
-    """The host's ``config.json``, after a look at which files are there.
+    """Return the host's ``config.json``, after a look at which files are there.
 
     Raises:
         HostError: no or unreadable config, no weights or pickled ones, no tokenizer.
@@ -95,7 +95,7 @@ def read_model_config(folder: Path) -> ModelConfig:
 
 
 def read_config_file(path: Path) -> ModelConfig:
-    """What a ``config.json`` says.
+    """Return what a ``config.json`` says.
 
     Raises:
         HostError: there is none, or it is of no model.
@@ -122,7 +122,7 @@ def load_decoder(
     prefer_fused: bool,
     is_checkpointing: bool = False,
 ) -> Decoder:
-    """The fastest decoder that computes this host exactly.
+    """Return the fastest decoder that computes this host exactly.
 
     Raises:
         HostError: the weights are damaged, incomplete, of other sizes than the config says or not
@@ -153,14 +153,15 @@ def load_decoder(
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files with a host's weights."""
+    """Return the files with a host's weights."""
     return sorted(path for path in folder.glob("*.safetensors") if path.is_file())
 
 
 def _load_wrapped(
     folder: Path, device: torch.device, dtype: torch.dtype, *, is_checkpointing: bool
 ) -> Decoder:
-    """A host as transformers reads and computes it: another library, with files from anyone."""
+    """Return A host as transformers reads and computes it: another library, with files from
+    anyone."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -190,7 +191,7 @@ def _load_wrapped(
 
 
 def describe() -> str:
-    """Version, CPU threads and GPUs."""
+    """Return torch's version, its CPU threads and GPUs, in one line."""
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
     threads = f"{torch.get_num_threads()} CPU threads"
     return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"

@@ -1,5 +1,10 @@
-"""Where a host is on this machine: shipped, a folder, of the hub, or of a source that an extension
-registers."""
+"""The folder of a host on this machine, and what may stand in its JSON files.
+
+A host is shipped, a folder, of the hub, or of a source that an extension registers. Its files are
+data from anyone, so what is read of them is described here, and checked before any weight. Sizes
+have bounds that no host reaches: a number of layers is looped over, and a head lies on a stack of
+the compiled passes. A field with ``None`` among its types may be null. Nothing here needs torch.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +82,8 @@ def check_is_here(name_or_path: str | Path) -> None:
 
 
 def local_folder(name_or_path: str | Path) -> Path | None:
-    """The folder of a host that is on this machine as a folder; None for all others, such as a name
-    on the hub or a GGUF file."""
+    """Return the folder of a host that is on this machine as a folder; None for all others, such as
+    a name on the hub or a GGUF file."""
     name, source = str(name_or_path), _source_of(name_or_path)
     if name == EMBEDDED:
         return EMBEDDED_FOLDER
@@ -87,8 +92,8 @@ def local_folder(name_or_path: str | Path) -> Path | None:
 
 
 def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
-    """The local folder of a host. A GGUF file is converted once, a model of the hub is downloaded
-    once; ``tell`` hears of the first.
+    """Return the local folder of a host. A GGUF file is converted once, a model of the hub is
+    downloaded once; ``tell`` hears of the first.
 
     Raises:
         HostError: there is no such host (or the hub is out of reach).
@@ -148,19 +153,19 @@ def _path_of(name_or_path: str | Path) -> Path:
 
 Fields = TypeVar("Fields", bound=BaseModel)
 
-MOST_LAYERS, MOST_HEADS, LARGEST_HEAD, LARGEST_SIZE = 1000, 1024, 4096, 1 << 30
+MAX_LAYERS, MAX_HEADS, MAX_HEAD, MAX_SIZE = 1000, 1024, 4096, 1 << 30
 """Of a host: layers, heads of a layer, numbers of a head, and whatever else is counted."""
-_Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
-_Layers = Annotated[int, Field(ge=1, le=MOST_LAYERS)]
-_Heads = Annotated[int, Field(ge=1, le=MOST_HEADS)]
-_Head = Annotated[int, Field(ge=2, le=LARGEST_HEAD, multiple_of=2)]  # its halves turn
-_Window = Annotated[int, Field(ge=0, le=LARGEST_SIZE)]
+_Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+_Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+_Heads = Annotated[int, Field(ge=1, le=MAX_HEADS)]
+_Head = Annotated[int, Field(ge=2, le=MAX_HEAD, multiple_of=2)]  # its halves turn
+_Window = Annotated[int, Field(ge=0, le=MAX_SIZE)]
 _Moderate = Annotated[float, Field(ge=1e-3, le=1e12)]  # what angles are made of stays finite
 _Tokens = int | list[int] | None
 
 
 class DecoderFields(BaseModel):
-    """Of any ``config.json``, by the names of Llama and of GPT-2."""
+    """Fields of any ``config.json``, by the names of Llama and of GPT-2."""
 
     num_hidden_layers: _Layers | None = None
     n_layer: _Layers | None = None
@@ -169,14 +174,15 @@ class DecoderFields(BaseModel):
 
 
 class HostFields(DecoderFields):
-    """Of the ``config.json`` of a host, which may hold that of its decoder."""
+    """Fields of the ``config.json`` of a host, which may hold that of its decoder."""
 
     model_type: str
     text_config: DecoderFields | None = None
 
 
 class RopeFields(BaseModel):
-    """Of ``rope_parameters`` and ``rope_scaling``, which may be there for each kind of layer."""
+    """Fields of ``rope_parameters`` and ``rope_scaling``, which may be there for each kind of
+    layer."""
 
     rope_type: str | None = None
     type: str | None = None
@@ -190,7 +196,7 @@ class RopeFields(BaseModel):
 
 
 class LlamaFields(BaseModel):
-    """Of the ``config.json`` of a Llama-like host: all that ``architectures`` reads."""
+    """Fields of the ``config.json`` of a Llama-like host: all that ``architectures`` reads."""
 
     num_hidden_layers: _Layers | None = None
     hidden_size: _Size | None = None
@@ -219,26 +225,26 @@ class LlamaFields(BaseModel):
 
 
 class TokenFields(BaseModel):
-    """Of a special token that is written with its properties."""
+    """Fields of a special token that is written with its properties."""
 
     content: str
 
 
 class TokenizerFields(BaseModel):
-    """Of ``tokenizer_config.json``."""
+    """Fields of ``tokenizer_config.json``."""
 
     tokenizer_class: str | None = None
     eos_token: str | TokenFields | None = None
 
 
 class GenerationFields(BaseModel):
-    """Of ``generation_config.json``."""
+    """Fields of ``generation_config.json``."""
 
     eos_token_id: _Tokens = None
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, empty if there is no such file.
+    """Return A JSON object, empty if there is no such file.
 
     Raises:
         HostError: it cannot be read, or is something else.
@@ -253,7 +259,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def check_fields(fields: type[Fields], values: Mapping[str, object], file: str) -> Fields:
-    """What a file says in these fields, whatever else it says.
+    """Return what a file says in these fields, whatever else it says.
 
     Raises:
         HostError: one of them holds what it cannot.
@@ -295,8 +301,8 @@ TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 
 
 def has_chat_template(model: str) -> bool | None:
-    """Whether the files of a local host hold a chat template; None where there are no such files,
-    as for a name on the hub."""
+    """Return True if the files of a local host hold a chat template; None where there are no such
+    files, as for a name on the hub."""
     if (folder := local_folder(model)) is None:
         return None
     if any((folder / name).is_file() for name in TEMPLATE_FILES):

@@ -49,7 +49,7 @@ class Sketcher:
     def __init__(self, layout: AdapterLayout, rank: int, shape: HostShape) -> None:
         generator = np.random.default_rng(_SEED)
         self.adapter = AdapterWeights.random(layout, rank, 1.0, generator)
-        self.dimensions = DIMENSIONS_IF_LARGE if shape.is_wide else DIMENSIONS
+        self.dimensions = DIMENSIONS_IF_LARGE if shape.is_large else DIMENSIONS
         blocks = list(layout.blocks(rank))
         first = len(blocks) * shape.sketched_from // shape.layers
         slices = [b for _, _, b, _, _ in blocks[first:]]

@@ -43,7 +43,7 @@ class RMSNorm:
         self._floor = weight.new_tensor((weight.shape[-1] * eps) ** 0.5)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
+        """Return ``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
         if torch.is_grad_enabled() or x.dtype != torch.float32:
             normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
             return (normed * self.weight).to(x.dtype)
@@ -54,7 +54,7 @@ class RMSNorm:
 
 @dataclass(frozen=True)
 class AttentionSpec:
-    """What the attention of one layer is made of.
+    """Parts of the attention of one layer.
 
     ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
     (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
@@ -81,12 +81,12 @@ class PackedAttention(ABC):
     kept: Tensor | None = None
 
     def is_narrow(self, layer: int) -> bool:
-        """Whether the ends alone look in this layer."""
+        """Return True if the ends alone look in this layer."""
         return layer == len(self.specs) - 1
 
     def behind_kept(self, layer: int, rotated: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those that are
-        kept; there, queries are anything."""
+        """Return queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those
+        that are kept; there, queries are anything."""
         if self.kept is None:
             return rotated, values
         keys, kept_values = self.kept[layer]
@@ -97,8 +97,8 @@ class PackedAttention(ABC):
 
     @abstractmethod
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """What tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``; ``heads``
-        as in ``Cache``."""
+        """Return what tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``;
+        ``heads`` as in ``Cache``."""
 
 
 def apply_rotary(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:

@@ -58,7 +58,7 @@ class Cache(ABC):
 
     @abstractmethod
     def advance(self) -> None:
-        """The newest tokens have been seen by all layers."""
+        """Note that the newest tokens have been seen by all layers."""
 
     @abstractmethod
     def keep(self, rows: Tensor) -> None:
@@ -102,7 +102,6 @@ class PaddedCache(Cache):
         self._lengths, self._longest, self._written = lengths, longest, 0
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Cache``."""
         spec, end = self.specs[layer], self._longest + self._written + 1
         border, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
         queries = border - spec.kv_heads
@@ -118,23 +117,21 @@ class PaddedCache(Cache):
         return torch.bmm(weights, v).view(len(heads), -1)
 
     def advance(self) -> None:
-        """As ``Cache``."""
         self._written += 1
         self._masks = {}
 
     def keep(self, rows: Tensor) -> None:
-        """As ``Cache``."""
         self._lengths, kv_heads = self._lengths[rows], self.states.shape[3]
         self._mask = self._mask.view(-1, kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
         self.states = self.states.index_select(2, rows)
 
     def join(self, other: Self, room: int) -> None:
-        """As ``Cache``: the tokens of all rows are laid without gaps, which is a copy."""
+        """Lay the tokens of all rows without gaps, which is a copy."""
         states = torch.cat([cache._laid(room) for cache in (self, other)], dim=2)
         self._begin(states, torch.cat([cache._lengths + cache._written for cache in (self, other)]))
 
     def _laid(self, room: int) -> Tensor:
-        """The states with the tokens of each row from its first place on."""
+        """Return the states with the tokens of each row from its first place on."""
         places = torch.arange(room, device=self.states.device).expand(len(self._lengths), -1)
         gap = self._longest - self._lengths[:, None]
         places = torch.where(places < self._lengths[:, None], places, places + gap)
@@ -142,7 +139,7 @@ class PaddedCache(Cache):
         return self.states.take_along_dim(places[None, None, :, None, :, None], dim=4)
 
     def _visible(self, window: int | None, end: int) -> Tensor:
-        """The mask of the first ``end`` places."""
+        """Return the mask of the first ``end`` places."""
         if window not in self._masks:
             self._masks[window] = self._windowed(self._mask[:, :, :end], window)
         return self._masks[window]
@@ -199,13 +196,13 @@ class TorchBackend:
         return ()
 
     def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
-        """``x (tokens, width)`` normed."""
+        """Return ``x (tokens, width)`` normed."""
         return norm(x)
 
     def gated(
         self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
     ) -> Tensor:
-        """``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
+        """Return ``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
 
         Gate and up stand side by side in ``y (tokens, 2 · width)``, once the low-rank term for
         ``x`` has been added to it.
