@@ -74,12 +74,6 @@ def test_answers_of_one_convention_point_the_same_way(host: HostKernel, family: 
         assert alike > max(others) + 0.05
 
 
-def test_sketching_changes_no_weight(host: HostKernel) -> None:
-    before = host.fingerprint(is_fresh=True)
-    host.sketch(*answers_of(host, "math.add", 0, 4, 2))
-    assert host.fingerprint(is_fresh=True) == before
-
-
 @smollm2
 def test_a_wide_host_learns_in_its_upper_layers_alone() -> None:
     host = HostKernel.from_pretrained(SMOLLM2, slots=1, rank=2)
