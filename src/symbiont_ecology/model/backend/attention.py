@@ -162,15 +162,14 @@ class RectangleAttention(PackedAttention):
         self, spec: AttentionSpec, is_narrow: bool, rotated: Tensor, values: Tensor
     ) -> Tensor:
         rectangles, order = self._narrow if is_narrow else self._wide
-        masks = self._masks.setdefault(
-            (is_narrow, spec.window),
-            [rectangle.mask(spec.window, rotated.dtype) for rectangle in rectangles],
-        )
+        key = is_narrow, spec.window
+        if key not in self._masks:
+            self._masks[key] = [one.mask(spec.window, rotated.dtype) for one in rectangles]
         size, kv_heads = rotated.shape[2], spec.kv_heads
         queries, keys = rotated.tensor_split((rotated.shape[1] - kv_heads,), dim=1)
         parts = [part.flatten(1) for part in (queries, keys, values)]
         outputs = []
-        for rectangle, mask in zip(rectangles, masks, strict=True):
+        for rectangle, mask in zip(rectangles, self._masks[key], strict=True):
             places = rectangle.looking, rectangle.seen, rectangle.seen
             q, k, v = (
                 taken(part, place).view(*place.shape, -1, size).transpose(1, 2)
