@@ -24,7 +24,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from populations import RANK, PeftPopulation, Population, host_folder
-from symbiont_ecology.model.machine import describe
+from symbiont_ecology.model.loading import describe
 from timing import Ratio, Result, Side, arguments, matmul_rate, measured, timed, write_page
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"

@@ -126,7 +126,7 @@ def without_sharing(run: Callable[[], Any]) -> Callable[[], Any]:
     """Return a side in which only equal prompts are read once."""
 
     def side() -> Any:
-        with patch.object(packing, "LEAST_SHARED_IF_WIDE", 1 << 40):
+        with patch.object(packing, "MIN_SHARED_IF_LARGE", 1 << 40):
             return run()
 
     return side

@@ -11,7 +11,6 @@ import torch
 
 from hosts import PROMPTS
 from symbiont_ecology.adapters.adapter import AdapterWeights
-from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
@@ -92,12 +91,6 @@ def assert_same_weights(
     difference = np.abs(one.vector - other.vector)
     assert (difference <= 1e-5).mean() > 0.9999
     assert difference.max() <= 2 * rate * steps
-
-
-def sampled(company: Company, rows: Sequence[int]) -> Completions:
-    """Sampled answers of these rows, each with its own named generator."""
-    chosen = [Request(PROMPTS[row], SLOTS[row], 12) for row in rows]
-    return company.kernel.rollout(chosen, [Draw(0)("test", row) for row in rows], SAMPLED)
 
 
 def as_vector(like: AdapterWeights, parameters: dict[str, torch.Tensor], slot: int) -> np.ndarray:

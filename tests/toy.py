@@ -164,8 +164,7 @@ class ToyHost:
             return weights.delta("policy").astype(np.float64) @ features
         import torch  # so that a toy can do without
 
-        from symbiont_ecology.model.backend.lowrank import Adapters, Factors
-        from symbiont_ecology.model.backend.slot_tiles import Tiling
+        from symbiont_ecology.model.backend.lowrank import Adapters, Factors, Tiling
 
         ((_, a, b),) = weights.factors()
         padded = ((0, self.rank - weights.rank), (0, 0))

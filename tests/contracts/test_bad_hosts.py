@@ -15,9 +15,8 @@ from safetensors.numpy import load_file, save_file
 from damage import WEIGHTS
 from hosts import leave_torch_alone
 from symbiont_ecology.base.errors import ConfigError, HostError
-from symbiont_ecology.model.chat_template import has_chat_template
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.locating import EMBEDDED_FOLDER, check_is_here
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER, check_is_here, has_chat_template
 from symbiont_ecology.run.config import load_config
 
 
@@ -36,34 +35,6 @@ def refused(folder: Path, **knobs: object) -> str:
     with pytest.raises(HostError, match=r"^expected [^\n]+$") as caught:
         HostKernel.from_pretrained(folder, **knobs)  # type: ignore[arg-type]
     return str(caught.value)
-
-
-@pytest.fixture
-def gpt2(host_folders: dict[str, Path], tmp_path: Path) -> Path:
-    return Path(shutil.copytree(host_folders["gpt2"], tmp_path / "gpt2"))
-
-
-def test_a_tokenizer_file_without_a_model_is_refused(gpt2: Path) -> None:
-    (gpt2 / "tokenizer.json").write_text("{}")
-    with pytest.raises(HostError, match="expected a tokenizer"):
-        HostKernel.from_pretrained(gpt2)
-
-
-def test_a_missing_tensor_is_refused_and_not_made_up(gpt2: Path) -> None:
-    tensors = load_file(gpt2 / "model.safetensors")
-    gone = next(name for name in sorted(tensors) if name.endswith("c_fc.weight"))
-    del tensors[gone]
-    save_file(tensors, gpt2 / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(HostError, match="c_fc"):
-        HostKernel.from_pretrained(gpt2)
-
-
-def test_an_end_token_beyond_the_vocabulary_is_left_out(gpt2: Path) -> None:
-    for name in ("config.json", "generation_config.json"):
-        settings = json.loads((gpt2 / name).read_text())
-        (gpt2 / name).write_text(json.dumps(settings | {"eos_token_id": 50256}))
-    kernel = HostKernel.from_pretrained(gpt2)
-    assert len(kernel.generate(["a"], -1, max_new_tokens=4, min_new_tokens=3)) == 1
 
 
 def test_slots_too_large_for_the_machine_are_refused(

@@ -13,8 +13,8 @@ from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.packing import LEAST_PREAMBLE, LEAST_SHARED, Text, chunks, pack_texts
-from symbiont_ecology.model.preambles import Preambles
+from symbiont_ecology.model.llama import PrefixCache
+from symbiont_ecology.model.packing import MIN_PREFIX, MIN_SHARED, Text, chunks, pack_texts
 
 CPU = torch.device("cpu")
 
@@ -25,7 +25,7 @@ def grown(draw: np.random.Generator, rows: int) -> list[str]:
     for _ in range(rows):
         stem = texts[draw.integers(len(texts))]
         stem = stem[: int(draw.integers(len(stem) + 1))] if draw.random() < 0.3 else stem
-        more = int(draw.choice([0, 1, 2, LEAST_SHARED - 1, LEAST_SHARED, 2 * LEAST_SHARED]))
+        more = int(draw.choice([0, 1, 2, MIN_SHARED - 1, MIN_SHARED, 2 * MIN_SHARED]))
         texts.append((stem + "".join(draw.choice(list("ab"), size=more)))[:90])
     return [texts[index] for index in draw.permutation(len(texts))]
 
@@ -47,7 +47,7 @@ def kernel(
     return made
 
 
-@pytest.mark.parametrize("least", [4, LEAST_SHARED])
+@pytest.mark.parametrize("least", [4, MIN_SHARED])
 @pytest.mark.parametrize("seed", range(20))
 def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int, least: int) -> None:
     draw = Draw(seed)("texts")
@@ -131,32 +131,8 @@ def gradient(kernel: HostKernel, lessons: list[Lesson], weights: dict) -> dict[i
     return {slot: 10 * state.first for slot, state in states.items() if state.first is not None}
 
 
-def test_with_dropout_an_organelle_learns_in_company_what_it_learns_alone(
-    kernel: HostKernel,
-) -> None:
-    stem = "x" * 3 * LEAST_SHARED
-    lessons = [Lesson(stem + end, (7, 8, 9), slot) for end in "ab" for slot in (0, 1)]
-    weights = {slot: kernel.weights_of(slot) for slot in (0, 1)}
-
-    def learned(slots: set[int]) -> np.ndarray:
-        own = tuple(lesson for lesson in lessons if lesson.slot in slots)
-        rates = dict.fromkeys(slots, 0.0)
-        batch = LearningBatch(
-            own,
-            rates,
-            1e9,
-            dropout=dict.fromkeys(slots, 0.5),
-            dropout_seeds=dict.fromkeys(slots, 3),
-        )
-        _, states, _ = kernel.learn(batch, {slot: weights[slot] for slot in slots}, {})
-        assert states[0].first is not None
-        return states[0].first
-
-    np.testing.assert_allclose(learned({0, 1}), learned({0}), atol=1e-6)
-
-
-def test_what_is_kept_of_a_preamble_changes_no_bit(kernel: HostKernel) -> None:
-    stems = ["c" * 2 * LEAST_PREAMBLE, "c" * LEAST_PREAMBLE + "d" * LEAST_PREAMBLE]
+def test_what_is_kept_of_a_prefix_changes_no_bit(kernel: HostKernel) -> None:
+    stems = ["c" * 2 * MIN_PREFIX, "c" * MIN_PREFIX + "d" * MIN_PREFIX]
     rows = [
         Request(f"{stem}{end}", slot, 8) for stem in stems for end in "pqr" for slot in (-1, 0, 1)
     ]
@@ -166,7 +142,7 @@ def test_what_is_kept_of_a_preamble_changes_no_bit(kernel: HostKernel) -> None:
         np.testing.assert_array_equal(one, other)
     assert first.log_probabilities.tobytes() == again.log_probabilities.tobytes()
     assert first.read is not None
-    assert first.read.sum() == 3 * (2 * (1 + 2 * LEAST_PREAMBLE) + 6)
+    assert first.read.sum() == 3 * (2 * (1 + 2 * MIN_PREFIX) + 6)
     alone = [kernel.rollout([row], None, Decoding())[0] for row in rows]
     for number, one in enumerate(alone):
         assert one.token_ids == first[number].token_ids
@@ -175,8 +151,8 @@ def test_what_is_kept_of_a_preamble_changes_no_bit(kernel: HostKernel) -> None:
         )
 
 
-def test_another_adapter_in_a_slot_reads_its_own_preamble(kernel: HostKernel) -> None:
-    rows = [Request("c" * 2 * LEAST_PREAMBLE + end, 0, 8) for end in "pqrs"]
+def test_another_adapter_in_a_slot_reads_its_own_prefix(kernel: HostKernel) -> None:
+    rows = [Request("c" * 2 * MIN_PREFIX + end, 0, 8) for end in "pqrs"]
     before = kernel.rollout(rows, None, Decoding())
     kernel.place(0, random_weights(kernel.layout, 77, rank=4))
     after = kernel.rollout(rows, None, Decoding())
@@ -187,36 +163,13 @@ def test_another_adapter_in_a_slot_reads_its_own_preamble(kernel: HostKernel) ->
 
 
 def test_no_more_is_kept_than_there_is_room_for() -> None:
-    preambles, read = Preambles(), list[bytes]()
+    prefixes, read = PrefixCache(), list[bytes]()
+    weights = AdapterWeights(AdapterLayout((("q", 50, 50),)), 1, 1.0, np.zeros(100, np.float32))
 
     def states(ids: bytes) -> torch.Tensor:
         read.append(ids)
-        return torch.zeros(250)
+        return torch.zeros(150)
 
-    for ids in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):
-        preambles.get(None, ids, lambda ids=ids: states(ids), 3000)
+    for ids in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):  # room for three of them
+        prefixes.get(weights, ids, lambda ids=ids: states(ids), 3000)
     assert read == [b"a", b"b", b"c", b"d", b"b"]
-
-
-def test_an_adapter_with_several_preambles_is_counted_once() -> None:
-    layout = AdapterLayout((("q", 100, 100),))
-    one, other = (AdapterWeights(layout, 1, 1.0, np.zeros(200, np.float32)) for _ in "ab")
-    preambles, read = Preambles(), list[tuple[int, bytes]]()
-
-    def get(weights: AdapterWeights, ids: bytes) -> None:
-        def states() -> torch.Tensor:
-            read.append((id(weights), ids))
-            return torch.zeros(50)
-
-        preambles.get(weights, ids, states, 2000)  # room for both adapters and two preambles
-
-    for ids in (b"a", b"b", b"c", b"a", b"b", b"c"):
-        get(one, ids)
-    assert len(read) == 3
-    get(other, b"a")
-    get(other, b"a")
-    assert len(read) == 4
-    get(one, b"c")
-    assert len(read) == 4
-    get(one, b"a")
-    assert len(read) == 5

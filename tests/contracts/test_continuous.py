@@ -13,9 +13,9 @@ from streamed import LIMITS, SAMPLED, Written, alone, in_company, requests, scor
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.model.codec import TextCodec
 from symbiont_ecology.model.continuous import ContinuousBatch
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import TextCodec
 from symbiont_ecology.model.streaming import NewToken, StreamedRequest
 
 HOSTS = (

@@ -159,20 +159,6 @@ def test_all_rows_are_lost_if_memory_runs_out_as_they_go_on(
     assert [one.text for one in found] == [one.text for one in expected]
 
 
-def test_newcomers_are_lost_with_all_rows_if_memory_runs_out_as_these_are_sorted(
-    qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
-    rows = batch.join(asked[:2])
-    told(batch)
-    with monkeypatch.context() as patched:
-        patched.setattr(LlamaSession, "keep", no_memory)
-        rows += batch.join(asked[2:3])  # the bare host stands in front
-        lost = batch.step()
-    assert {one.row for one in lost if isinstance(one, LostRow)} == set(rows)
-    assert len(rows) == 3
-
-
 def test_rows_in_rectangles_go_on_if_memory_runs_out_as_others_join(
     host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from hosts import PROMPTS, SMOLLM2, random_weights, smollm2
-from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.model.kernel import HostKernel
 
 HOSTS = (
@@ -74,14 +73,3 @@ def test_an_embedding_depends_on_neither_neighbours_nor_slots(kernel: HostKernel
         alone = kernel.embed(prompts[row : row + 1], ids[row : row + 1])
         np.testing.assert_allclose(alone[0], together[row], rtol=1e-3, atol=1e-4)
     assert kernel.fingerprint(is_fresh=True) == before
-
-
-def test_of_nothing_there_are_no_embeddings(kernel: HostKernel) -> None:
-    assert kernel.embed([], []).shape == (0, 2 * kernel.shape.hidden)
-
-
-def test_a_text_that_does_not_fit_is_refused(kernel: HostKernel) -> None:
-    if kernel.shape.max_positions > 4096:
-        pytest.skip("a text that is too long for it would take long to make")
-    with pytest.raises(HostError, match="expected at most"):
-        kernel.embed(PROMPTS[:1], [(1,) * kernel.shape.max_positions])

@@ -26,8 +26,9 @@ from symbiont_ecology.base.types import (
     Lesson,
     Request,
 )
+from symbiont_ecology.model.codec import TextCodec
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import TextCodec, load_decoder, read_model_config
+from symbiont_ecology.model.loading import load_decoder, read_model_config
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 # A Mistral without windows is a Llama without biases.
@@ -300,12 +301,11 @@ class Dictation:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.decoder, name)
 
-    def start(
-        self, prompts: Sequence[np.ndarray], slots: Sequence[int], *rest: Any
-    ) -> tuple[Any, Any]:
+    def start(self, prefill: Any) -> tuple[Any, Any]:
         self.calls += 1
-        logits, session = self.decoder.start(prompts, slots, *rest)
-        keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
+        logits, session = self.decoder.start(prefill)
+        pairs = zip(prefill.slots, prefill.prompts, strict=True)
+        keys = [(slot, prompt.tobytes()) for slot, prompt in pairs]
         return self.keep("written", keys, [0] * len(keys), logits), DictatedSession(
             self, session, keys
         )

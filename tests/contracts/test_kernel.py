@@ -13,30 +13,7 @@ import torch
 from company import SLOTS, Company, as_vector, assert_same_weights, some_lessons
 from hosts import PROMPTS
 from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
-from symbiont_ecology.base.types import HOST_SLOT, LearningBatch, Lesson
-
-
-def test_log_probabilities_of_every_slot_equal_peft(company: Company) -> None:
-    completions = [company.rollout()[row].token_ids for row in range(len(PROMPTS))]
-    scores = company.kernel.score(PROMPTS, completions, SLOTS)
-    for prompt, completion, slot, ours in zip(PROMPTS, completions, SLOTS, scores, strict=True):
-        with torch.no_grad():
-            if slot == HOST_SLOT:
-                with company.peft.disable_adapter():
-                    theirs = company.peft_log_probabilities(company.peft, prompt, completion)
-            else:
-                theirs = company.peft_log_probabilities(company.peft_as(slot), prompt, completion)
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=0)
-
-
-def test_greedy_text_equals_peft_generate(company: Company) -> None:
-    slots = [0, 1, 2, 3, 2, 2, 2, 0]
-    ours = company.kernel.generate(PROMPTS, slots, max_new_tokens=12)
-    for prompt, slot, text in zip(PROMPTS, slots, ours, strict=True):
-        batch = company.tokenizer(prompt, return_tensors="pt")
-        ids = company.peft_as(slot).generate(**batch, max_new_tokens=12, do_sample=False)
-        new = ids[0, batch["input_ids"].shape[1] :]
-        assert text == company.tokenizer.decode(new, skip_special_tokens=True)
+from symbiont_ecology.base.types import LearningBatch, Lesson
 
 
 @pytest.mark.parametrize("is_by_token", [False, True], ids=["by row", "by token"])
@@ -133,43 +110,6 @@ def test_two_steps_in_company_equal_two_steps_alone(company: Company) -> None:
         assert kept[slot].notes == {"baseline": 0.5}
 
 
-def test_learning_raises_what_is_praised_and_lowers_what_is_blamed(company: Company) -> None:
-    praised, blamed = (
-        Lesson("12+7=", (70, 71, 2), slot, weight) for slot, weight in ((0, 1.0), (2, -1.0))
-    )
-    batch = LearningBatch((praised, blamed), {0: 1e-3, 2: 1e-3})
-    weights = {slot: company.adapters[slot] for slot in (0, 2)}
-    learned, _, _ = company.kernel.learn(batch, weights, {})
-    kernel = company.kernel
-    before = kernel.score(["12+7="] * 2, [(70, 71, 2)] * 2, [0, 2])
-    kernel.place(4, learned[0])
-    kernel.place(5, learned[2])
-    after = kernel.score(["12+7="] * 2, [(70, 71, 2)] * 2, [4, 5])
-    kernel.clear(4)
-    kernel.clear(5)
-    assert after[0].sum() > before[0].sum()
-    assert after[1].sum() < before[1].sum()
-
-
-def test_small_token_budgets_change_nothing(company: Company) -> None:
-    _, batch = some_lessons(company)
-    weights = dict(enumerate(company.adapters))
-    reference, scores = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
-    learned, _, _ = company.kernel.learn(batch, weights, {})
-    budget = company.kernel._budget
-    company.kernel._budget = dataclasses.replace(budget, megabytes=budget.megabytes / 20000)
-    try:
-        in_waves, in_chunks = company.rollout(), company.kernel.score(PROMPTS, PROMPTS, SLOTS)
-        piecewise, _, _ = company.kernel.learn(batch, weights, {})
-    finally:
-        company.kernel._budget = budget
-    assert in_waves.texts == reference.texts
-    for one, other in zip(in_chunks, scores, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-4, rtol=0)
-    for slot in weights:
-        assert_same_weights(piecewise[slot], learned[slot], rate=1e-4, steps=1)
-
-
 def test_a_sick_slot_is_named_and_its_neighbours_do_not_notice(company: Company) -> None:
     _, batch = some_lessons(company)
     weights = dict(enumerate(company.adapters))
@@ -236,5 +176,7 @@ def test_no_verb_changes_the_base_weights(company: Company, tmp_path: Path) -> N
     kernel.learn(batch, dict(enumerate(company.adapters)), {})
     kernel.score(PROMPTS, PROMPTS, slot)
     kernel.generate(PROMPTS, slot)
+    kernel.sketch(PROMPTS, [(5, 6)] * len(PROMPTS))
+    kernel.embed(PROMPTS, [(5, 6)] * len(PROMPTS))
     kernel.detach(slot)
     assert kernel.fingerprint(is_fresh=True) == before

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from company import GREEDY, SLOTS, Company, sampled
+from company import GREEDY, SLOTS, Company
 from hosts import PROMPTS
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.rng import Draw
@@ -23,16 +23,6 @@ def test_bare_host_rows_equal_the_host_without_adapters(company: Company) -> Non
     assert mixed.texts != alone.texts
     empty = company.kernel.generate(PROMPTS, 5, max_new_tokens=12)
     assert empty == list(alone.texts)
-
-
-def test_log_probabilities_of_a_rollout_are_those_of_score(company: Company) -> None:
-    rollouts = sampled(company, range(len(PROMPTS)))
-    completions = [rollouts[row].token_ids for row in range(len(PROMPTS))]
-    for row, score in enumerate(company.kernel.score(PROMPTS, completions, SLOTS)):
-        np.testing.assert_allclose(
-            rollouts.log_probabilities[row, : len(score)], score.numpy(), atol=1e-4
-        )
-        assert not rollouts.ids[row, len(score) :].any()
 
 
 def test_texts_and_their_token_ids_are_read_alike(company: Company) -> None:
@@ -64,16 +54,6 @@ def test_a_completion_is_read_to_the_last_position_of_the_host(company: Company)
         company.kernel.score([[token, token]], [[token] * most], HOST_SLOT)
     with pytest.raises(HostError, match="at least one token"):
         company.kernel.score([[]], [[token]], HOST_SLOT)
-
-
-def test_sampled_text_depends_neither_on_neighbours_nor_on_order(company: Company) -> None:
-    rows = list(range(len(PROMPTS)))
-    reference = sampled(company, rows)
-    backwards = sampled(company, rows[::-1])
-    assert backwards.texts == reference.texts[::-1]
-    for row in rows:
-        assert sampled(company, [row]).texts == (reference.texts[row],)
-    assert len(set(reference.texts)) > 1
 
 
 def test_sampling_follows_the_models_probabilities(company: Company) -> None:

@@ -163,10 +163,10 @@ def test_running_out_of_memory_makes_smaller_pieces(
     decoder: Any = kernel._decoder
     start, logits = decoder.start, decoder.logits
 
-    def little_room(prompts: Any, *rest: Any) -> Any:
-        if len(prompts) > 3:
+    def little_room(prefill: Any) -> Any:
+        if len(prefill.prompts) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        return start(prompts, *rest)
+        return start(prefill)
 
     def little_space(packing: Any, *rest: Any, **how: Any) -> Any:
         found = logits(packing, *rest, **how)
@@ -185,27 +185,23 @@ def test_running_out_of_memory_makes_smaller_pieces(
         assert (np.abs(one.vector - again[slot].vector) < 1e-5).mean() > 0.999
 
 
-def test_not_even_one_row_fits(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = load()
-
-    def no_room(*_: Any) -> Any:
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    monkeypatch.setattr(kernel._decoder, "start", no_room)
-    with pytest.raises(HostError, match="memory for a batch of one row"):
-        kernel.generate(["a"], 0)
-
-
-def test_other_failures_of_torch_are_not_taken_for_a_lack_of_memory(
-    load: Load, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("failure", "kind", "says"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory"), HostError, "memory for a batch of one row"),
+        (RuntimeError("device-side assert"), RuntimeError, "device-side assert"),
+    ],
+)
+def test_what_cannot_be_done_in_smaller_pieces_fails(
+    load: Load, monkeypatch: pytest.MonkeyPatch, failure: Exception, kind: type, says: str
 ) -> None:
     kernel = load()
 
-    def broken(*_: Any) -> Any:
-        raise RuntimeError("device-side assert")
+    def failing(*_: Any) -> Any:
+        raise failure
 
-    monkeypatch.setattr(kernel._decoder, "start", broken)
-    with pytest.raises(RuntimeError, match="device-side assert"):
+    monkeypatch.setattr(kernel._decoder, "start", failing)
+    with pytest.raises(kind, match=says):
         kernel.generate(["a"], 0)
 
 

@@ -16,7 +16,7 @@ from logs import ECOLOGY, RICH
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Event, Learned, WarmStarted
-from symbiont_ecology.base.flops import WIDE_HIDDEN
+from symbiont_ecology.base.flops import LARGE_HIDDEN
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology.basis import Basis
 from symbiont_ecology.ecology.habitats import RememberedAnswer, read_vector
@@ -251,7 +251,7 @@ def wide_world(per_cell: int = 12) -> RunConfig:
 
 
 def wide_host() -> ToyHost:
-    return ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
+    return ToyHost(shape=ToyShape(hidden=LARGE_HIDDEN))
 
 
 def texts_of(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:
@@ -329,7 +329,7 @@ def styled_config(tmp_path: Path, **strategy: Any) -> RunConfig:
 
 
 def test_founders_remember_the_kinds_of_examples(tmp_path: Path) -> None:
-    host = ToyHost(shape=ToyShape(hidden=WIDE_HIDDEN))
+    host = ToyHost(shape=ToyShape(hidden=LARGE_HIDDEN))
     plan = styled_config(tmp_path)
     state = start(plan, tmp_path / "run", host=host).state
     founders = [

@@ -28,7 +28,6 @@ from symbiont_ecology.base.types import (
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison, compare_with_host
 from symbiont_ecology.evaluate.measure import Evaluation
-from symbiont_ecology.model.fitting import check_adapter_fits
 from symbiont_ecology.model.kernel import HostKernel
 
 
@@ -172,28 +171,6 @@ def test_items_without_a_reference_answer_do_not_count_in_its_perplexity(
 
 
 # An adapter that does not belong here.
-
-
-def test_an_adapter_of_another_host_is_found_without_loading_the_host(
-    folder: Path, kernel: HostKernel, tmp_path: Path
-) -> None:
-    fine = saved(random_weights(kernel.layout, seed=1), tmp_path / "fine")
-    check_adapter_fits(fine, str(folder))
-    larger = make_host(tmp_path / "larger", layers=3)
-    deeper = HostKernel.from_pretrained(larger, slots=1)
-    saved(random_weights(deeper.layout, seed=1), tmp_path / "deeper")
-    with pytest.raises(ValueError, match=r"expected modules of the host .*, got 'model.layers.2"):
-        check_adapter_fits(tmp_path / "deeper", str(folder))
-    with pytest.raises(ValueError, match=r"it was made for a host of another size"):
-        check_adapter_fits(fine, str(make_host(tmp_path / "narrow", intermediate_size=128)))
-
-
-def test_an_adapter_of_gpt2_fits_whatever_way_its_weights_lie(tmp_path: Path) -> None:
-    host = make_host(tmp_path / "gpt2", "gpt2")
-    kernel = HostKernel.from_pretrained(host, slots=1)
-    kernel.place(0, random_weights(kernel.layout, seed=1))
-    kernel.export(0, tmp_path / "a")
-    check_adapter_fits(tmp_path / "a", str(host))
 
 
 # Numbers.

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from symbiont_ecology.base.errors import HostError
-from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON, WIDE_HIDDEN, Cost, HostShape
+from symbiont_ecology.base.flops import LARGE_HIDDEN, ROLLOUT_WITH_LESSON, Cost, HostShape
 
 AMOUNT = st.integers(0, 10**18)
 COSTS = st.builds(Cost, *[AMOUNT] * 6)
@@ -56,7 +56,7 @@ def test_a_rollout_is_its_passes_one_by_one(prompt: int, new: int, lora: int) ->
 
 # The formulas against every matrix product, one by one.
 
-WIDE = replace(SHAPE, layers=5, hidden=WIDE_HIDDEN)
+WIDE = replace(SHAPE, layers=5, hidden=LARGE_HIDDEN)
 LINEAR = ((64, 128), (64, 64), (64, 64), (128, 64), (64, 160), (64, 160), (160, 64))
 """Of a layer of SHAPE: queries, keys, values, output, and the three of the feed-forward part."""
 
@@ -113,8 +113,8 @@ def test_an_embedding_takes_one_pass_through_four_fifths_of_the_layers(tokens: i
 
 def test_a_host_is_wide_from_512_on_and_sketched_from_the_middle() -> None:
     narrow = replace(WIDE, hidden=511)
-    assert (narrow.is_wide, narrow.sketched_from) == (False, 0)
-    assert (WIDE.hidden, WIDE.is_wide, WIDE.sketched_from) == (512, True, 2)
+    assert (narrow.is_large, narrow.sketched_from) == (False, 0)
+    assert (WIDE.hidden, WIDE.is_large, WIDE.sketched_from) == (512, True, 2)
 
 
 @given(st.integers(8, 60), st.integers(2, 12), st.floats(0, 0.15))

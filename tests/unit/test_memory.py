@@ -9,11 +9,10 @@ import torch
 
 from hosts import make_host
 from symbiont_ecology.base.errors import HostError
-from symbiont_ecology.model import memory
+from symbiont_ecology.model import loading
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import load_decoder, read_model_config, weight_files
+from symbiont_ecology.model.loading import MemoryNeed, load_decoder, read_model_config, weight_files
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER, weights_folder
-from symbiont_ecology.model.memory import MemoryNeed
 
 FILES = weight_files(EMBEDDED_FOLDER)
 
@@ -43,7 +42,7 @@ def test_a_host_that_is_larger_than_the_memory_is_refused_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     need = MemoryNeed.of(FILES, "float32").weights
-    monkeypatch.setattr(memory, "total_memory", lambda device: need - 1)
+    monkeypatch.setattr(loading, "total_memory", lambda device: need - 1)
     with pytest.raises(HostError, match=r"try host\.dtype=bfloat16"):
         HostKernel.from_pretrained("embedded", slots=1)
     assert HostKernel.from_pretrained("embedded", slots=1, dtype="bfloat16")

@@ -51,7 +51,10 @@ def test_turns_are_parts_of_one_text() -> None:
 
 
 def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> None:
-    folder = add_chat_template(make_host(tmp_path / "host", layers=1))
+    folder = make_host(tmp_path / "host", layers=1)
+    with pytest.raises(HostError, match="expected a chat template"):
+        HostKernel.from_pretrained(folder, is_chat=True).generate(["12+7"], slots=-1)
+    add_chat_template(folder)
     plain = HostKernel.from_pretrained(folder)
     chat = HostKernel.from_pretrained(folder, is_chat=True)
     said = in_turns("1+1", "2", "3+4")

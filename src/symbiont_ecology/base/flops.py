@@ -24,8 +24,8 @@ from symbiont_ecology.base.errors import HostError
 ROLLOUT_WITH_LESSON = 4
 """What is set aside for a rollout and its lesson, in rollouts of the bare host: with an adapter
 they take between three and four."""
-WIDE_HIDDEN = 512
-"""Hidden size from which on a host is wide."""
+LARGE_HIDDEN = 512
+"""Hidden size of the smallest large host."""
 
 
 @dataclass(frozen=True)
@@ -81,14 +81,14 @@ class HostShape:
     parameters: int
 
     @property
-    def is_wide(self) -> bool:
-        """Whether tokens cost so much that it pays to save some of them, and of their gradients."""
-        return self.hidden >= WIDE_HIDDEN
+    def is_large(self) -> bool:
+        """True if tokens cost so much that it pays to save some of them, and of their gradients."""
+        return self.hidden >= LARGE_HIDDEN
 
     @property
     def sketched_from(self) -> int:
-        """The first layer whose gradients a sketch is made of: the middle one of a wide host."""
-        return self.layers // 2 if self.is_wide else 0
+        """The first layer whose gradients a sketch is made of: the middle one of a large host."""
+        return self.layers // 2 if self.is_large else 0
 
     @property
     def embedding_layers(self) -> tuple[int, int]:
@@ -178,7 +178,7 @@ class HostShape:
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
         """A gradient sketch of one answer: as a lesson, but backward through the upper layers
-        alone where the host is wide."""
+        alone where the host is large."""
         backward = self._backward_flops(lora_parameters, prompt_tokens, completion_tokens)
         backward = backward * (self.layers - self.sketched_from) // self.layers
         return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward

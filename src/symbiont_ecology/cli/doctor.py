@@ -85,7 +85,7 @@ def _host(settings: HostConfig) -> Iterator[CheckResult]:
 
         from symbiont_ecology.model.backend.torch_backend import back_ends
         from symbiont_ecology.model.kernel import HostKernel
-        from symbiont_ecology.model.machine import describe
+        from symbiont_ecology.model.loading import describe
     except ImportError as error:
         yield "fail", f"torch cannot be imported ({error}): reinstall it"
         return

@@ -43,14 +43,14 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
         DataError: questions that cannot be used.
         AdapterError: an adapter that is damaged, or of another host.
     """
-    from symbiont_ecology.adapters.peft_files import stated_rank
+    from symbiont_ecology.adapters.peft_files import adapter_modules, stated_rank
     from symbiont_ecology.cli.options import typed_spec
     from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
     from symbiont_ecology.evaluate.general import general_of_adapter
     from symbiont_ecology.evaluate.items import check_not_learned, in_style, read_items, some_of
     from symbiont_ecology.evaluate.measure import evaluate_adapter
-    from symbiont_ecology.model.fitting import check_adapter_fits
     from symbiont_ecology.model.kernel import HostKernel
+    from symbiont_ecology.model.locating import check_is_here
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
     if exam.holdout is None:
@@ -66,7 +66,8 @@ def examine_adapter(exam: AdapterExam, *, dry_run: bool) -> Record:
     items = some_of(items, exam.max_samples)
     if style is not None:
         items = in_style(items, style)
-    check_adapter_fits(exam.adapter, exam.host)
+    adapter_modules(exam.adapter)  # a damaged adapter shows before the host is loaded
+    check_is_here(exam.host)
     rank = stated_rank(exam.adapter)
     if dry_run:
         asked = f"{'the bare host, and ' * exam.is_compared}{exam.adapter} of rank {rank}"

@@ -81,7 +81,7 @@ def _styles(config: RunConfig, texts: Sequence[str]) -> dict[str, PromptStyle]:
     Raises:
         ConfigError: a style that was typed cannot be built, or not with this host or these tasks.
     """
-    from symbiont_ecology.model.chat_template import has_chat_template
+    from symbiont_ecology.model.locating import has_chat_template
     from symbiont_ecology.run.build import mixture
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 

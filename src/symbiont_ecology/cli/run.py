@@ -218,9 +218,8 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 def _estimate(config: RunConfig) -> dict[str, str]:
     """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
     one whose weights are not on this machine."""
-    from symbiont_ecology.model.loading import find_device, weight_files
+    from symbiont_ecology.model.loading import MemoryNeed, find_device, total_memory, weight_files
     from symbiont_ecology.model.locating import weights_folder
-    from symbiont_ecology.model.memory import MemoryNeed, total_memory
     from symbiont_ecology.run.build import build_host
     from symbiont_ecology.run.forecast import estimate_run
 

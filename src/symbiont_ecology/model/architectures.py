@@ -1,4 +1,4 @@
-"""Which Llama-like architectures there are, and what a config of theirs means to the fused forward.
+"""Llama-like architectures, and the meaning of their configs for the fused forward.
 
 An architecture is Llama with other data: windows, biases, norms in other places. To add one, add an
 entry to ``_ARCHITECTURES`` under the ``model_type`` of its configs. What the fields of
@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.model.fields import LARGEST_HEAD, LlamaFields, check_fields, expect
+from symbiont_ecology.model.locating import MAX_HEAD, LlamaFields, check_fields, expect
 
 ModelConfig = Mapping[str, Any]
 """What a host's ``config.json`` says."""
@@ -66,7 +66,8 @@ class Rope:
     context: int = 0
 
     def speeds(self, size: int) -> Tensor:
-        """Angle per position (radians) of each pair of a head's numbers, ``(size ÷ 2,)``."""
+        """Return the angle per position (radians) of each pair of a head's numbers, ``(size ÷
+        2,)``."""
         speeds = 1.0 / self.theta ** (torch.arange(0, size, 2, dtype=torch.float32) / size)
         if not self.context:
             return speeds / self.factor
@@ -77,8 +78,8 @@ class Rope:
 
 @dataclass(frozen=True)
 class View:
-    """What the attention of a layer looks at: ``window`` tokens, the looking one included (None:
-    all)."""
+    """Tokens that the attention of a layer looks at: ``window`` of them, the looking one included
+    (None: all)."""
 
     window: int | None
     rope: Rope
@@ -86,7 +87,7 @@ class View:
 
 @dataclass(frozen=True)
 class Architecture:
-    """How the configs of one model type are read.
+    """Rules for reading the configs of one model type.
 
     ``defaults`` are the fields that a config may leave out. ``slides`` says of a layer's number
     whether its window slides when no ``layer_types`` say so, None where no layer's does. A bias is
@@ -114,7 +115,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Blueprint:
-    """What the fused forward needs to know of one host.
+    """Facts of one host for the fused forward.
 
     ``config`` is the host's with all defaults filled in, and ``shape`` are the sizes in it, without
     numbers of parameters; ``views`` has one entry per layer; ``biases`` says of each site of a
@@ -130,17 +131,17 @@ class Blueprint:
 
     @property
     def is_tied(self) -> bool:
-        """Whether the output head is the embedding."""
+        """True if the output head is the embedding."""
         return bool(self.config.get("tie_word_embeddings", False))
 
     @property
     def eps(self) -> float:
-        """What norms add to the mean square."""
+        """Number that norms add to the mean square."""
         return float(self.config.get("rms_norm_eps", 1e-6))
 
     @property
     def embedding_scale(self) -> float:
-        """What embeddings are multiplied by."""
+        """Factor of embeddings."""
         is_scaled = self.architecture.has_scaled_embedding
         return float(self.config["hidden_size"] ** 0.5) if is_scaled else 1.0
 
@@ -206,8 +207,8 @@ _ARCHITECTURES = {
 
 
 def read_blueprint(config: ModelConfig) -> Blueprint | None:
-    """What a ``config.json`` means, None if the fused forward would not compute that host
-    exactly.
+    """Return the meaning of a ``config.json``, None if the fused forward would not compute that
+    host exactly.
 
     Raises:
         HostError: a field holds what it cannot, or heads cannot be shared or turned.
@@ -226,8 +227,8 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
         f"{shape.heads} and {shape.kv_heads}: download it again",
     )
     expect(
-        shape.head_dim % 2 == 0 and 2 <= shape.head_dim <= LARGEST_HEAD,
-        f"heads of an even size up to {LARGEST_HEAD} in the host's config, got {shape.head_dim}: "
+        shape.head_dim % 2 == 0 and 2 <= shape.head_dim <= MAX_HEAD,
+        f"heads of an even size up to {MAX_HEAD} in the host's config, got {shape.head_dim}: "
         "download it again",
     )
     kinds, ropes = _kinds(config, architecture), _ropes(config, architecture)
@@ -248,7 +249,7 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
 
 
 def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:
-    """The kind of every layer, None where it is not clear."""
+    """Return the kind of every layer, None where it is not clear."""
     has_switch = "use_sliding_window" in architecture.defaults
     window = (
         config.get("sliding_window") if not has_switch or config["use_sliding_window"] else None
@@ -271,7 +272,8 @@ def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:
 
 
 def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] | None:
-    """The rotary angles by kind of layer, None where they are of a kind that is not known here."""
+    """Return the rotary angles by kind of layer, None where they are of a kind that is not known
+    here."""
     scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
     ropes = {}
     for kind, (name, default) in architecture.angles.items():
@@ -284,7 +286,7 @@ def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] |
 
 
 def _rope(values: ModelConfig, theta: float) -> Rope | None:
-    """What one set of rope parameters says."""
+    """Return the angles of one set of rope parameters, None if they are not known here."""
     kind = values.get("rope_type", values.get("type", "default"))
     is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
         isinstance(v, dict) for v in values.values()

@@ -1,5 +1,5 @@
-"""How much of a batch fits in the memory that its user gives it, and smaller pieces when it did
-not."""
+"""Sizes of batches that fit into the memory that their user gives, and smaller ones when memory ran
+out."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from symbiont_ecology.base.flops import HostShape
 Output = TypeVar("Output")
 Piece = TypeVar("Piece")
 
-LARGEST_FORWARD = 2048
+MAX_FORWARD = 2048
 """Tokens per forward on a CPU: twice as many were no faster, and half as many 3 % slower."""
-LARGEST_CACHE = 65536
+MAX_CACHED = 65536
 """Tokens of cached rows per batch on a CPU: beyond it a row costs no less."""
-LARGEST_LESSON_MB = 1000
+MAX_LESSON_MB = 1000
 """Megabytes of one forward and backward pass on a CPU: 500 tokens of SmolLM2 fill the machine."""
 
 KEPT_PART = 8
@@ -42,41 +42,35 @@ class MemoryBudget:
     between: Callable[[], None] = lambda: None
 
     def paced(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """The pieces; in front of each, ``between`` has the machine."""
+        """Yield the pieces; in front of each, ``between`` has the machine."""
         for piece in pieces:
             self.between()
             yield piece
 
     def rows(self, longest: int) -> int:
-        """Rows of at most ``longest`` tokens that may be written at a time.
+        """Return how many rows of at most ``longest`` tokens may be written at a time.
 
         Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
         """
-        bytes_each = longest * (self.cached + self._activations) + self._choosing
-        count = self._fitting(bytes_each)
-        return min(count, max(1, LARGEST_CACHE // longest)) if self.is_cpu else count
+        choosing = 32 * self.shape.vocab
+        count = self._fitting(longest * (self._cached + self._activations) + choosing)
+        return min(count, max(1, MAX_CACHED // longest)) if self.is_cpu else count
 
-    def batch_bytes(self, rows: int, longest: int) -> int:
-        """What so many rows of at most ``longest`` tokens take while they are written; their
-        prompts are read in pieces."""
-        tokens = min(rows * longest, self.forward_tokens)
-        return rows * (longest * self.cached + self._choosing) + tokens * self._activations
+    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
+        """Return the tokens of the longest row that can be learned from: a row is never cut."""
+        tokens = self._fitting(self._lesson_bytes(is_checkpointing=is_checkpointing))
+        return min(tokens, self.shape.max_positions)
 
-    def lesson_bytes(self, tokens: int, learned: int, *, is_checkpointing: bool = False) -> int:
-        """What a forward and backward pass over so many tokens takes, so many of which are learned.
-        With checkpointing every layer keeps its input alone, and one of them its activations."""
+    def _lesson_bytes(self, *, is_checkpointing: bool = False) -> int:
+        """Return the bytes of a forward and backward pass per learned token. With checkpointing
+        every layer keeps its input alone, and one of them its activations."""
         kept = self.shape.layers * self._activations
         if is_checkpointing:
             kept = self.shape.layers * self.shape.hidden * self.itemsize + self._activations
-        return tokens * kept + learned * self._predicting
-
-    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
-        """Tokens of a row that there is room and memory to learn from: a row is never cut."""
-        tokens = self._fitting(self.lesson_bytes(1, 1, is_checkpointing=is_checkpointing))
-        return min(tokens, self.shape.max_positions)
+        return kept + 12 * self.shape.vocab  # logits, what they become, and their gradients
 
     @property
-    def cached(self) -> int:
+    def _cached(self) -> int:
         """Bytes of keys and values per token."""
         shape = self.shape
         return 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
@@ -97,22 +91,12 @@ class MemoryBudget:
         gradients."""
         budget = self
         if self.is_cpu:
-            budget = replace(self, megabytes=min(self.megabytes, LARGEST_LESSON_MB))
-        return budget._forward(self.lesson_bytes(1, 1))
+            budget = replace(self, megabytes=min(self.megabytes, MAX_LESSON_MB))
+        return budget._forward(self._lesson_bytes())
 
     def halved(self) -> MemoryBudget:
-        """Half of it."""
+        """Return half of it."""
         return replace(self, megabytes=self.megabytes / 2)
-
-    @property
-    def _choosing(self) -> int:
-        """Bytes per row in which the next token is chosen."""
-        return 32 * self.shape.vocab
-
-    @property
-    def _predicting(self) -> int:
-        """Bytes per token that is learned: its logits, what they become, and their gradients."""
-        return 12 * self.shape.vocab
 
     @property
     def _activations(self) -> int:
@@ -123,7 +107,7 @@ class MemoryBudget:
 
     def _forward(self, bytes_each: int) -> int:
         tokens = self._fitting(bytes_each)
-        return min(tokens, LARGEST_FORWARD) if self.is_cpu else tokens
+        return min(tokens, MAX_FORWARD) if self.is_cpu else tokens
 
     def _fitting(self, bytes_each: int) -> int:
         return max(1, int(self.megabytes * 1e6 / bytes_each))
@@ -159,7 +143,7 @@ def within(
 
 
 def if_memory_lasts(work: Callable[[], Output]) -> Output | None:
-    """What the work gives; None if memory runs out."""
+    """Return what the work gives; None if memory runs out."""
     try:
         return work()
     except RuntimeError as error:
@@ -169,6 +153,6 @@ def if_memory_lasts(work: Callable[[], Output]) -> Output | None:
 
 
 def is_out_of_memory(error: RuntimeError) -> bool:
-    """Whether torch says that there is no memory left; the CPU's allocator has no error of its
-    own."""
+    """Return True if torch says that there is no memory left; the CPU's allocator has no error of
+    its own."""
     return isinstance(error, torch.OutOfMemoryError) or "DefaultCPUAllocator" in str(error)

@@ -9,7 +9,7 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,10 +22,9 @@ from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts, is_out_of_memory
-from symbiont_ecology.model.decoder import Decoder, Newcomers, Session
-from symbiont_ecology.model.loading import TextCodec
-from symbiont_ecology.model.rows import find_slot
-from symbiont_ecology.model.sampling import inverse_cdf
+from symbiont_ecology.model.codec import TextCodec
+from symbiont_ecology.model.decoder import Decoder, Prefill, Session
+from symbiont_ecology.model.decoding import inverse_cdf
 from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 UNSURE = "\ufffd"
@@ -62,17 +61,17 @@ class ContinuousBatch:
         self._rows: list[_Row] = []  # as in the session: by slot
         self._session: Session | None = None
         self._newest = torch.empty(0, dtype=torch.int64)  # of each row, and not read yet
-        self._newcomers: list[_Row] = []  # whose prompts are not read yet
+        self._waiting: list[_Row] = []  # whose prompts are not read yet
         self._most: int | None = None  # as many of them as memory had room for, until a row leaves
         self._slots: list[AdapterWeights | None] = [None] * slots
         self._next_id = 0
         self._lost: list[LostRow] = []  # and not told yet
 
     def __len__(self) -> int:
-        return len(self._rows) + len(self._newcomers)
+        return len(self._rows) + len(self._waiting)
 
     def check(self, request: StreamedRequest) -> None:
-        """Whether a request can be answered at all.
+        """Check that a request can be answered at all.
 
         Raises:
             HostError: it has no room in the host's positions, or asks for no token.
@@ -94,14 +93,14 @@ class ContinuousBatch:
             count = len(self) + 1
             if slot is None or (count > 1 and count > self._budget.rows(longest)):
                 break
-            self._newcomers.append(_Row(self._next_id, request, slot))
+            self._waiting.append(_Row(self._next_id, request, slot))
             joined.append(self._next_id)
             self._next_id += 1
         return joined
 
     def step(self) -> list[NewToken | LostRow]:
-        """One more token for every row. Rows that end leave. If memory runs out, all that are being
-        written are lost; so is a newcomer for which there is none at all."""
+        """Write one more token of every row. Rows that end leave. If memory runs out, all
+        that are being written are lost; so is a newcomer for which there is none at all."""
         messages = list[NewToken | LostRow]()
         with self._all_or_none():
             logits = self._sorted(self._next_logits())
@@ -111,15 +110,15 @@ class ContinuousBatch:
         return messages + losses
 
     def leave(self, rows: Sequence[RowId]) -> None:
-        """Rows that nobody waits for any more leave."""
-        self._newcomers = [row for row in self._newcomers if row.id not in rows]
+        """Drop rows that nobody waits for any more."""
+        self._waiting = [row for row in self._waiting if row.id not in rows]
         with self._all_or_none():
             self._keep([row.id not in rows for row in self._rows])
 
     @contextmanager
     def _all_or_none(self) -> Iterator[None]:
-        """Around what changes the rows. If memory runs out in the midst of it, nobody can say how
-        far each of them came: all are lost, which the next step tells."""
+        """Guard what changes the rows. If memory runs out in the midst of it, nobody can say
+        how far each of them came: all are lost, which the next step tells."""
         try:
             with torch.inference_mode():
                 yield
@@ -134,10 +133,10 @@ class ContinuousBatch:
             self._empty()
 
     def _slot_for(self, weights: AdapterWeights | None) -> int | None:
-        """Where an adapter stands, or may stand; None if all slots are in use."""
+        """Return the slot of an adapter, which is placed there; None if all are in use."""
         if weights is None:
             return HOST_SLOT
-        used = {row.slot for row in (*self._rows, *self._newcomers)}
+        used = {row.slot for row in (*self._rows, *self._waiting)}
         slot = find_slot(weights, self._slots, used)
         if slot is None:
             return None
@@ -146,50 +145,46 @@ class ContinuousBatch:
         return slot
 
     def _longest(self) -> int:
-        """Tokens that any row may have."""
-        return max((row.longest for row in (*self._rows, *self._newcomers)), default=0)
+        """Return the tokens that any row may have."""
+        return max((row.longest for row in (*self._rows, *self._waiting)), default=0)
 
     def _next_logits(self) -> Tensor:
         """Lets all rows go on, and as many newcomers in as memory has room for; what each row's
         next token is chosen from, ``(rows, vocab)``."""
-        newcomers = self._newcomers[: self._most]
+        newcomers = self._waiting[: self._most]
         if newcomers:
-            return self._let_in(newcomers)
+            return self._admit(newcomers)
         if self._session is None:
             return torch.empty(0)
         return self._session.step(self._newest, *self._bank.for_step(self._row_slots))
 
-    def _let_in(self, newcomers: Sequence[_Row]) -> Tensor:
+    def _admit(self, newcomers: Sequence[_Row]) -> Tensor:
         """Reads the prompts of newcomers beside the rows that go on. If there is no memory for
         them, they wait."""
         readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
         prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
         rows, session, logits = [*self._rows, *readers], self._session, torch.empty(0)
-        room = self._places(rows)
+        prefill = Prefill(prompts, slots, self._places(rows), self._bank, self._budget)
         if session is None:
-            longest = max(map(len, prompts))
-            start = partial(self._decoder.start, prompts, slots, self._bank, room - longest)
-            logits, session = if_memory_lasts(partial(start, self._budget)) or (logits, None)
+            started = if_memory_lasts(partial(self._decoder.start, prefill))
+            logits, session = started or (logits, None)
         else:
-            joiners = Newcomers(prompts, slots, room)
-            logits = session.let_in(
-                self._newest, self._row_slots, joiners, self._bank, self._budget
-            )
+            logits = session.admit(self._newest, self._row_slots, prefill)
         if len(logits) == len(rows):
             self._rows, self._session = rows, session
-            self._newcomers = self._newcomers[len(newcomers) :]
+            self._waiting = self._waiting[len(newcomers) :]
         else:
             self._wait(newcomers)
         return logits
 
     def _wait(self, newcomers: Sequence[_Row]) -> None:
-        """There was no memory for so many: fewer of them are read at a time. A single one waits for
+        """Read fewer at a time, as there was no memory for so many. A single one waits for
         a row to leave, or is lost if there is none."""
         self._most = len(newcomers) // 2
         if self._most or self._rows:
             return
         self._most = None
-        row = self._newcomers.pop(0)
+        row = self._waiting.pop(0)
         reason = HostError(
             f"expected memory for {row.longest} tokens of prompt and answer, got none: ask for "
             "fewer, or later"
@@ -197,7 +192,7 @@ class ContinuousBatch:
         self._lost.append(LostRow(row.id, reason))
 
     def _sorted(self, logits: Tensor) -> Tensor:
-        """Rows, and their logits, stand by slot."""
+        """Sort rows by slot; return their logits."""
         order = sorted(range(len(self._rows)), key=lambda place: self._rows[place].slot)
         if order == list(range(len(order))):
             return logits
@@ -209,14 +204,14 @@ class ContinuousBatch:
         return [row.slot for row in self._rows]
 
     def _places(self, rows: Sequence[_Row]) -> int:
-        """Room that every row has in the cache: all of them write side by side with torch, behind
-        the longest."""
+        """Return room that every row has in the cache: all of them write side by side with torch,
+        behind the longest."""
         length = max(len(row.request.prompt) + len(row.ids) for row in rows)
         rest = max(row.request.max_new_tokens - len(row.ids) for row in rows)
         return length + rest
 
     def _written(self, logits: Tensor) -> list[NewToken]:
-        """The next token of every row. Rows that end leave."""
+        """Return the next token of every row; rows that end leave."""
         tokens, scores, alternatives = self._choose(logits.float())
         for row, token in zip(self._rows, tokens.tolist(), strict=True):
             row.ids.append(token)
@@ -228,7 +223,8 @@ class ContinuousBatch:
         return new_tokens
 
     def _choose(self, logits: Tensor) -> tuple[Tensor, list[float], list[dict[int, float]]]:
-        """Tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who asked."""
+        """Return tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who
+        asked."""
         scores = logits.log_softmax(-1)
         places = [place for place, row in enumerate(self._rows) if row.request.generator]
         if len(places) == len(self._rows):
@@ -249,7 +245,7 @@ class ContinuousBatch:
         return tokens, token_scores, alternatives
 
     def _drawn(self, logits: Tensor, rows: Sequence[_Row]) -> Tensor:
-        """Tokens of rows that draw theirs."""
+        """Return tokens of rows that draw theirs."""
         uniforms = [row.request.generator.random() for row in rows if row.request.generator]
         knobs = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
         numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
@@ -261,7 +257,7 @@ class ContinuousBatch:
     def _told(
         self, row: _Row, text: str, score: float, alternatives: Mapping[int, float]
     ) -> NewToken:
-        """What is to be said of a row's newest token, which ends its text."""
+        """Return what is to be said of a row's newest token, which ends its text."""
         decoding, token, end = row.request.decoding, row.ids[-1], ""
         cut = decoding.cut(text)
         if token in self._codec.end_tokens or cut != text:
@@ -291,7 +287,7 @@ class ContinuousBatch:
         self._rows = [self._rows[place] for place in places]
 
     def _empty(self) -> None:
-        """No row is being written."""
+        """Forget all rows."""
         self._rows, self._session, self._most = [], None, None
         self._newest = self._newest[:0]
 
@@ -305,3 +301,16 @@ def _ready(text: str, stops: Sequence[str]) -> int:
                 count = max(count, size)
                 break
     return len(text) - count
+
+
+def find_slot(
+    weights: AdapterWeights, held: Sequence[AdapterWeights | None], used: Collection[int]
+) -> int | None:
+    """Return the slot of an adapter, or else one for it: an empty slot first, then one that nobody
+    uses. None if all are in use."""
+    for slot, adapter in enumerate(held):
+        if adapter is weights:
+            return slot
+    free = [slot for slot in range(len(held)) if slot not in used]
+    empty = [slot for slot in free if held[slot] is None]
+    return next(iter(empty or free), None)

@@ -1,4 +1,4 @@
-"""What the kernel asks of a frozen language model, however that model is computed.
+"""The interface of a frozen language model, however it is computed.
 
 Two implementations: ``llama`` (own fused forward for Llama-like hosts) and ``wrapped`` (any causal
 language model of transformers, through its own forward). Both give the same tokens and
@@ -27,13 +27,18 @@ from symbiont_ecology.model.packing import Packing
 
 
 @dataclass(frozen=True)
-class Newcomers:
-    """Prompts (token ids) and slots of rows that join a session, sorted as ``Decoder.start`` wants
-    them; no row of the session will then have more than ``room`` tokens."""
+class Prefill:
+    """Prompts (token ids) to read, and the slots of their rows in ``bank``.
+
+    They are sorted by slot and, within a slot, by prompt bytes. No row of the session will have
+    more than ``room`` tokens. The budget says how many tokens go through the host at a time.
+    """
 
     prompts: Sequence[np.ndarray]
     slots: Sequence[int]
     room: int
+    bank: SlotBank
+    budget: MemoryBudget
 
 
 class Session(Protocol):
@@ -52,18 +57,11 @@ class Session(Protocol):
         """
         ...
 
-    def let_in(
-        self,
-        tokens: Tensor,
-        slots: Sequence[int],
-        newcomers: Newcomers,
-        bank: SlotBank,
-        budget: MemoryBudget,
-    ) -> Tensor:
-        """As ``step`` for its own rows, which belong to these slots; newcomers then stand behind
-        them, and their first logits do, too. All in one pass, where that can be.
+    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
+        """Step its own rows, which belong to these slots; those of ``prefill`` then stand
+        behind them, and their first logits do, too. All in one pass, where that can be.
 
-        If there is no memory for newcomers, its own rows go on, and there are no more logits.
+        If there is no memory for new rows, its own rows go on, and there are no more logits.
         """
         ...
 
@@ -88,22 +86,11 @@ class Decoder(Protocol):
     fan_in_fan_out: bool
 
     def weights(self) -> dict[str, Tensor]:
-        """Every base weight by its Hugging Face name, tied weights once."""
+        """Return every base weight by its Hugging Face name, tied weights once."""
         ...
 
-    def start(
-        self,
-        prompts: Sequence[np.ndarray],
-        slots: Sequence[int],
-        bank: SlotBank,
-        room: int,
-        budget: MemoryBudget,
-    ) -> tuple[Tensor, Session]:
-        """Reads prompts (token ids) with ``room`` tokens to come; first logits ``(rows, vocab)``.
-
-        ``slots`` has one entry per row; rows come sorted by slot and, within a slot, by prompt
-        bytes. The budget says how many tokens go through the host at a time.
-        """
+    def start(self, prefill: Prefill) -> tuple[Tensor, Session]:
+        """Read prompts; return the first logits ``(rows, vocab)`` and the session."""
         ...
 
     def logits(
@@ -114,21 +101,22 @@ class Decoder(Protocol):
         *,
         learns_from: int = 0,
     ) -> Tensor:
-        """Logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after the
-        answer.
+        """Return logits ``(targets, vocab)``, row by row, of the answer's tokens and the one after
+        the answer.
 
         Gradients of layers below ``learns_from`` are not wanted, and need not be right.
         """
         ...
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
-        """Hidden states of the bare host at the last token of each text, behind so many layers:
-        ``(texts, layers, hidden)``."""
+        """Return hidden states of the bare host at the last token of each text, behind so many
+        layers: ``(texts, layers, hidden)``."""
         ...
 
 
 def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> AdapterLayout:
-    """The adapted modules: all linear ones, or those whose name ends with one of the targets.
+    """Return the adapted modules: all linear ones, or those whose name ends with one of the
+    targets.
 
     Raises:
         HostError: no module's name ends with a target.
@@ -147,7 +135,7 @@ def layout_of(decoder: Decoder, targets: Sequence[str] | None = None) -> Adapter
 
 
 def digest_of(decoder: Decoder, identity: bytes) -> str:
-    """Hash (hex) of some bytes and of every base weight."""
+    """Return the hash (hex) of some bytes and of every base weight."""
     digest = hashlib.blake2b(identity, digest_size=16)
     for name, weight in sorted(decoder.weights().items()):
         digest.update(name.encode())
@@ -158,7 +146,7 @@ def digest_of(decoder: Decoder, identity: bytes) -> str:
 
 
 def norms_of(decoder: Decoder, layout: AdapterLayout) -> Mapping[str, float]:
-    """‖W‖ (Frobenius) of every adapted module's base weights, by the module's name."""
+    """Return ‖W‖ (Frobenius) of every adapted module's base weights, by the module's name."""
     weights, norms = decoder.weights(), {}
     for name, _, _ in layout.modules:
         weight, scale = weights[f"{name}.weight"].detach().float(), weights.get(f"{name}.scale")

@@ -18,12 +18,10 @@ from torch import Tensor
 
 from symbiont_ecology.base.types import Completions, Decoding, Request
 from symbiont_ecology.model.backend.bank import SlotBank
-from symbiont_ecology.model.backend.lowrank import Adapters, Shares
-from symbiont_ecology.model.backend.slot_tiles import Tiling
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Tiling
 from symbiont_ecology.model.budget import MemoryBudget
-from symbiont_ecology.model.decoder import Decoder, Session
-from symbiont_ecology.model.loading import TextCodec
-from symbiont_ecology.model.sampling import inverse_cdf
+from symbiont_ecology.model.codec import TextCodec
+from symbiont_ecology.model.decoder import Decoder, Prefill, Session
 
 WORTH_SHRINKING = 0.75
 """Ended rows leave once the rest costs at most this part of the batch: with torch, that is a
@@ -44,7 +42,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class DecodingBatch:
-    """What to write: one prompt (token ids) for each row.
+    """Rows to write: one prompt (token ids) for each.
 
     ``uniforms[i]`` are as many numbers in [0, 1) as row i may have tokens; None is greedy.
     """
@@ -63,7 +61,7 @@ class DecodingBatch:
 def write(
     decoder: Decoder, bank: SlotBank, codec: TextCodec, batch: DecodingBatch, budget: MemoryBudget
 ) -> Completions:
-    """Answers in the order of the batch."""
+    """Return answers in the order of the batch."""
     writer = _Writer(decoder, bank, codec, batch, budget)
     with torch.inference_mode():
         for rows in _waves(batch, budget):
@@ -72,7 +70,7 @@ def write(
 
 
 def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
-    """Row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
+    """Return row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
     numbers = [number for number, row in enumerate(batch.rows) if row.max_new_tokens > 0]
     if not numbers:
         return
@@ -114,7 +112,7 @@ class _Writer:
                     target[: len(numbers)] = numbers
 
     def completions(self) -> Completions:
-        """All that was written."""
+        """Return all that was written."""
         batch = self._batch
         answers = zip(self._ids.tolist(), self._lengths, strict=True)
         full_texts = self._codec.decode([ids[:length] for ids, length in answers])
@@ -170,10 +168,10 @@ class _Writer:
         """Reads the prompts; first logits ``(rows, vocab)``."""
         batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
         slots = [batch.rows[row].slot for row in rows]
-        if batch.observer is not None:
-            room += 1
-        prefixes = [batch.read(row) for row in rows]
-        logits, session = self._decoder.start(prefixes, slots, self._bank, room, self._budget)
+        room += max(map(len, prompts))
+        reads = [batch.read(row) for row in rows]
+        prefill = Prefill(reads, slots, room, self._bank, self._budget)
+        logits, session = self._decoder.start(prefill)
         self._read[rows] = session.tokens_read
         if batch.observer is not None:
             self._read[rows] += session.tokens_read > 0
@@ -182,7 +180,7 @@ class _Writer:
         return logits, session
 
     def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
-        """The adapters of some rows, sorted by slot, and which rows are whose."""
+        """Return the adapters of some rows, sorted by slot, and which rows are whose."""
         slots = [self._batch.rows[row].slot for row in rows]
         is_observed = self._batch.observer is not None
         return self._bank.in_tiles(slots) if is_observed else self._bank.for_step(slots)
@@ -196,12 +194,12 @@ class _Writer:
         return self._batch.observer(rows, step, adapters, shares)
 
     def _has_stopped(self, row: int, length: int) -> bool:
-        """Whether a row holds a stop text among its first ``length`` tokens."""
+        """Return True if a row holds a stop text among its first ``length`` tokens."""
         text = self._codec.decode([self._ids[row, :length].tolist()])[0]
         return any(stop in text for stop in self._batch.decoding.stop)
 
     def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Tokens ``(rows,)`` and their log-probabilities under the model itself, from
+        """Return tokens ``(rows,)`` and their log-probabilities under the model itself, from
         ``(rows, vocab)``."""
         logits, decoding = logits.float(), self._batch.decoding
         allowed, ends = logits, self._codec.end_tokens
@@ -213,3 +211,34 @@ class _Writer:
             draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def inverse_cdf(
+    logits: Tensor, uniforms: Tensor, temperature: float | Tensor, top_p: float | Tensor
+) -> Tensor:
+    """Return one token per row: where the cumulative distribution within ``top_p`` passes the
+    uniform number (nucleus: arXiv:1904.09751).
+
+    In double precision: a single-precision sum over a large vocabulary is off by more than a rare
+    token.
+
+    Args:
+        logits: ``(rows, vocab)``.
+        uniforms: ``(rows,)``, in [0, 1).
+        temperature: above 0; one for all rows, or ``(rows, 1)``.
+        top_p: in (0, 1]; one for all rows, or ``(rows, 1)``.
+    """
+    weights = torch.softmax(logits.double() / temperature, dim=-1)
+    if isinstance(top_p, Tensor) or top_p < 1.0:
+        ranked, order = weights.sort(dim=-1, descending=True, stable=True)
+        is_out = ranked.cumsum(-1) - ranked >= top_p  # the first token is always in
+        weights = weights.masked_fill(is_out.gather(-1, order.argsort(-1)), 0.0)
+    cumulative = weights.cumsum(-1)
+    target = uniforms[:, None] * cumulative[:, -1:]
+    # The first place beyond the target has weight > 0; rounding may push the target to the very
+    # end.
+    place = torch.searchsorted(cumulative, target, right=True)[:, 0]
+    # To ask a GPU takes longer than to do it always.
+    if not place.is_cpu or bool((place == weights.shape[-1]).any()):
+        place = torch.minimum(place, (weights > 0).long().cumsum(-1).argmax(-1))
+    return place

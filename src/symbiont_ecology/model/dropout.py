@@ -43,8 +43,8 @@ class Dropout:
     def of(
         cls, packing: Packing, shares: Sequence[float], seeds: Sequence[int], names: Sequence[int]
     ) -> Dropout:
-        """For packed rows, with each row's share and seed, those of its owner, and its name, a
-        number among the rows of its owner."""
+        """Make it for packed rows, with each row's share and seed, those of its owner, and its
+        name, a number among the rows of its owner."""
         marks = np.zeros(len(packing.ids), dtype=np.uint64)
         rates = np.zeros(len(packing.ids), dtype=np.float32)
         for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
@@ -62,12 +62,12 @@ class Dropout:
         return cls(torch.from_numpy(rates).to(device), mark_tensor, packing.ends)
 
     def laid(self, places: Tensor) -> Dropout:
-        """For tokens laid out otherwise: ``places`` says which packed token each one is."""
+        """Make it for tokens laid out otherwise: ``places`` says which packed token each one is."""
         indices = places.flatten()
         return replace(self, rates=self.rates[indices], marks=self.marks[indices], ends=None)
 
     def __call__(self, site: int, x: Tensor) -> Tensor:
-        """``x (tokens or ends, width)`` as one site of the host sees it."""
+        """Return ``x (tokens or ends, width)`` as one site of the host sees it."""
         marks, rates = self.marks, self.rates
         if self.ends is not None and len(x) != len(marks):
             marks, rates = marks[self.ends], rates[self.ends]
@@ -84,13 +84,13 @@ class Dropout:
 
 @lru_cache(maxsize=256)
 def _names(site: int, width: int) -> Tensor:
-    """What the columns of a site are called, ``LANES`` of them together."""
+    """Return the names of the columns of a site, ``LANES`` of them together."""
     columns = np.arange(-(-width // LANES), dtype=np.uint64) + np.uint64(site << 32)
     return torch.from_numpy(_mixed(columns * np.uint64(_GOLDEN)).view(np.int64))
 
 
 def _stream(seed: int, name: int, first: int, count: int) -> np.ndarray:
-    """``count`` numbers of a named stream, from number ``first`` on."""
+    """Return ``count`` numbers of a named stream, from number ``first`` on."""
     start = _mixed(np.array([name], dtype=np.uint64)) ^ np.uint64(seed)
     return _mixed(start + np.arange(first, first + count, dtype=np.uint64) * np.uint64(_GOLDEN))
 
@@ -103,7 +103,7 @@ def _mixed(x: np.ndarray) -> np.ndarray:
 
 
 def _mixed_tensor(x: Tensor) -> Tensor:
-    """The same for int64 tensors: shifts are made logical by masks, products wrap."""
+    """Return the same for int64 tensors: shifts are made logical by masks, products wrap."""
     x = (x ^ ((x >> 30) & (1 << 34) - 1)).mul_(_FIRST - (1 << 64))
     x = ((x >> 27) & (1 << 37) - 1).bitwise_xor_(x).mul_(_SECOND - (1 << 64))
     return ((x >> 31) & (1 << 33) - 1).bitwise_xor_(x)

@@ -1,4 +1,4 @@
-"""What answers the questions of a run or a service: the kernel, or an engine that an extension
+"""Engines, which answer the questions of a run or a service: the kernel, or one that an extension
 registers.
 
     host: {engine: {kind: vllm, url: "http://127.0.0.1:8000", adapters_folder: published}}

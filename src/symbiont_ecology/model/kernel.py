@@ -10,10 +10,11 @@ keeps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ import torch
 
 from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
 from symbiont_ecology.adapters.peft_files import read_peft, write_peft
+from symbiont_ecology.base.bounds import MOST_SLOTS
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.base.types import (
@@ -35,31 +37,20 @@ from symbiont_ecology.base.types import (
 from symbiont_ecology.model.backend.bank import Arrangement
 from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget, Output, within
+from symbiont_ecology.model.codec import CodecReader, TextCodec, Texts
 from symbiont_ecology.model.continuous import ContinuousBatch
 from symbiont_ecology.model.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.model.decoding import DecodingBatch, Observer, write
-from symbiont_ecology.model.embeddings import embeddings
-from symbiont_ecology.model.learning import (
-    Example,
-    Reading,
-    check_lessons,
-    learning_step,
-    read,
-    score,
-    sketches,
-)
+from symbiont_ecology.model.learning import Example, Reading, check_lessons, learning_step, read
 from symbiont_ecology.model.loading import (
-    TextCodec,
     find_device,
     find_dtype,
+    keep_freed_memory,
     load_decoder,
     read_model_config,
 )
 from symbiont_ecology.model.locating import find_folder
-from symbiont_ecology.model.malloc import keep_freed_memory
-from symbiont_ecology.model.reading import CodecReader, Texts
-from symbiont_ecology.model.rows import Replies, check_lengths, check_sizes, draws_of, slot_of_each
-from symbiont_ecology.model.sketches import sketcher_of
+from symbiont_ecology.model.sketches import Replies, embeddings, sketcher_of, sketches
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -172,7 +163,7 @@ class HostKernel:
 
     @property
     def codec(self) -> TextCodec:
-        """What makes token ids of texts and texts of token ids, and knows what ends an answer."""
+        """Text to token ids and back, and the tokens that end an answer."""
         return self._codec
 
     @property
@@ -191,8 +182,8 @@ class HostKernel:
         return self._codec.end_tokens[0]
 
     def fingerprint(self, *, is_fresh: bool = False) -> str:
-        """Hash (hex) of all that decides an answer: every base weight, config, tokenizer, chat
-        template.
+        """Return the hash (hex) of all that decides an answer: every base weight, config,
+        tokenizer, chat template.
 
         It never changes, and is the same on every path through a host. It is kept once it is known;
         ``is_fresh`` computes it from the weights as they are.
@@ -208,12 +199,13 @@ class HostKernel:
         return norms_of(self._decoder, self.layout)
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of prompts, with the tokenizer's own special tokens or in the host's chat
-        template."""
+        """Return token ids of prompts, with the tokenizer's own special tokens or in the host's
+        chat template."""
         return self._reader.encode(prompts)
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Token ids of each text as a completion that ends: what a gold answer is learned from."""
+        """Return token ids of each text as a completion that ends: what a gold answer is learned
+        from."""
         return self._reader.encode_answers(answers)
 
     @property
@@ -233,7 +225,7 @@ class HostKernel:
         self._bank.place(self._slot(slot), weights)
 
     def weights_of(self, slot: int) -> AdapterWeights:
-        """What was placed in a slot.
+        """Return the adapter in a slot.
 
         Raises:
             HostError: the slot is empty.
@@ -295,7 +287,7 @@ class HostKernel:
         decoding: Decoding,
         observer: Observer | None = None,
     ) -> Completions:
-        """Answers every row in one batch, whichever slots they belong to.
+        """Answer every row in one batch, whichever slots they belong to.
 
         Args:
             rows: prompts; ``slot`` may be ``HOST_SLOT``.
@@ -330,12 +322,14 @@ class HostKernel:
         self._budget = replace(self._budget, between=between)
 
     def continuous(self, slots: int) -> ContinuousBatch:
-        """A batch whose rows join and leave between tokens, with so many slots of its own."""
+        """Return a batch whose rows join and leave between tokens, with so many slots of its
+        own."""
         bank = self._new_bank(slots=slots)
         return ContinuousBatch(self._decoder, self._codec, bank, slots, self._budget)
 
     def beside(self, slots: int) -> HostKernel:
-        """The same host with so many slots of its own. It may be used where ``share_time`` says."""
+        """Return the same host with so many slots of its own. It may be used where ``share_time``
+        says."""
         kernel = copy(self)
         kernel.slots, kernel._bank = slots, self._new_bank(slots=slots)
         kernel.share_time(lambda: None)
@@ -348,7 +342,7 @@ class HostKernel:
         max_new_tokens: int = 16,
         min_new_tokens: int = 0,
     ) -> list[str]:
-        """Greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
+        """Return greedy answers as text; ``slots`` is one slot for all prompts or one for each."""
         rows = [
             Request(prompt, slot, max_new_tokens)
             for prompt, slot in zip(prompts, slot_of_each(slots, prompts), strict=True)
@@ -358,17 +352,17 @@ class HostKernel:
     def score(
         self, prompts: Texts, completions: Texts, slots: int | Sequence[int]
     ) -> list[torch.Tensor]:
-        """Log-probability (nats) of each completion's tokens given its prompt: one 1-D tensor per
-        row.
+        """Return the log-probability (nats) of each completion's tokens given its prompt: one 1-D
+        tensor per row.
 
         A prompt is tokenised with special tokens, a completion without, and the ids are joined;
         both may also be given as ids.
         """
-        examples = self._examples(prompts, completions, slots)
-        return self._within_memory(partial(score, self._decoder, self._bank, examples))
+        readings = self.read(prompts, completions, slots)
+        return [reading.log_probabilities for reading in readings]
 
     def read(self, prompts: Texts, completions: Texts, slots: int | Sequence[int]) -> list[Reading]:
-        """As ``score``, and which tokens are the likeliest."""
+        """Score completions, and tell which of their tokens are the likeliest."""
         examples = self._examples(prompts, completions, slots)
         return self._within_memory(partial(read, self._decoder, self._bank, examples))
 
@@ -386,17 +380,18 @@ class HostKernel:
         return list(map(Example, prompt_ids, completion_ids, owners))
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
-        """What each answer would teach the bare host, as unit vectors ``(rows, dimensions)``.
+        """Return what each answer would teach the bare host, as unit vectors ``(rows,
+        dimensions)``.
 
-        Their cosine says whether two answers teach the same (``host.sketches``). Slots stay out.
+        Their cosine says whether two answers teach the same (``model.sketches``). Slots stay out.
         """
         sketcher = sketcher_of(self.layout, self.rank, self.shape)
         answers = self._answers(prompts, completions)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
     def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
-        """What the bare host makes of each answer that it has read, as ``(rows, dimensions)``
-        (``host.embeddings``). Slots stay out."""
+        """Return embeddings of answers that the bare host has read, ``(rows, dimensions)``
+        (``model.sketches``). Slots stay out."""
         answers = self._answers(prompts, completions)
         return self._within_memory(partial(embeddings, self._decoder, answers))
 
@@ -411,8 +406,7 @@ class HostKernel:
         weights: Mapping[int, AdapterWeights],
         optimizer_state: Mapping[int, OptimizerState],
     ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
-        """One clipped Adam step for every slot with lessons: one forward, one backward for all of
-        them.
+        """Make a clipped Adam step of every slot with lessons: one forward, one backward for all.
 
         Pure: the slots of the kernel are neither read nor written, so place what comes back. Slots
         without lessons come back as they were. A slot whose loss, gradient or new weights are not
@@ -446,3 +440,63 @@ class HostKernel:
 
     def _known(self, slot: int) -> int:
         return slot if slot == HOST_SLOT else self._slot(slot)
+
+
+def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[int]:
+    """Return one slot per row, where all rows may share one.
+
+    Raises:
+        HostError: one text came instead of a list, or not as many slots as prompts.
+    """
+    if isinstance(prompts, str):
+        raise HostError("expected a list of prompts, got one text: put it in a list")
+    if isinstance(slots, int | Integral):
+        return [int(slots)] * len(prompts)
+    if len(slots) != len(prompts):
+        raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
+    return [int(slot) for slot in slots]
+
+
+def check_sizes(slots: int, rank: int, memory_mb: float) -> None:
+    """Check the sizes of a kernel.
+
+    Raises:
+        HostError: they are too small, or too large.
+    """
+    if slots < 1 or rank < 1:
+        raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
+    if slots > MOST_SLOTS:
+        raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
+    if not memory_mb > 0:
+        raise HostError(f"expected memory_mb > 0, got {memory_mb}")
+
+
+def check_lengths(shape: HostShape, prompts: Iterable[int], answers: Iterable[int]) -> None:
+    """Check that every prompt has room for its answer; both are numbers of tokens.
+
+    Raises:
+        HostError: one has not.
+    """
+    longest = max((sum(pair) for pair in zip(prompts, answers, strict=True)), default=0)
+    if longest > shape.max_positions:
+        raise HostError(
+            f"expected at most {shape.max_positions} tokens for prompt and answer, "
+            f"got {longest}: shorten the prompt or max_new_tokens"
+        )
+
+
+def draws_of(
+    draws: Sequence[np.random.Generator | None] | None, rows: int, *, is_drawn: bool
+) -> Sequence[np.random.Generator | None]:
+    """Return one generator per row, None for those that draw nothing.
+
+    Raises:
+        ValueError: something is drawn, and there are not as many generators as rows.
+    """
+    if not is_drawn:
+        return [None] * rows
+    if draws is None or len(draws) != rows:
+        raise ValueError(
+            f"expected one generator for each of {rows} sampled rows, got {draws and len(draws)}"
+        )
+    return draws

@@ -18,7 +18,7 @@ from symbiont_ecology.model.architectures import Blueprint, ModelConfig, read_bl
 from symbiont_ecology.model.backend.attention import RMSNorm
 from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares, Site
 from symbiont_ecology.model.backend.torch_backend import eight_bits
-from symbiont_ecology.model.fields import expect
+from symbiont_ecology.model.locating import expect
 
 SITES = (
     ("self_attn", ("q_proj", "k_proj", "v_proj")),
@@ -31,7 +31,8 @@ _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 
 
 def weight_shapes(plan: Blueprint) -> dict[str, tuple[int, ...]]:
-    """The shape of every tensor of a Llama-like host by its Hugging Face name, tied ones once."""
+    """Return the shape of every tensor of a Llama-like host by its Hugging Face name, tied ones
+    once."""
     shape, architecture, hidden = plan.shape, plan.architecture, plan.shape.hidden
     queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
     linears = {
@@ -93,7 +94,7 @@ class FrozenLinear:
     scales: Tensor | None = None
 
     def base(self, x: Tensor) -> Tensor:
-        """Tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` without adapters."""
+        """Return tokens ``(tokens, d_in)`` to ``(tokens, Σ d_out)`` without adapters."""
         if self.scales is not None:
             y = eight_bits().product(x, self.whole, self.scales)
             return y if self.bias is None else y + self.bias
@@ -102,7 +103,7 @@ class FrozenLinear:
         )
 
     def __call__(self, x: Tensor, term: LowRankTerm | None, shares: Shares) -> Tensor:
-        """The same with adapters."""
+        """Return the same with adapters."""
         y = self.base(x)
         return y if term is None else term.add_to(y, x, shares)
 
@@ -114,8 +115,8 @@ class FrozenLinear:
         shares: Shares,
         normalize: Callable[[Tensor, RMSNorm], Tensor],
     ) -> Tensor:
-        """``residual`` plus the same, normed if there is a norm; in place where no gradient is
-        wanted."""
+        """Return ``residual`` plus the same, normed if there is a norm; in place where no gradient
+        is wanted."""
         if self.norm is not None:
             return residual + normalize(self(x, term, shares), self.norm)
         if torch.is_grad_enabled():

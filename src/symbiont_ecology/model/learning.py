@@ -20,24 +20,18 @@ from torch import Tensor
 from symbiont_ecology.adapters.adam import BETA_FIRST, BETA_SECOND, EPSILON
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.base.types import LearningBatch, LearningStatistics
-from symbiont_ecology.model.backend.bank import SlotBank
-from symbiont_ecology.model.backend.learners import Learners
+from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters
 from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing, Text, chunks, least_shared, pack_texts
-from symbiont_ecology.model.rows import Replies
-from symbiont_ecology.model.sketches import Sketcher
-
-MOST_OWNERS = 32
-"""Examples whose gradients are computed together and kept apart."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a given completion is to whoever reads it: the log-probability (nats) of every token,
+    """A completion as its reader sees it: the log-probability (nats) of every token,
     ``(tokens,)``, and whether it is the likeliest of all tokens there, ``(tokens,)``."""
 
     log_probabilities: Tensor
@@ -62,42 +56,16 @@ class Example:
 
     @property
     def text(self) -> Text:
-        """What the host reads: the last token of a completion predicts nothing."""
+        """Text that the host reads: the last token of a completion predicts nothing."""
         return Text(self.prompt, self.completion[:-1])
-
-
-def score(
-    decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
-) -> list[Tensor]:
-    """Log-probabilities of each completion's tokens, one tensor per example."""
-    return _of_each(_log_probabilities, decoder, bank, examples, budget)
 
 
 def read(
     decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
 ) -> list[Reading]:
-    """What each example's completion is to its owner."""
-
-    def reading(logits: Tensor, targets: Tensor) -> Tensor:
-        """Log-probabilities, and 1 for the likeliest: ``(tokens, 2)``."""
-        is_likeliest = (logits.argmax(1) == targets).to(logits.dtype)
-        return torch.stack([_log_probabilities(logits, targets), is_likeliest], dim=1)
-
-    parts = _of_each(reading, decoder, bank, examples, budget)
-    return [Reading(part[:, 0], part[:, 1].bool()) for part in parts]
-
-
-def _of_each(
-    measure: Callable[[Tensor, Tensor], Tensor],
-    decoder: Decoder,
-    bank: SlotBank,
-    examples: Sequence[Example],
-    budget: MemoryBudget,
-) -> list[Tensor]:
-    """What logits and completion tokens, as ``_logits`` has them, say of each example; on the
-    CPU."""
-    empty = torch.zeros(0, decoder.shape.vocab), torch.zeros(0).long()
-    parts = [measure(*empty) for _ in examples]
+    """Return what each example's completion is to its owner, on the CPU."""
+    nothing = torch.zeros(0)
+    readings = [Reading(nothing, nothing.bool()) for _ in examples]
     numbers = [row for row, example in enumerate(examples) if len(example.completion)]
     with torch.no_grad():
         least = _least(decoder, examples)
@@ -105,11 +73,14 @@ def _of_each(
         for piece in budget.paced(pieces):
             rows = [numbers[index] for index in piece]
             batch = [examples[row] for row in rows]
-            values = measure(*_logits(decoder, batch, bank.gather, least)).cpu()
+            logits, targets = _logits(decoder, batch, bank.gather, least)
+            scores = _log_probabilities(logits, targets).cpu()
+            are_likeliest = (logits.argmax(1) == targets).cpu()
             counts = [len(example.completion) for example in batch]
-            for row, part in zip(rows, torch.split(values, counts), strict=True):
-                parts[row] = part
-    return parts
+            parts = torch.split(scores, counts), torch.split(are_likeliest, counts)
+            for row, *reading in zip(rows, *parts, strict=True):
+                readings[row] = Reading(*reading)
+    return readings
 
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
@@ -143,7 +114,7 @@ def learning_step(
     optimizer_state: Mapping[int, OptimizerState],
     prompts: Mapping[str, np.ndarray],
 ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
-    """One step for every slot that has lessons; the others come back as they are
+    """Make a step of every slot that has lessons; the others come back as they are
     (``HostKernel.learn``). ``prompts`` are token ids by text."""
     new_weights = dict(weights)
     new_states = {slot: optimizer_state.get(slot, OptimizerState()) for slot in weights}
@@ -155,8 +126,8 @@ def learning_step(
         if lesson.completion:
             tokens[lesson.slot] += len(lesson.completion)
     olds = [new_weights[slot] for slot in slots]
-    learners = _learners(decoder, layout, olds)
-    losses = _learn(decoder, learners, _examples(batch, tokens, prompts), budget)
+    learners = learners_of(decoder, layout, olds)
+    losses = add_gradients(decoder, learners, _examples(batch, tokens, prompts), budget)
     norms, sick = {}, []
     for slot, old, gradient, loss in zip(slots, olds, learners.gradients(), losses, strict=True):
         norm = gradient.norm()
@@ -172,33 +143,10 @@ def learning_step(
     return new_weights, new_states, LearningStatistics(loss_of, norms, tokens, tuple(sick))
 
 
-def sketches(
-    decoder: Decoder, sketcher: Sketcher, answers: Replies, budget: MemoryBudget
-) -> np.ndarray:
-    """Of the gradient of each answer's loss, ``(answers, dimensions)``."""
-    adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
-    rows = list[np.ndarray]()
-    for start in budget.paced(range(0, len(answers), MOST_OWNERS)):
-        examples = [
-            Example(
-                prompt,
-                np.array(ids, dtype=np.int64),
-                owner,
-                np.full(len(ids), 1 / len(ids), dtype=np.float32),
-            )
-            for owner, (prompt, ids) in enumerate(answers[start : start + MOST_OWNERS])
-        ]
-        copies = [adapter] * len(examples)
-        learners = _learners(decoder, adapter.layout, copies, are_observed=True)
-        _learn(decoder, learners, examples, budget, learns_from=learns_from)
-        rows += [sketcher.sketch(gradient.cpu().numpy()) for gradient in learners.gradients()]
-    return np.array(rows)
-
-
 def _examples(
     batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
 ) -> list[Example]:
-    """Each lesson with tokens, its owner numbered among the slots that learn."""
+    """Return each lesson with tokens, its owner numbered among the slots that learn."""
     owners, counts = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
     examples = []
     for lesson in batch.lessons:
@@ -222,20 +170,20 @@ def _examples(
     return examples
 
 
-def _learners(
+def learners_of(
     decoder: Decoder,
     layout: AdapterLayout,
     weights: Sequence[AdapterWeights],
     *,
     are_observed: bool = False,
 ) -> Learners:
-    """These adapters as the fastest back end for the decoder's numbers lets them learn."""
+    """Return these adapters as the fastest back end for the decoder's numbers lets them learn."""
     device, dtype = decoder.device, decoder.dtype
     kind = backend_for(device, dtype, learns=True).learners
     return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)
 
 
-def _learn(
+def add_gradients(
     decoder: Decoder,
     learners: Learners,
     examples: Sequence[Example],
@@ -269,8 +217,9 @@ def _logits(
     least: int | None,
     learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
-    """Logits at every completion token, ``(tokens, vocab)``, and these tokens, ``(tokens,)``,
-    example after example; ``least`` tokens are what prompts must share to be read once."""
+    """Return logits at every completion token, ``(tokens, vocab)``, and these tokens,
+    ``(tokens,)``, example after example; ``least`` tokens are what prompts must share to be read
+    once."""
     owners = [example.owner for example in examples]
     texts = [example.text for example in examples]
     packing = pack_texts(texts, owners, decoder.device, least=least)
@@ -281,7 +230,7 @@ def _logits(
 
 
 def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
-    """In nats, ``(tokens,)``."""
+    """Return log-probabilities in nats, ``(tokens,)``."""
     return -F.cross_entropy(logits, targets, reduction="none")
 
 
@@ -299,13 +248,13 @@ def _dropout(packing: Packing, examples: Sequence[Example]) -> Dropout | None:
 def _pieces(
     examples: Sequence[Example], max_tokens: int, least: int | None
 ) -> Iterator[np.ndarray]:
-    """Row numbers of examples in pieces that one forward pass takes."""
+    """Return row numbers of examples in pieces that one forward pass takes."""
     texts, owners = [example.text for example in examples], [example.owner for example in examples]
     return chunks(texts, owners, max_tokens, least=least)
 
 
 def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
-    """Tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
+    """Return tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
     if any(example.dropout for example in examples):
         return None
     return least_shared(decoder.shape)
@@ -314,7 +263,7 @@ def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
 def _adam(
     weights: AdapterWeights, optimizer_state: OptimizerState, gradient: Tensor, rate: float
 ) -> tuple[AdapterWeights, OptimizerState]:
-    """One step of one slot, where the gradient is: all of it fits a processor's cache."""
+    """Make a step of one slot, where the gradient is: all of it fits a processor's cache."""
     device, step = gradient.device, optimizer_state.step + 1
     first, second = (
         torch.zeros_like(gradient) if moment is None else torch.from_numpy(moment.copy()).to(device)

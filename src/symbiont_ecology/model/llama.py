@@ -10,10 +10,10 @@ the papers. What is not a large product is left to a ``backend``.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -22,13 +22,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.model.backend.attention import AttentionSpec
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, bare
 from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
-from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
-from symbiont_ecology.model.decoder import Newcomers
+from symbiont_ecology.model.budget import if_memory_lasts
+from symbiont_ecology.model.decoder import Prefill
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.layers import LlamaWeights
 from symbiont_ecology.model.packing import (
@@ -38,19 +39,18 @@ from symbiont_ecology.model.packing import (
     do_share,
     least_shared,
     pack_texts,
-    preambles_of,
+    prefixes_of,
     taken,
 )
-from symbiont_ecology.model.preambles import Preambles
 
-LONGEST_BESIDE = 512
-"""Tokens of newcomers' prompts that are read in the others' pass: the cache's attention takes one
+MAX_BESIDE = 512
+"""Tokens of prompts that are read in the pass of the rows at work: the cache's attention takes one
 token at a time, and from some 600 on that costs more on SmolLM2 than a pass of their own."""
 
 
 @dataclass(frozen=True)
 class _Forward:
-    """What tokens meet on their way through the layers.
+    """Parts that tokens meet on their way through the layers.
 
     ``attend`` gives what they see in a layer. ``ends`` are the places that alone go on after the
     last layer's attention, and how many are each owner's; None: all of them.
@@ -76,40 +76,32 @@ class LlamaDecoder:
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
         self._views = tuple(dict.fromkeys(plan.views))
-        self._preambles = Preambles()
+        self._prefixes = PrefixCache()
         self._specs: Sequence[AttentionSpec] = ()
 
     def weights(self) -> dict[str, Tensor]:
-        """Every base weight by its Hugging Face name; fused ones as views."""
+        """Return every base weight by its Hugging Face name; fused ones as views."""
         return dict(self._host.named)
 
-    def start(
-        self,
-        prompts: Sequence[np.ndarray],
-        slots: Sequence[int],
-        bank: SlotBank,
-        room: int,
-        budget: MemoryBudget,
-    ) -> tuple[Tensor, LlamaSession]:
+    def start(self, prefill: Prefill) -> tuple[Tensor, LlamaSession]:
         """Reads the prompts; what rows of one slot share is read once."""
+        prompts, slots, bank, budget = prefill.prompts, prefill.slots, prefill.bank, prefill.budget
         lengths, shape = np.array([len(prompt) for prompt in prompts]), self.shape
-        end = int(lengths.max()) + room
-        size = shape.layers, 2, len(prompts), shape.kv_heads, end, shape.head_dim
-        states = torch.empty(size, device=self.device, dtype=self.dtype)
-        cache = self._backend.cache(self.specs(end), states, lengths)
+        states = self._new_states(len(prompts), prefill.room)
+        cache = self._backend.cache(self.specs(prefill.room), states, lengths)
         last, counts = list[Tensor](), list[np.ndarray]()
         texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
-        preambles = preambles_of(prompts, slots, least)
-        for piece in chunks(texts, slots, budget.forward_tokens, least=least, preambles=preambles):
+        prefixes = prefixes_of(prompts, slots, least)
+        for piece in chunks(texts, slots, budget.forward_tokens, least=least, prefixes=prefixes):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            part, sizes = texts[rows], preambles[rows]
-            packing = pack_texts(part, slots[rows], self.device, least=least, preambles=sizes)
+            part, sizes = texts[rows], prefixes[rows]
+            packing = pack_texts(part, slots[rows], self.device, least=least, prefixes=sizes)
             kept = self._kept(packing, bank, budget.kept_bytes)
             adapters = bank.gather(packing.owners)
             x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
             last.append(x[packing.predicts])
             counts.append(packing.read)
-        tokens_read = np.concatenate(counts) + _first_of(preambles, prompts, slots)
+        tokens_read = np.concatenate(counts) + _first_of(prefixes, prompts, slots)
         return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
 
     def logits(
@@ -120,13 +112,14 @@ class LlamaDecoder:
         *,
         learns_from: int = 0,
     ) -> Tensor:
-        """Logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
+        """Return logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
         predicted."""
         states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
-        """See ``decoder.Decoder``: layers above the last of these are not computed."""
+        """Return hidden states (``decoder.Decoder``); layers above the last of these are not
+        computed."""
         forward = self._forward_over(packing, bare(len(self.sites)))
         x, states = self._embedded(packing.ids), dict[int, Tensor]()
         last = packing.last_tokens
@@ -138,72 +131,70 @@ class LlamaDecoder:
         return torch.stack([states[layer] for layer in layers], dim=1)
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
-        """One more token per row; logits ``(rows, vocab)``."""
+        """Append a token to each row; return logits ``(rows, vocab)``."""
         return self._written(tokens, _Forward(self._backend, adapters, shares, cache.attend), cache)
 
     def read_into(
-        self,
-        cache: Cache,
-        tokens: Tensor,
-        slots: Sequence[int],
-        newcomers: Newcomers,
-        bank: SlotBank,
+        self, cache: Cache, tokens: Tensor, slots: Sequence[int], prefill: Prefill
     ) -> Tensor:
-        """One more token per row, and in the same pass the prompts of newcomers, whose rows then
-        stand behind; logits of all rows ``(rows, vocab)``. Prompts that begin alike are not shared.
+        """Append a token to each row, and in the same pass the prompts of new rows, which
+        then stand behind; return logits of all rows ``(rows, vocab)``. Prompts that begin alike are
+        not shared.
 
         Piggybacked prefill (Sarathi-Serve, Agrawal et al. 2024, arXiv:2403.02310).
         """
-        lengths, owners = list(map(len, newcomers.prompts)), Counter(slots)
-        cache.specs = self.specs(newcomers.room)
-        cache.lay(np.array(lengths), newcomers.room)
+        lengths, owners = list(map(len, prefill.prompts)), Counter(slots)
+        cache.specs = self.specs(prefill.room)
+        cache.reserve(np.array(lengths), prefill.room)
         counts = Counter[int]()
-        for slot, length in zip(newcomers.slots, lengths, strict=True):
+        for slot, length in zip(prefill.slots, lengths, strict=True):
             counts[slot] += length
         ends = np.concatenate([np.arange(len(slots)), len(slots) - 1 + np.cumsum(lengths)])
         last = torch.from_numpy(ends).to(self.device)
         forward = _Forward(
             self._backend,
-            bank.gather((*owners, *counts)),
+            prefill.bank.gather((*owners, *counts)),
             (*owners.values(), *counts.values()),
             partial(self._seen, cache, last),
-            (last, (*owners.values(), *Counter(newcomers.slots).values())),
+            (last, (*owners.values(), *Counter(prefill.slots).values())),
         )
-        ids = torch.from_numpy(np.concatenate(newcomers.prompts)).to(self.device)
+        ids = torch.from_numpy(np.concatenate(prefill.prompts)).to(self.device)
         logits = self._written(torch.cat([tokens, ids]), forward, cache)
         cache.keep(last)
         return logits
 
     def _seen(self, cache: Cache, ends: Tensor, layer: int, heads: Tensor) -> Tensor:
-        """What tokens see in a layer of the cache; in the last one, what those at ``ends`` do."""
+        """Return what tokens see in a layer of the cache; in the last one, what those at ``ends``
+        do."""
         seen = cache.attend(layer, heads)
         return taken(seen, ends) if layer == len(self._host.layers) - 1 else seen
 
     def _written(self, tokens: Tensor, forward: _Forward, cache: Cache) -> Tensor:
-        """Logits after newest tokens, which are in the cache then."""
+        """Return logits after newest tokens, which are in the cache then."""
         x = self._embedded(tokens)
         for index in range(len(self._host.layers)):
             x = self._layer(index, x, forward)
         cache.advance()
         return self._logits(x)
 
-    def _kept(self, packing: Packing, bank: SlotBank, most_bytes: int) -> Tensor | None:
-        """Keys and values of the places that a packing keeps, ``(layers, 2, places, kv_heads,
-        head_dim)``."""
+    def _kept(self, packing: Packing, bank: SlotBank, max_bytes: int) -> Tensor | None:
+        """Return keys and values of the places that a packing keeps, ``(layers, 2, places,
+        kv_heads, head_dim)``."""
         if not packing.kept:
             return None
         states = []
-        for ids, owner in packing.preambles:
+        for ids, owner in packing.prefixes:
             weights = None if owner == HOST_SLOT else bank.held(owner)
             reader = partial(self._alone, ids, owner, bank)
-            states.append(self._preambles.get(weights, ids.tobytes(), reader, most_bytes))
+            states.append(self._prefixes.get(weights, ids.tobytes(), reader, max_bytes))
         return torch.cat(states, dim=2)
 
     def _alone(self, ids: np.ndarray, owner: int, bank: SlotBank) -> Tensor:
-        """Keys and values of a preamble, ``(layers, 2, tokens, kv_heads, head_dim)``."""
-        shape, packing = self.shape, pack_texts([Text(ids)], [owner], self.device)
-        size = shape.layers, 2, 1, shape.kv_heads, len(ids), shape.head_dim
-        states = torch.empty(size, device=self.device, dtype=self.dtype)
+        """Return keys and values of a prefix, ``(layers, 2, tokens, kv_heads, head_dim)``."""
+        packing, states = (
+            pack_texts([Text(ids)], [owner], self.device),
+            self._new_states(1, len(ids)),
+        )
         self._read(packing, bank.gather((owner,)), states)
         return states[:, :, 0].transpose(2, 3).contiguous()
 
@@ -216,7 +207,7 @@ class LlamaDecoder:
         kept: Tensor | None = None,
         learns_from: int = 0,
     ) -> Tensor:
-        """Hidden states before the final norm, ``(ends, hidden)``.
+        """Return hidden states before the final norm, ``(ends, hidden)``.
 
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
@@ -243,13 +234,13 @@ class LlamaDecoder:
         kept: Tensor | None = None,
     ) -> _Forward:
         specs, backend = self.specs(packing.longest), self._current()
-        line = backend.packed_attention(packing, specs, states, kept)
+        line = backend.attention(packing, specs, states, kept)
         ends = packing.ends, packing.end_counts
         return _Forward(backend, adapters, packing.counts, line.attend, ends)
 
     def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
-        """One layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the last
-        one."""
+        """Compute one layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the
+        last one."""
         layer, backend, shares = self._host.layers[index], forward.backend, forward.shares
         qkv, out, gate_up, down = forward.adapters.sites[4 * index : 4 * index + 4]
         heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
@@ -262,8 +253,14 @@ class LlamaDecoder:
         gated = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
         return layer.down.onto(x, gated, down, shares, backend.normalize)
 
+    def _new_states(self, rows: int, room: int) -> Tensor:
+        """Return keys and values of rows, not filled yet."""
+        shape = self.shape
+        size = shape.layers, 2, rows, shape.kv_heads, room, shape.head_dim
+        return torch.empty(size, device=self.device, dtype=self.dtype)
+
     def specs(self, end: int) -> Sequence[AttentionSpec]:
-        """How each layer looks at up to ``end`` tokens."""
+        """Return each layer's way to look at up to ``end`` tokens."""
         if not self._specs or self._specs[0].table.shape[1] < end:
             # Not inference tensors: they outlive the call, and a learning step reads them too.
             with torch.inference_mode(False):
@@ -293,7 +290,7 @@ class LlamaDecoder:
         return F.linear(self._current().normalize(x, self._host.norm), self._host.head)
 
     def _current(self) -> TorchBackend:
-        """The fastest back end, or the one that knows gradients where they are wanted."""
+        """Return the fastest back end, or the one that knows gradients where they are wanted."""
         return self._learning if torch.is_grad_enabled() else self._backend
 
 
@@ -307,45 +304,32 @@ class LlamaSession:
         """Appends one token per row and returns the next logits."""
         return self._decoder.decode(tokens, self.cache, adapters, shares)
 
-    def let_in(
-        self,
-        tokens: Tensor,
-        slots: Sequence[int],
-        newcomers: Newcomers,
-        bank: SlotBank,
-        budget: MemoryBudget,
-    ) -> Tensor:
-        """See ``decoder.Session``: in one pass if the cache takes prompts, they are short, and none
-        can be shared."""
+    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
+        """Admit rows (``decoder.Session``) in one pass if the cache takes prompts, they are
+        short, and none can be shared."""
         ahead = copy(self.cache)  # rows stand where they stood if memory runs out
-        work = partial(self._let_into, ahead, tokens, slots, newcomers, bank, budget)
+        work = partial(self._admit, ahead, tokens, slots, prefill)
         logits = if_memory_lasts(work)
         if logits is None:
             del ahead, work  # and the memory that they took
-            return self.step(tokens, *bank.for_step(slots))
+            return self.step(tokens, *prefill.bank.for_step(slots))
         self.cache = ahead
         return logits
 
-    def _let_into(
-        self,
-        cache: Cache,
-        tokens: Tensor,
-        slots: Sequence[int],
-        newcomers: Newcomers,
-        bank: SlotBank,
-        budget: MemoryBudget,
+    def _admit(
+        self, cache: Cache, tokens: Tensor, slots: Sequence[int], prefill: Prefill
     ) -> Tensor:
-        """Logits of all rows, which then stand in the cache."""
-        decoder, prompts = self._decoder, newcomers.prompts
-        is_long = sum(map(len, prompts)) > min(budget.forward_tokens, LONGEST_BESIDE)
+        """Return logits of all rows, which then stand in the cache."""
+        decoder, prompts = self._decoder, prefill.prompts
+        is_long = sum(map(len, prompts)) > min(prefill.budget.forward_tokens, MAX_BESIDE)
         least = least_shared(decoder.shape)
-        is_apart = is_long or do_share(prompts, newcomers.slots, least)
+        is_apart = is_long or do_share(prompts, prefill.slots, least)
         if cache.takes_prompts and not is_apart:
-            return decoder.read_into(cache, tokens, slots, newcomers, bank)
-        first, other = decoder.start(prompts, newcomers.slots, bank, 0, budget)
-        logits = decoder.decode(tokens, cache, *bank.for_step(slots))
-        cache.join(other.cache, newcomers.room)
-        cache.specs = decoder.specs(newcomers.room)
+            return decoder.read_into(cache, tokens, slots, prefill)
+        first, other = decoder.start(replace(prefill, room=max(map(len, prompts))))
+        logits = decoder.decode(tokens, cache, *prefill.bank.for_step(slots))
+        cache.join(other.cache, prefill.room)
+        cache.specs = decoder.specs(prefill.room)
         return torch.cat([logits, first])
 
     def keep(self, rows: Tensor) -> None:
@@ -354,13 +338,45 @@ class LlamaSession:
 
 
 def _first_of(
-    preambles: Sequence[int], prompts: Sequence[np.ndarray], slots: Sequence[int]
+    prefixes: Sequence[int], prompts: Sequence[np.ndarray], slots: Sequence[int]
 ) -> np.ndarray:
-    """The tokens of each preamble where it is met first, ``(rows,)``. One that was kept counts as
-    read: a run that was killed and goes on, with nothing kept, must count alike."""
+    """Return the tokens of each prefix where it is met first, ``(rows,)``. One that was kept counts
+    as read: a run that was killed and goes on, with nothing kept, must count alike."""
     first, keys = np.zeros(len(prompts), dtype=np.int64), set[tuple[int, bytes]]()
-    for row, (length, prompt, slot) in enumerate(zip(preambles, prompts, slots, strict=True)):
+    for row, (length, prompt, slot) in enumerate(zip(prefixes, prompts, slots, strict=True)):
         key = slot, prompt[:length].tobytes()
         first[row] = length if key not in keys else 0
         keys.add(key)
     return first
+
+
+class PrefixCache:
+    """Keys and values of beginnings of prompts, by adapter and token ids, the latest of them.
+
+    A prefix is read alone, in a forward of its own. So the numbers are the same bit for bit whether
+    they were kept or had to be read again, and a run that goes on after a kill says what it would
+    have said. Adapters are held with their entries, so that no other one can be taken for them.
+    """
+
+    def __init__(self) -> None:
+        self._entries = OrderedDict[tuple[int, bytes], tuple[Tensor, AdapterWeights | None]]()
+        self._bytes = 0
+
+    def get(
+        self, weights: AdapterWeights | None, ids: bytes, read: Callable[[], Tensor], max_bytes: int
+    ) -> Tensor:
+        """Return the entry of an adapter (None: the bare host), read now if there is none; no more
+        than so many bytes are kept afterwards."""
+        key = id(weights), ids
+        if key not in self._entries:
+            self._entries[key] = read(), weights
+            self._bytes += _bytes_of(*self._entries[key])
+        self._entries.move_to_end(key)
+        states, _ = self._entries[key]
+        while self._bytes > max_bytes:
+            self._bytes -= _bytes_of(*self._entries.popitem(last=False)[1])
+        return states
+
+
+def _bytes_of(states: Tensor, weights: AdapterWeights | None) -> int:
+    return states.nbytes + (0 if weights is None else weights.vector.nbytes)

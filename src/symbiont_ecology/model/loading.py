@@ -8,39 +8,36 @@ a short run takes; everything else goes through it.
 
 from __future__ import annotations
 
-import json
+import ctypes
+import math
+import sys
 from collections.abc import Sequence
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file
 
 from symbiont_ecology.base.errors import HostError
-from symbiont_ecology.base.types import messages, without_turns
+from symbiont_ecology.base.process import machine_memory
 from symbiont_ecology.model.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.model.decoder import Decoder
-from symbiont_ecology.model.fields import (
-    LARGEST_SIZE,
-    GenerationFields,
+from symbiont_ecology.model.layers import LlamaWeights
+from symbiont_ecology.model.llama import LlamaDecoder
+from symbiont_ecology.model.locating import (
+    MODEL_CONFIG_FILE,
     HostFields,
-    TokenFields,
-    TokenizerFields,
     check_fields,
     expect,
     expected,
     read_json,
 )
-from symbiont_ecology.model.layers import LlamaWeights
-from symbiont_ecology.model.llama import LlamaDecoder
-from symbiont_ecology.model.locating import MODEL_CONFIG_FILE
-from symbiont_ecology.model.memory import check_memory
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-    from transformers import PreTrainedTokenizerFast
+    pass
+
 
 _DTYPES = {
     "float32": torch.float32,
@@ -48,18 +45,11 @@ _DTYPES = {
     "float16": torch.float16,
     "int8": torch.int8,  # of the linear weights; the rest is in float32
 }
-_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
-_PLAIN_TOKENIZERS = frozenset({"PreTrainedTokenizerFast", "TokenizersBackend"})
-_INCIDENTAL = frozenset(
-    {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
-)
-"""Keys of a ``config.json`` that say nothing about what is computed."""
-_MOST_KNOWN, _LONGEST_KNOWN = 4096, 8192
-"""Texts whose token ids are remembered, and letters of the longest of them: 250 MB at most."""
+TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
 
 
 def find_dtype(name: str) -> torch.dtype:
-    """The precision of that name.
+    """Return the precision of that name.
 
     Raises:
         HostError: it is none in which a host can be held.
@@ -69,7 +59,7 @@ def find_dtype(name: str) -> torch.dtype:
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name, its index included.
+    """Return the device of that name, its index included.
 
     Raises:
         HostError: torch cannot use it here, or it keeps no numbers.
@@ -82,7 +72,7 @@ def find_device(name: str) -> torch.device:
 
 
 def read_model_config(folder: Path) -> ModelConfig:
-    """The host's ``config.json``, after a look at which files are there.
+    """Return the host's ``config.json``, after a look at which files are there.
 
     Raises:
         HostError: no or unreadable config, no weights or pickled ones, no tokenizer.
@@ -98,14 +88,14 @@ def read_model_config(folder: Path) -> ModelConfig:
         f"weights (*.safetensors) in {folder}, found none: download them again",
     )
     expect(
-        any((folder / file).is_file() for file in _TOKENIZER_FILES),
+        any((folder / file).is_file() for file in TOKENIZER_FILES),
         f"a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there",
     )
     return config
 
 
 def read_config_file(path: Path) -> ModelConfig:
-    """What a ``config.json`` says.
+    """Return what a ``config.json`` says.
 
     Raises:
         HostError: there is none, or it is of no model.
@@ -132,7 +122,7 @@ def load_decoder(
     prefer_fused: bool,
     is_checkpointing: bool = False,
 ) -> Decoder:
-    """The fastest decoder that computes this host exactly.
+    """Return the fastest decoder that computes this host exactly.
 
     Raises:
         HostError: the weights are damaged, incomplete, of other sizes than the config says or not
@@ -163,14 +153,15 @@ def load_decoder(
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The files with a host's weights."""
+    """Return the files with a host's weights."""
     return sorted(path for path in folder.glob("*.safetensors") if path.is_file())
 
 
 def _load_wrapped(
     folder: Path, device: torch.device, dtype: torch.dtype, *, is_checkpointing: bool
 ) -> Decoder:
-    """A host as transformers reads and computes it: another library, with files from anyone."""
+    """Return A host as transformers reads and computes it: another library, with files from
+    anyone."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
@@ -199,125 +190,83 @@ def _load_wrapped(
     return decoder
 
 
-class TextCodec:
-    """Text to token ids and back.
+def describe() -> str:
+    """Return torch's version, its CPU threads and GPUs, in one line."""
+    gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
+    threads = f"{torch.get_num_threads()} CPU threads"
+    return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"
 
-    ``end_tokens`` are the ids that end an answer; the first is the tokenizer's own.
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+
+def keep_freed_memory(threshold: int = 1 << 30) -> bool:
+    """Keeps blocks below ``threshold`` bytes inside the process; True if the allocator took it."""
+    if sys.platform != "linux":
+        return False
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    if mallopt is None:
+        return False
+    return bool(mallopt(_M_MMAP_THRESHOLD, threshold) and mallopt(_M_TRIM_THRESHOLD, threshold))
+
+
+ENDS = ("embed_tokens.weight", "wte.weight", "wpe.weight", "lm_head.weight")
+"""Endings of matrices that carry no adapter, and are not held in eight bits."""
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
+"""Of a number, by the names of dtypes."""
+
+
+@dataclass(frozen=True)
+class MemoryNeed:
+    """Bytes: ``weights`` of a host, and one ``adapter`` in float32 on all of its matrices.
+
+    A living adapter takes up to three times its own bytes: its optimizer has two numbers for each.
     """
 
-    def __init__(self, folder: Path, config: ModelConfig) -> None:
-        self._folder = folder
-        self._config = {key: value for key, value in config.items() if key not in _INCIDENTAL}
-        path = folder / "tokenizer_config.json"
-        settings = check_fields(TokenizerFields, read_json(path), str(path))
-        is_plain = settings.tokenizer_class in _PLAIN_TOKENIZERS
-        has_file = (folder / "tokenizer.json").is_file()
-        self._backend = (
-            self._plain_backend() if is_plain and has_file else self.tokenizer.backend_tokenizer
-        )
-        self._backend.no_padding()
-        self._backend.no_truncation()
-        self._known: dict[bool, dict[str, np.ndarray]] = {True: {}, False: {}}
-        self.end_tokens = self._find_ends(settings, check_fields(HostFields, config, "config.json"))
+    weights: int
+    adapter: int
 
-    @cached_property
-    def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The transformers tokenizer, loaded when first asked for (importing it takes most of a
-        second)."""
-        from transformers import AutoTokenizer
-
-        with expected(f"a tokenizer in {self._folder} that transformers can load", Exception):
-            tokenizer = AutoTokenizer.from_pretrained(
-                str(self._folder), local_files_only=True, trust_remote_code=False
-            )
-        expect(
-            hasattr(tokenizer, "backend_tokenizer"),
-            f"a fast tokenizer (tokenizer.json) in {self._folder}: convert it first",
-        )
-        return tokenizer
-
-    def identity(self, *, is_chat: bool) -> bytes:
-        """Everything beside the weights that decides an answer: config, tokenizer, ends, chat
-        template."""
-        path = next(
-            self._folder / name for name in _TOKENIZER_FILES if (self._folder / name).is_file()
-        )
-        # Parsed, where it can be: a copy that another library saved differs in white space.
-        tokenizer = read_json(path) if path.suffix == ".json" else path.read_bytes().hex()
-        template = self.tokenizer.chat_template if is_chat else None
-        facts = [self._config, tokenizer, self.end_tokens, template]
-        with expected(f"files in {self._folder} that are not nested so deep", RecursionError):
-            return json.dumps(facts, sort_keys=True, default=str).encode()
-
-    def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
-        """Token ids of each text, with or without the tokenizer's own special tokens around it;
-        read only.
-
-        What was encoded lately is remembered: a prompt is priced, answered and learned from.
-        """
-        cache = self._known[special]
-        missing = [text for text in dict.fromkeys(texts) if text not in cache]
-        if len(cache) + len(missing) > _MOST_KNOWN:
-            cache.clear()
-            missing = list(dict.fromkeys(texts))
-        encodings, ids_of = self._backend.encode_batch_fast(missing, add_special_tokens=special), {}
-        for text, encoding in zip(missing, encodings, strict=True):
-            ids_of[text] = np.array(encoding.ids, dtype=np.int64)
-            ids_of[text].setflags(write=False)
-        cache.update((text, ids) for text, ids in ids_of.items() if len(text) <= _LONGEST_KNOWN)
-        return [ids_of[text] if text in ids_of else cache[text] for text in texts]
-
-    def chat(self, prompt: str) -> str:
-        """The turns of a prompt in the host's chat template, up to where the answer begins.
+    @classmethod
+    def of(cls, files: Sequence[Path], dtype: str, rank: int = 1) -> MemoryNeed:
+        """Return what the host in some files takes, by their headers.
 
         Raises:
-            HostError: the host has no chat template, or one that has no room for such turns.
+            HostError: a file is damaged.
         """
-        expect(
-            self.tokenizer.chat_template,
-            f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
+        numbers = linear = sides = 0
+        for path in files:
+            what = f"safetensors in {path}, got a damaged file"
+            with expected(what, Exception), safe_open(path, framework="np") as tensors:
+                names = list(tensors.keys())
+                shapes = {name: tensors.get_slice(name).get_shape() for name in names}
+            for name, shape in shapes.items():
+                numbers += math.prod(shape)
+                if len(shape) == 2 and not name.endswith(ENDS):
+                    linear += math.prod(shape)
+                    sides += sum(shape)
+        rest = BYTES["float32" if dtype == "int8" else dtype]
+        return cls(linear * BYTES[dtype] + (numbers - linear) * rest, 4 * rank * sides)
+
+
+def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse a host whose weights alone are larger than the memory of the device.
+
+    Raises:
+        HostError: they are.
+    """
+    name, total = str(dtype).removeprefix("torch."), total_memory(device)
+    need = MemoryNeed.of(files, name).weights
+    if need > total:
+        smaller = "bfloat16" if name == "float32" else "int8"
+        raise HostError(
+            f"expected a host that fits the {total / 1e9:.1f} GB of {device}, got "
+            f"{need / 1e9:.1f} GB of weights in {name}: try host.dtype={smaller}, or a smaller host"
         )
-        turns = messages(prompt)
-        roles = dict.fromkeys(turn["role"] for turn in turns)
-        what = f"a chat template for turns of {', '.join(roles)}"  # without paths: clients read it
-        # A template is a stranger's program.
-        with expected(f"{what}: leave tasks.style.system out", Exception):
-            # Hosts that can think aloud are asked not to: the reply limits leave no room for it.
-            text = self.tokenizer.apply_chat_template(
-                turns, tokenize=False, add_generation_prompt=True, enable_thinking=False
-            )
-        return str(text)
 
-    def texts(self, prompts: Sequence[str], *, is_chat: bool) -> list[str]:
-        """What the host reads of prompts: their turns in its chat template, or one after the
-        other."""
-        return list(map(self.chat if is_chat else without_turns, prompts))
 
-    def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
-        """Text of each row of token ids, special tokens and the end of the answer left out."""
-        answers = (list(row[:-1] if row and row[-1] in self.end_tokens else row) for row in rows)
-        # One by one: a batch would wake a pool of threads, which takes longer than short rows do.
-        return [self._backend.decode(row, skip_special_tokens=True) for row in answers]
-
-    def _plain_backend(self) -> Tokenizer:
-        from tokenizers import Tokenizer
-
-        path = self._folder / "tokenizer.json"
-        expect("model" in read_json(path), f"a tokenizer in {path}, got one that names no model")
-        with expected(f"a tokenizer in {path}, got a damaged file", Exception):
-            return Tokenizer.from_str(path.read_text(encoding="utf-8"))
-
-    def _find_ends(self, settings: TokenizerFields, config: HostFields) -> tuple[int, ...]:
-        token = settings.eos_token
-        text = token.content if isinstance(token, TokenFields) else token
-        ids = [] if text is None else [self._backend.token_to_id(text)]
-        path = self._folder / "generation_config.json"
-        generation = check_fields(GenerationFields, read_json(path), str(path))
-        for value in (generation.eos_token_id, config.eos_token_id):
-            ids += value if isinstance(value, list) else [value]
-        # A config may carry another vocabulary's default, which no logit stands for.
-        vocab = range(config.vocab_size or LARGEST_SIZE)
-        ends = tuple(dict.fromkeys(value for value in ids if value is not None and value in vocab))
-        path = self._folder / "tokenizer_config.json"
-        expect(ends, f"an end token (eos_token) in {path}, found none")
-        return ends
+def total_memory(device: torch.device) -> int:
+    """Return the bytes of a device: its own memory, or the machine's RAM."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    return machine_memory()[0]

@@ -1,16 +1,24 @@
-"""Where a host is on this machine: shipped, a folder, of the hub, or of a source that an extension
-registers."""
+"""The folder of a host on this machine, and what may stand in its JSON files.
+
+A host is shipped, a folder, of the hub, or of a source that an extension registers. Its files are
+data from anyone, so what is read of them is described here, and checked before any weight. Sizes
+have bounds that no host reaches: a number of layers is looped over, and a head lies on a stack of
+the compiled passes. A field with ``None`` among its types may be null. Nothing here needs torch.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
-from symbiont_ecology.base.errors import HostError, lines_of
-from symbiont_ecology.base.registry import Registry
-from symbiont_ecology.model.fields import expect
+from pydantic import BaseModel, Field
+
+from symbiont_ecology.base.errors import ConfigError, EcologyError, HostError, lines_of
+from symbiont_ecology.base.registry import Registry, validate
 
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
@@ -74,8 +82,8 @@ def check_is_here(name_or_path: str | Path) -> None:
 
 
 def local_folder(name_or_path: str | Path) -> Path | None:
-    """The folder of a host that is on this machine as a folder; None for all others, such as a name
-    on the hub or a GGUF file."""
+    """Return the folder of a host that is on this machine as a folder; None for all others, such as
+    a name on the hub or a GGUF file."""
     name, source = str(name_or_path), _source_of(name_or_path)
     if name == EMBEDDED:
         return EMBEDDED_FOLDER
@@ -84,8 +92,8 @@ def local_folder(name_or_path: str | Path) -> Path | None:
 
 
 def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
-    """The local folder of a host. A GGUF file is converted once, a model of the hub is downloaded
-    once; ``tell`` hears of the first.
+    """Return the local folder of a host. A GGUF file is converted once, a model of the hub is
+    downloaded once; ``tell`` hears of the first.
 
     Raises:
         HostError: there is no such host (or the hub is out of reach).
@@ -141,3 +149,166 @@ def _source_of(name_or_path: str | Path) -> HostSource | None:
 def _path_of(name_or_path: str | Path) -> Path:
     """As a path, which may be no path at all: ``os.path`` finds nothing there, ``Path`` fails."""
     return Path(os.path.expanduser(name_or_path))
+
+
+Fields = TypeVar("Fields", bound=BaseModel)
+
+MAX_LAYERS, MAX_HEADS, MAX_HEAD, MAX_SIZE = 1000, 1024, 4096, 1 << 30
+"""Of a host: layers, heads of a layer, numbers of a head, and whatever else is counted."""
+_Size = Annotated[int, Field(ge=1, le=MAX_SIZE)]
+_Layers = Annotated[int, Field(ge=1, le=MAX_LAYERS)]
+_Heads = Annotated[int, Field(ge=1, le=MAX_HEADS)]
+_Head = Annotated[int, Field(ge=2, le=MAX_HEAD, multiple_of=2)]  # its halves turn
+_Window = Annotated[int, Field(ge=0, le=MAX_SIZE)]
+_Moderate = Annotated[float, Field(ge=1e-3, le=1e12)]  # what angles are made of stays finite
+_Tokens = int | list[int] | None
+
+
+class DecoderFields(BaseModel):
+    """Fields of any ``config.json``, by the names of Llama and of GPT-2."""
+
+    num_hidden_layers: _Layers | None = None
+    n_layer: _Layers | None = None
+    vocab_size: _Size | None = None
+    eos_token_id: _Tokens = None
+
+
+class HostFields(DecoderFields):
+    """Fields of the ``config.json`` of a host, which may hold that of its decoder."""
+
+    model_type: str
+    text_config: DecoderFields | None = None
+
+
+class RopeFields(BaseModel):
+    """Fields of ``rope_parameters`` and ``rope_scaling``, which may be there for each kind of
+    layer."""
+
+    rope_type: str | None = None
+    type: str | None = None
+    rope_theta: _Moderate = 1.0
+    factor: _Moderate | None = None
+    low_freq_factor: _Moderate | None = None
+    high_freq_factor: _Moderate | None = None
+    original_max_position_embeddings: _Moderate | None = None
+    full_attention: RopeFields | None = None
+    sliding_attention: RopeFields | None = None
+
+
+class LlamaFields(BaseModel):
+    """Fields of the ``config.json`` of a Llama-like host: all that ``architectures`` reads."""
+
+    num_hidden_layers: _Layers | None = None
+    hidden_size: _Size | None = None
+    intermediate_size: _Size | None = None
+    vocab_size: _Size | None = None
+    max_position_embeddings: _Size | None = None
+    num_attention_heads: _Heads | None = None
+    num_key_value_heads: _Heads | None = None
+    head_dim: _Head | None = None
+    rms_norm_eps: Annotated[float, Field(ge=0, le=1)] = 0.0
+    query_pre_attn_scalar: _Moderate = 1.0
+    sliding_window: _Window | None = None
+    sliding_window_pattern: _Size = 1
+    max_window_layers: _Window = 0
+    use_sliding_window: bool | None = None
+    layer_types: list[str] | None = None
+    attention_bias: bool | None = None
+    mlp_bias: bool | None = None
+    tie_word_embeddings: bool | None = None
+    hidden_act: str | None = None
+    hidden_activation: str | None = None
+    rope_theta: _Moderate = 1.0
+    rope_local_base_freq: _Moderate = 1.0
+    rope_scaling: RopeFields | None = None
+    rope_parameters: RopeFields | None = None
+
+
+class TokenFields(BaseModel):
+    """Fields of a special token that is written with its properties."""
+
+    content: str
+
+
+class TokenizerFields(BaseModel):
+    """Fields of ``tokenizer_config.json``."""
+
+    tokenizer_class: str | None = None
+    eos_token: str | TokenFields | None = None
+
+
+class GenerationFields(BaseModel):
+    """Fields of ``generation_config.json``."""
+
+    eos_token_id: _Tokens = None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return A JSON object, empty if there is no such file.
+
+    Raises:
+        HostError: it cannot be read, or is something else.
+    """
+    if not path.is_file():
+        return {}
+    errors = OSError, ValueError, RecursionError
+    with expected(f"JSON in {path}, got damaged text: download it again", *errors):
+        value = json.loads(path.read_text(encoding="utf-8"))
+    expect(isinstance(value, dict), f"a JSON object in {path}, got another value")
+    return dict(value)
+
+
+def check_fields(fields: type[Fields], values: Mapping[str, object], file: str) -> Fields:
+    """Return what a file says in these fields, whatever else it says.
+
+    Raises:
+        HostError: one of them holds what it cannot.
+    """
+    facts = {name: values[name] for name in fields.model_fields if name in values}
+    try:
+        return validate(fields, facts, f"expected a sound {file}")
+    except ConfigError as error:
+        raise HostError(str(error)) from error
+
+
+def expect(is_so: object, what: str) -> None:
+    """Refuses a host that is otherwise.
+
+    Raises:
+        HostError: it is not so; ``what`` was expected.
+    """
+    if not is_so:
+        raise HostError(f"expected {what}")
+
+
+@contextmanager
+def expected(what: str, *errors: type[Exception]) -> Iterator[None]:
+    """Says what was expected where another library fails, with its own words in one line.
+
+    Raises:
+        HostError: in place of one of these errors; an error of ours stays as it is.
+    """
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, EcologyError):
+            raise
+        raise HostError(f"expected {what} ({' '.join(lines_of(error)):.300})") from error
+
+
+TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
+"""Where transformers keeps a template that is not in the tokenizer's own config."""
+
+
+def has_chat_template(model: str) -> bool | None:
+    """Return True if the files of a local host hold a chat template; None where there are no such
+    files, as for a name on the hub."""
+    if (folder := local_folder(model)) is None:
+        return None
+    if any((folder / name).is_file() for name in TEMPLATE_FILES):
+        return True
+    path = folder / "tokenizer_config.json"
+    try:
+        return bool(read_json(path).get("chat_template")) if path.is_file() else None
+    except HostError:
+        return None  # loading says what is wrong with them

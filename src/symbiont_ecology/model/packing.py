@@ -5,8 +5,8 @@ Everything in a transformer but attention treats tokens one by one, so tokens of
 end to end, owner after owner. Prompts of one owner (a chat template around questions, examples
 before them, samples of one question) form a tree of segments: a segment stands on the line once,
 and what comes after it attends to the same keys. The radix tree of SGLang (arXiv:2312.07104), built
-anew for each batch. Attention sees the line as ``stretches``, or as rectangles (``rectangles``,
-``branches``), which is what torch wants.
+anew for each batch. Attention sees the line as ``stretches``, or as rectangles (``attention``),
+which is what torch wants.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from torch import Tensor
 
 from symbiont_ecology.base.flops import HostShape
 
-LEAST_SHARED, LEAST_SHARED_IF_WIDE = 16, 4
+MIN_SHARED, MIN_SHARED_IF_LARGE = 16, 4
 """Tokens that different prompts have in common from which on they are read once: attention in
 pieces costs more than fewer save. On SmolLM2, whose tokens cost more, 4 instead of 16 make a batch
 of chat prompts 10 % and its lessons 4 % faster."""
-LEAST_PREAMBLE = 32
-"""Tokens of a preamble from which on it is read alone and kept: products of fewer are slow. With
+MIN_PREFIX = 32
+"""Tokens of a prefix from which on it is read alone and kept: products of fewer are slow. With
 24, those of SmolLM2's system turn, a batch takes 4 to 10 % longer at first and 9 % less from then
 on; who learns in every generation seldom comes to that."""
 
@@ -75,7 +75,7 @@ class Packing:
     answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one
     after the prompt and those of the answer.
 
-    The first ``kept`` places of the line are those of preambles whose keys and values are known
+    The first ``kept`` places of the line are those of prefixes whose keys and values are known
     from before: starts count them, ``ids`` and all that follow do not.
     """
 
@@ -100,27 +100,27 @@ class Packing:
 
     @property
     def is_tree(self) -> bool:
-        """Whether any prompt is in pieces."""
+        """True if any prompt is in pieces."""
         return bool((self.parents >= 0).any())
 
     @property
     def prompt_lengths(self) -> np.ndarray:
-        """How long each row's prompt is."""
+        """Tokens of each row's prompt."""
         return np.asarray((self.before + self.lengths)[self.prompt_of])
 
     @property
     def longest(self) -> int:
-        """No row has more tokens."""
+        """Tokens of the longest row."""
         return int((self.prompt_lengths + self.answer_lengths).max())
 
     @property
     def last_tokens(self) -> Tensor:
-        """Where each row's last token stands behind what is ``kept``, ``(rows,)``."""
+        """Place of each row's last token behind what is ``kept``, ``(rows,)``."""
         last = torch.from_numpy(np.cumsum(self.answer_lengths + 1) - 1)
         return self.ends[self.predicts[last.to(self.predicts.device)]]
 
     @property
-    def preambles(self) -> list[tuple[np.ndarray, int]]:
+    def prefixes(self) -> list[tuple[np.ndarray, int]]:
         """Token ids and owner of what stands in the first ``kept`` places, in that order."""
         first = dict[int, int]()  # the row that tells what a segment holds
         for row, place, start, _ in self.pieces:
@@ -135,7 +135,7 @@ class Packing:
 
     @cached_property
     def pieces(self) -> np.ndarray:
-        """Of what segments the rows' prompts are made, ``(pieces, 4)``: row, where in its prompt,
+        """Segments of which the rows' prompts are made, ``(pieces, 4)``: row, where in its prompt,
         where on the line, how many tokens."""
         segment, rows, pieces = self.prompt_of, np.arange(len(self.texts)), []
         while len(rows):
@@ -146,7 +146,8 @@ class Packing:
         return np.ascontiguousarray(np.concatenate(pieces))
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Segments and answers as ``STRETCH``, ``(stretches,)``; all tokens look, or ends."""
+        """Return segments and answers as ``STRETCH``, ``(stretches,)``; all tokens look, or
+        ends."""
         rows = np.flatnonzero(self.answer_lengths)
         if is_ends:  # a segment with which no prompt ends is only looked at
             offsets = self.lengths.copy()
@@ -168,12 +169,12 @@ class Packing:
         return stretches
 
     def places_of_prompts(self) -> np.ndarray:
-        """Where each row's prompt stands in the line: ``(rows, longest prompt)``, the last place
-        repeated."""
+        """Return the places of each row's prompt in the line: ``(rows, longest prompt)``, the last
+        place repeated."""
         return places_of(self.pieces, self.prompt_lengths)
 
     def places_of_rows(self) -> np.ndarray:
-        """Where each row's tokens stand in the line: ``(rows, longest)``, the last place
+        """Return the places of each row's tokens in the line: ``(rows, longest)``, the last place
         repeated."""
         row = np.flatnonzero(self.answer_lengths)
         answers = row, self.prompt_lengths[row], self.answer_starts[row], self.answer_lengths[row]
@@ -182,8 +183,8 @@ class Packing:
 
 
 def places_of(pieces: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Where rows stand in the line that are made of ``pieces`` (as ``Packing.pieces``), ``(rows,
-    longest)``; the last place of a row is repeated behind it."""
+    """Return the places in the line of rows that are made of ``pieces`` (as ``Packing.pieces``),
+    ``(rows, longest)``; the last place of a row is repeated behind it."""
     places = np.zeros((len(lengths), int(lengths.max(initial=0))), dtype=np.int64)
     rows, first, starts, counts = pieces.T
     number = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -198,18 +199,18 @@ def pack_texts(
     owners: Sequence[int],
     device: torch.device,
     *,
-    least: int | None = LEAST_SHARED,
-    preambles: Sequence[int] = (),
+    least: int | None = MIN_SHARED,
+    prefixes: Sequence[int] = (),
 ) -> Packing:
     """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
     prompt.
 
-    Prompts share ``least`` tokens or more; None: only equal prompts share. ``preambles`` says how
+    Prompts share ``least`` tokens or more; None: only equal prompts share. ``prefixes`` says how
     many tokens of each row's prompt are known from before; they stand first, in the order of the
     rows.
     """
     keys = [(owner, text.prompt.tobytes()) for owner, text in zip(owners, texts, strict=True)]
-    known = {key: length for key, length in zip(keys, preambles, strict=False) if length}
+    known = {key: length for key, length in zip(keys, prefixes, strict=False) if length}
     cuts = {} if least is None else _cuts_of(keys, known, least)
     line, counts = _Segments(known), Counter[int]()
     prompt_of, read, answer_starts = np.zeros((3, len(texts)), dtype=np.int64)
@@ -258,18 +259,18 @@ def chunks(
     owners: Sequence[int],
     max_tokens: int,
     *,
-    least: int | None = LEAST_SHARED,
-    preambles: Sequence[int] = (),
+    least: int | None = MIN_SHARED,
+    prefixes: Sequence[int] = (),
 ) -> Iterator[np.ndarray]:
-    """Row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row), alike rows
-    side by side; ``least`` and ``preambles`` as in ``pack_texts``."""
+    """Return row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row),
+    alike rows side by side; ``least`` and ``prefixes`` as in ``pack_texts``."""
     order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
     piece: list[int] = []
     size, last = 0, (-2, b"")
     for row in order:
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        known = preambles[row] if preambles else 0
+        known = prefixes[row] if prefixes else 0
         growth = prompt + answer - known
         if key == last:
             growth = answer
@@ -284,36 +285,37 @@ def chunks(
         yield np.array(piece)
 
 
-def preambles_of(
-    prompts: Sequence[np.ndarray], owners: Sequence[int], least: int = LEAST_SHARED
+def prefixes_of(
+    prompts: Sequence[np.ndarray], owners: Sequence[int], least: int = MIN_SHARED
 ) -> list[int]:
-    """How many tokens of each prompt are worth reading alone, since other prompts of its owner
-    begin with them too: a chat template, or examples. 0: none. It depends on these rows only."""
+    """Return how many tokens of each prompt are worth reading alone, since other prompts of its
+    owner begin with them too: a chat template, or examples. 0: none. It depends on these rows
+    only."""
     keys = [(owner, ids.tobytes()) for owner, ids in zip(owners, prompts, strict=True)]
     key_set, cuts = set(keys), _cuts_of(keys, {}, least)
     lengths = dict[tuple[int, bytes], int]()
     for (owner, key), ends in cuts.items():
         lengths[owner, key] = 0
         for start, end in pairwise([0, *ends[:-1]]):
-            # After a prompt that is all preamble something is predicted, which nobody keeps.
-            if end - start >= LEAST_PREAMBLE and (owner, key[: end * _ID]) not in key_set:
+            # After a prompt that is all prefix something is predicted, which nobody keeps.
+            if end - start >= MIN_PREFIX and (owner, key[: end * _ID]) not in key_set:
                 lengths[owner, key] = end
     return [lengths.get(key, 0) for key in keys]
 
 
 def do_share(prompts: Sequence[np.ndarray], owners: Sequence[int], least: int) -> bool:
-    """Whether any prompts of one owner are equal, or begin with ``least`` tokens alike."""
+    """Return True if any prompts of one owner are equal, or begin with ``least`` tokens alike."""
     keys = [(owner, ids.tobytes()) for owner, ids in zip(owners, prompts, strict=True)]
     return len(set(keys)) < len(keys) or bool(_cuts_of(keys, {}, least))
 
 
 def least_shared(shape: HostShape) -> int:
-    """How many tokens prompts must have in common to share them, on a host of that shape."""
-    return LEAST_SHARED_IF_WIDE if shape.is_wide else LEAST_SHARED
+    """Return how many tokens prompts must have in common to share them, on a host of that shape."""
+    return MIN_SHARED_IF_LARGE if shape.is_large else MIN_SHARED
 
 
 def shared(one: bytes, other: bytes, least: int) -> int:
-    """How many tokens two prompts (their ids' bytes) begin with alike, 0 if fewer than
+    """Return how many tokens two prompts (their ids' bytes) begin with alike, 0 if fewer than
     ``least``."""
     if one[: least * _ID] != other[: least * _ID] or min(len(one), len(other)) < least * _ID:
         return 0
@@ -324,8 +326,8 @@ def shared(one: bytes, other: bytes, least: int) -> int:
 
 
 def taken(x: Tensor, places: Tensor) -> Tensor:
-    """``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the fastest on
-    a CPU."""
+    """Return ``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the
+    fastest on a CPU."""
     return torch.nn.functional.embedding(places, x)
 
 
@@ -351,7 +353,7 @@ class _Segments:
         self.kept = self.length
 
     def walk(self, key: tuple[int, bytes], prompt: np.ndarray, cuts: Sequence[int] | None) -> int:
-        """The segment with which a prompt ends, once all that it is made of stand here."""
+        """Return the segment with which a prompt ends, once all that it is made of stand here."""
         parent, before = -1, 0
         for cut in cuts or (len(prompt),):
             name = key[0], key[1][: cut * _ID]
@@ -363,7 +365,7 @@ class _Segments:
         return parent
 
     def append(self, ids: np.ndarray, position: int) -> None:
-        """More tokens."""
+        """Return append tokens."""
         self.parts.append((ids, position))
         self.length += len(ids)
 
@@ -371,7 +373,8 @@ class _Segments:
 def _cuts_of(
     keys: Sequence[tuple[int, bytes]], known: Mapping[tuple[int, bytes], int], least: int
 ) -> dict[tuple[int, bytes], list[int]]:
-    """Where prompts in pieces end and their pieces do, in tokens; whole prompts are left out."""
+    """Return where prompts in pieces end and their pieces do, in tokens; whole prompts are left
+    out."""
     order = sorted(set(keys))
     alike = [0]
     for first, second in pairwise(order):

@@ -1,4 +1,6 @@
-"""Gradient sketches: a short vector for what an answer would teach the bare host.
+"""Short vectors of an answer, made by the bare host: of its gradient, and of its meaning.
+
+Gradient sketches say what an answer would teach the bare host.
 
 Two answers teach the same if their gradients point the same way, and contradict each other if they
 point apart (TracIn, Pruthi et al. 2020, arXiv:2002.08484; LESS, Xia et al. 2024, arXiv:2402.04333).
@@ -8,29 +10,46 @@ same answer has the same sketch for everyone.
 It is the gradient with respect to B of one fixed adapter (A random, B = 0). Every module counts
 alike, and roots are taken, so that a few large numbers do not decide. A random projection (count
 sketch, Charikar et al. 2002) makes it short; cosines stay what they are to within 1 ÷ √dimensions.
+
+Embeddings say what the bare host makes of an answer that it has read. The hidden state behind the
+last token sums the whole text up (last-token pooling, Wang et al. 2024, arXiv:2401.00368). It is
+taken in two layers, at 3/5 and 4/5 of the depth: what says most of a text as a whole lies between
+words, which lower layers know, and the next token, which the last ones know (Skean et al. 2025,
+arXiv:2502.02013). It never gets old, either.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+import torch
 
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.types import HOST_SLOT
+from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.decoder import Decoder
+from symbiont_ecology.model.learning import Example, add_gradients, learners_of
+from symbiont_ecology.model.packing import Text, chunks, least_shared, pack_texts
 
-DIMENSIONS, DIMENSIONS_IF_WIDE = 256, 2048
-"""Of a sketch; of one of a wide host, where what answers teach has more directions."""
+DIMENSIONS, DIMENSIONS_IF_LARGE = 256, 2048
+"""Of a sketch; of one of a large host, where what answers teach has more directions."""
 _SEED = 20_261_124
+MAX_OWNERS = 32
+"""Examples whose gradients are computed together and kept apart."""
+Replies = Sequence[tuple[np.ndarray, Sequence[int]]]
+"""Prompts and what was answered to each, as token ids."""
 
 
 class Sketcher:
-    """Makes sketches of gradients of one layout at one rank, ``(dimensions,)`` each."""
+    """Sketches of gradients of one layout at one rank, ``(dimensions,)`` each."""
 
     def __init__(self, layout: AdapterLayout, rank: int, shape: HostShape) -> None:
         generator = np.random.default_rng(_SEED)
         self.adapter = AdapterWeights.random(layout, rank, 1.0, generator)
-        self.dimensions = DIMENSIONS_IF_WIDE if shape.is_wide else DIMENSIONS
+        self.dimensions = DIMENSIONS_IF_LARGE if shape.is_large else DIMENSIONS
         blocks = list(layout.blocks(rank))
         first = len(blocks) * shape.sketched_from // shape.layers
         slices = [b for _, _, b, _, _ in blocks[first:]]
@@ -43,7 +62,7 @@ class Sketcher:
         self._sign = generator.choice([-1.0, 1.0], count).astype(np.float32)
 
     def sketch(self, gradient: np.ndarray) -> np.ndarray:
-        """The sketch of one gradient in the layout's order: a unit vector ``(dimensions,)``."""
+        """Return the sketch of a gradient in the layout's order: a unit vector."""
         parts = gradient[self._places]
         sizes = np.abs(parts)
         lengths = np.sqrt(np.add.reduceat(sizes, self._starts))  # of the roots of a module's parts
@@ -55,5 +74,42 @@ class Sketcher:
 
 @lru_cache(maxsize=4)
 def sketcher_of(layout: AdapterLayout, rank: int, shape: HostShape) -> Sketcher:
-    """The sketcher of a layout, which is made once."""
+    """Return the sketcher of a layout, which is made once."""
     return Sketcher(layout, rank, shape)
+
+
+def sketches(
+    decoder: Decoder, sketcher: Sketcher, answers: Replies, budget: MemoryBudget
+) -> np.ndarray:
+    """Return sketches of the gradient of each answer's loss, ``(answers, dimensions)``."""
+    adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
+    rows = list[np.ndarray]()
+    for start in budget.paced(range(0, len(answers), MAX_OWNERS)):
+        examples = [
+            Example(
+                prompt,
+                np.array(ids, dtype=np.int64),
+                owner,
+                np.full(len(ids), 1 / len(ids), dtype=np.float32),
+            )
+            for owner, (prompt, ids) in enumerate(answers[start : start + MAX_OWNERS])
+        ]
+        copies = [adapter] * len(examples)
+        learners = learners_of(decoder, adapter.layout, copies, are_observed=True)
+        add_gradients(decoder, learners, examples, budget, learns_from=learns_from)
+        rows += [sketcher.sketch(gradient.cpu().numpy()) for gradient in learners.gradients()]
+    return np.array(rows)
+
+
+def embeddings(decoder: Decoder, answers: Replies, budget: MemoryBudget) -> np.ndarray:
+    """Return the embedding of each answer, ``(answers, layers · hidden)``."""
+    layers, least = decoder.shape.embedding_layers, least_shared(decoder.shape)
+    texts = [Text(prompt, np.array(ids, dtype=np.int64)) for prompt, ids in answers]
+    owners = [HOST_SLOT] * len(texts)
+    rows = np.zeros((len(texts), len(layers) * decoder.shape.hidden), dtype=np.float32)
+    with torch.no_grad():
+        for piece in budget.paced(chunks(texts, owners, budget.forward_tokens, least=least)):
+            read = [texts[row] for row in piece]
+            packing = pack_texts(read, owners[: len(read)], decoder.device, least=least)
+            rows[piece] = decoder.states(packing, layers).flatten(1).float().cpu().numpy()
+    return rows

@@ -1,4 +1,4 @@
-"""What a service asks for, and what it hears: a request, its tokens, or why a row is lost."""
+"""Messages of a service: a request, its tokens, or why a row is lost."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class StreamedRequest:
     """Whose adapter it is: the same name has other weights once it has learned."""
 
     def check(self, most: int) -> None:
-        """Whether prompt and answer have room in a host's ``most`` positions.
+        """Check that prompt and answer have room in a host's ``most`` positions.
 
         Raises:
             HostError: they have none, there is no prompt, or no token is asked for.

@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
-from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
-from symbiont_ecology.model.decoder import Newcomers
+from symbiont_ecology.model.budget import if_memory_lasts
+from symbiont_ecology.model.decoder import Prefill
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing
 
@@ -74,19 +73,13 @@ class WrappedDecoder:
         )
 
     def weights(self) -> dict[str, Tensor]:
-        """Every base weight by its name, tied weights once."""
+        """Return every base weight by its name, tied weights once."""
         return dict(self._model.named_parameters())
 
-    def start(
-        self,
-        prompts: Sequence[np.ndarray],
-        slots: Sequence[int],
-        bank: SlotBank,
-        room: int,
-        budget: MemoryBudget,
-    ) -> tuple[Tensor, WrappedSession]:
+    def start(self, prefill: Prefill) -> tuple[Tensor, WrappedSession]:
         """Reads every prompt of every slot once, padded on the left, then gives each row its
         copy."""
+        prompts, slots, bank = prefill.prompts, prefill.slots, prefill.bank
         keys = [(slot, prompt.tobytes()) for slot, prompt in zip(slots, prompts, strict=True)]
         place = {key: index for index, key in enumerate(dict.fromkeys(keys))}
         unique = dict(zip(keys, prompts, strict=True))
@@ -113,8 +106,8 @@ class WrappedDecoder:
         *,
         learns_from: int = 0,
     ) -> Tensor:
-        """Logits of the answers; the model's own head runs on the span that holds them all. All
-        layers learn."""
+        """Return logits of the answers; the model's own head runs on the span that holds them all.
+        All layers learn."""
         order, ids, hooked = self._padded(packing, adapters, dropout)
         starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
         stops = np.array([len(packing.texts[row].ids) for row in order])
@@ -132,7 +125,7 @@ class WrappedDecoder:
         ]
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
-        """See ``decoder.Decoder``: the model computes all layers."""
+        """Return hidden states (``decoder.Decoder``); the model computes all layers."""
         order, ids, hooked = self._padded(packing, bare(len(self.sites)))
         few = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
         hidden = self._read(ids, hooked, output_hidden_states=True, **few).hidden_states
@@ -142,8 +135,8 @@ class WrappedDecoder:
         return states[torch.from_numpy(np.argsort(order)).to(ids.device)]
 
     def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
-        """One forward of the model with these adapters in its hooks; arguments that it lacks are
-        left out."""
+        """Make one forward of the model with these adapters in its hooks; arguments that it lacks
+        are left out."""
         is_learning = torch.is_grad_enabled()
         self._hooked = adapters
         # They ask whether they are in training; the dropout inside them stays off.
@@ -160,8 +153,8 @@ class WrappedDecoder:
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
     ) -> tuple[np.ndarray, Tensor, _Hooked]:
-        """Texts as rows padded on the right, sorted by owner: order, ids ``(rows, longest)``,
-        adapters."""
+        """Return texts as rows padded on the right, sorted by owner: order, ids ``(rows,
+        longest)``, adapters."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
         places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
         counts = Counter(packing.row_owners)
@@ -178,7 +171,6 @@ class WrappedDecoder:
 
     def _hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            """What a linear module returned, with the low-rank term of its site."""
             hooked = self._hooked
             term = None if hooked is None else hooked.adapters.sites[index]
             if hooked is None or term is None:
@@ -193,14 +185,14 @@ class WrappedDecoder:
 
 @dataclass(frozen=True)
 class _Hooked:
-    """What the hooks add: adapters, and which tokens are whose."""
+    """Terms that the hooks add: adapters, and which tokens are whose."""
 
     adapters: Adapters
     shares: Shares
 
     @classmethod
     def of(cls, adapters: Adapters, rows: Iterable[int], time: int) -> _Hooked:
-        """For so many rows of each owner, padded to ``time`` tokens."""
+        """Make it for so many rows of each owner, padded to ``time`` tokens."""
         return cls(adapters, tuple(count * time for count in rows))
 
 
@@ -232,17 +224,10 @@ class WrappedSession:
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
         return self.read(tokens[:, None], _Hooked(adapters, shares))
 
-    def let_in(
-        self,
-        tokens: Tensor,
-        slots: Sequence[int],
-        newcomers: Newcomers,
-        bank: SlotBank,
-        budget: MemoryBudget,
-    ) -> Tensor:
-        """See ``decoder.Session``: here newcomers have a pass of their own."""
-        logits = self.step(tokens, *bank.for_step(slots))
-        first = if_memory_lasts(partial(self._joined, newcomers, bank, budget))
+    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
+        """Admit rows (``decoder.Session``) in a pass of their own."""
+        logits = self.step(tokens, *prefill.bank.for_step(slots))
+        first = if_memory_lasts(partial(self._joined, prefill))
         return logits if first is None else torch.cat([logits, first])
 
     def keep(self, rows: Tensor) -> None:
@@ -253,8 +238,9 @@ class WrappedSession:
         self._drop_columns()
 
     def _drop_columns(self) -> None:
-        """Columns that none of its rows needs any more go, or a batch that never ends would fill
-        the memory. Layers that see a window drop theirs by themselves, and count what went by."""
+        """Return columns that none of its rows needs any more go, or a batch that never ends would
+        fill the memory. Layers that see a window drop theirs by themselves, and count what went
+        by."""
         assert self._cache is not None
         layers, first = self._cache.layers, int(self._mask.argmax(1).min())
         if not first or any(hasattr(layer, "cumulative_length") for layer in layers):
@@ -263,10 +249,10 @@ class WrappedSession:
         for layer in layers:
             layer.keys, layer.values = layer.keys[:, :, first:], layer.values[:, :, first:]
 
-    def _joined(self, newcomers: Newcomers, bank: SlotBank, budget: MemoryBudget) -> Tensor:
-        """First logits of newcomers, which stand behind its own rows now; if memory runs out,
+    def _joined(self, prefill: Prefill) -> Tensor:
+        """Return the first logits of new rows, which stand behind its own now; if memory runs out,
         nothing has changed."""
-        logits, other = self._decoder.start(newcomers.prompts, newcomers.slots, bank, 0, budget)
+        logits, other = self._decoder.start(prefill)
         self._join(other)
         return logits
 
@@ -291,7 +277,7 @@ class WrappedSession:
 
 
 def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """Rows of all parts, filled with zeros on the left of a dimension up to one size."""
+    """Return rows of all parts, filled with zeros on the left of a dimension up to one size."""
     longest = max(part.shape[dim] for part in parts)
     behind = 2 * (parts[0].dim() - 1 - dim)
     padded = [F.pad(part, (*(0,) * behind, longest - part.shape[dim], 0)) for part in parts]
@@ -299,8 +285,8 @@ def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:
 
 
 def _linears(model: PreTrainedModel, layers: int) -> list[tuple[tuple[str, int, int], nn.Module]]:
-    """``(name, d_in, d_out)`` of every linear module inside the decoder layers, and the module, in
-    model order."""
+    """Return ``(name, d_in, d_out)`` of every linear module inside the decoder layers, and the
+    module, in model order."""
     from transformers.pytorch_utils import Conv1D
 
     stacks = [

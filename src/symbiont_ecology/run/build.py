@@ -19,8 +19,8 @@ from symbiont_ecology.ecology.routing.allocators import allocators
 from symbiont_ecology.ecology.routing.routers import routers
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
-from symbiont_ecology.model.chat_template import has_chat_template
 from symbiont_ecology.model.engines import engines
+from symbiont_ecology.model.locating import has_chat_template
 from symbiont_ecology.run.config import HostConfig, RunConfig
 from symbiont_ecology.run.executors import executors
 from symbiont_ecology.run.runtime import Host, Runtime
@@ -38,8 +38,8 @@ from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
 if TYPE_CHECKING:
+    from symbiont_ecology.model.codec import CodecReader
     from symbiont_ecology.model.kernel import HostKernel
-    from symbiont_ecology.model.reading import CodecReader
 
 
 def components(config: RunConfig) -> tuple[object, ...]:
@@ -360,7 +360,7 @@ class KernelSource:
 
     def reader(self, vocab: int) -> CodecReader:
         """Its tokenizer alone."""
-        from symbiont_ecology.model.reading import CodecReader
+        from symbiont_ecology.model.codec import CodecReader
 
         return CodecReader.of(self.config.model, vocab, self.is_chat)
 

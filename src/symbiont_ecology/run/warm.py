@@ -86,7 +86,7 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
             )
     state.spent += spent
     state.warm = context.store.put_weights(weights[0])
-    if strategy.needs_sketches and host.shape.is_wide:  # where it was measured (docs/log.md)
+    if strategy.needs_sketches and host.shape.is_large:  # where it was measured (docs/log.md)
         _keep_examples(items, answers, context)
     last_pass = losses[-len(losses) // PASSES :]
     return [

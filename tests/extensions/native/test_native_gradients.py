@@ -22,7 +22,7 @@ from symbiont_ecology.extensions.native.back_end import (
     VectorLearners,
 )
 from symbiont_ecology.model.backend.attention import AttentionSpec, RMSNorm, apply_rotary
-from symbiont_ecology.model.backend.learners import ArenaLearners
+from symbiont_ecology.model.backend.bank import ArenaLearners
 from symbiont_ecology.model.packing import STRETCH
 
 pytestmark = pytest.mark.skipif(

@@ -18,8 +18,7 @@ from typing import Any
 
 from symbiont_ecology.base.errors import HostError, lines_of
 from symbiont_ecology.extensions.hosts.packages import FACTS_FILE, made_once, sha256_of
-from symbiont_ecology.model.fields import MOST_LAYERS
-from symbiont_ecology.model.locating import Tell, host_sources
+from symbiont_ecology.model.locating import MAX_LAYERS, Tell, host_sources
 
 _LONE_DIGITS = ("smollm",)
 """Kinds of pre-tokenizer that part every digit, which the reader of transformers does not know."""
@@ -92,8 +91,8 @@ def _read(file: Path) -> tuple[Any, Any]:
         _check_header(file)
         fields = gguf.GGUFReader(file).fields
         for name, field in fields.items():  # which become modules one by one
-            if name.endswith(".block_count") and not 0 < field.contents() <= MOST_LAYERS:
-                raise ValueError(f"a number of layers from 1 to {MOST_LAYERS}")
+            if name.endswith(".block_count") and not 0 < field.contents() <= MAX_LAYERS:
+                raise ValueError(f"a number of layers from 1 to {MAX_LAYERS}")
         with redirect_stderr(io.StringIO()):  # their bars
             model = transformers.AutoModelForCausalLM.from_pretrained(
                 str(file.parent), dtype=torch.float32, **source

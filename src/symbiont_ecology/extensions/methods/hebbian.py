@@ -35,8 +35,7 @@ from symbiont_ecology.ecology.learning.rules import PolicyGradient
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from symbiont_ecology.model.backend.lowrank import Adapters, Factors
-    from symbiont_ecology.model.backend.slot_tiles import Tiling
+    from symbiont_ecology.model.backend.lowrank import Adapters, Factors, Tiling
 
 B_SCALE = 4.0
 """How much what A says weighs at first: at this, the learning rates that suit a backward pass suit

@@ -25,8 +25,7 @@ from symbiont_ecology.extensions.native import native_ops
 from symbiont_ecology.extensions.native.compiling import digest
 from symbiont_ecology.extensions.native.native_ops import Pointers
 from symbiont_ecology.model.backend.attention import AttentionSpec, PackedAttention, RMSNorm
-from symbiont_ecology.model.backend.bank import Arrangement, SlotBank
-from symbiont_ecology.model.backend.learners import Learners
+from symbiont_ecology.model.backend.bank import Arrangement, Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, LowRankTerm, Shares, Site
 from symbiont_ecology.model.backend.torch_backend import (
     Activation,
@@ -35,7 +34,6 @@ from symbiont_ecology.model.backend.torch_backend import (
     TorchBackend,
     back_ends,
 )
-from symbiont_ecology.model.packing import Packing
 
 GROWTH_ROWS, MAX_SPARE = 8, 2
 """Entries by which a cache grows, and the multiple of what its rows need that it may hold."""
@@ -61,7 +59,7 @@ class RaggedCache(Cache):
         indices = rows.numpy()
         self._lengths, self._entries = self._lengths[indices], self._entries[indices]
 
-    def lay(self, lengths: np.ndarray, room: int) -> None:
+    def reserve(self, lengths: np.ndarray, room: int) -> None:
         entries = self._free_entries(len(lengths), room)
         first = np.repeat(np.cumsum(lengths) - lengths, lengths)
         self._entries = np.concatenate([self._entries, np.repeat(entries, lengths)])
@@ -308,7 +306,7 @@ class LearningAttention(PackedAttention):
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         assert self.states is None, "who learns keeps no cache"
-        assert self.kept is None, "who learns reads preambles, too"
+        assert self.kept is None, "who learns reads prefixes, too"
         stretches = self._narrow if self.is_narrow(layer) else self._wide
         line = self.specs[layer], self.packing.positions, stretches
         seen: Tensor = _Attended.apply(heads, *line)  # type: ignore[no-untyped-call]
@@ -389,7 +387,7 @@ class _OnFloats(TorchBackend):
 class NativeBackend(_OnFloats):
     """Computes answers."""
 
-    bank, cache, is_learning = AddressBank, RaggedCache, False
+    bank, cache, attention, is_learning = AddressBank, RaggedCache, RaggedAttention, False
 
     @classmethod
     def checks(cls) -> Iterator[CheckResult]:
@@ -399,9 +397,6 @@ class NativeBackend(_OnFloats):
         else:
             reason = " ".join(why_not.split())
             yield "warn", f"no compiled passes ({reason}), so torch does their work, more slowly"
-
-    def kind_of_attention(self, packing: Packing) -> type[PackedAttention]:
-        return RaggedAttention
 
     def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
         return native_ops.normalize(x, norm)
@@ -421,10 +416,7 @@ class NativeBackend(_OnFloats):
 class NativeLearning(_OnFloats):
     """Computes lessons and their gradients."""
 
-    learners, is_learning = VectorLearners, True
-
-    def kind_of_attention(self, packing: Packing) -> type[PackedAttention]:
-        return LearningAttention
+    learners, attention, is_learning = VectorLearners, LearningAttention, True
 
     def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
         normed: Tensor = _Normed.apply(x, norm)  # type: ignore[no-untyped-call]

@@ -1,16 +1,31 @@
-"""The attention of a layer: its norm and rotary embedding, and the attention on a packed line."""
+"""Attention on a packed line: its norm, its rotary embedding, and how torch computes it.
+
+Tokens that look, and all that they may see, form a row of a rectangle, which is what torch wants.
+Rows of about one length form one rectangle, so that nothing is as wide as the longest. In a line
+whose prompts are in pieces, a piece looks at all that is before it. Keys that many rows see are
+then copied for each, so when learning nothing of it is kept: the backward pass makes it again,
+which costs next to nothing beside the host's products.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.model.packing import Packing
+from symbiont_ecology.model.packing import Packing, places_of, taken
+
+SHORT, WORTH_A_CALL = 0.75, 8192
+"""Prompts so much shorter than the longest attend apart if that saves so many pairs of tokens."""
+NEVER_SEEN = 1 << 40
+"""Position of a place that fills a gap."""
 
 
 class RMSNorm:
@@ -28,7 +43,7 @@ class RMSNorm:
         self._floor = weight.new_tensor((weight.shape[-1] * eps) ** 0.5)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
+        """Return ``x (…, width)``, or ``(…, heads, width)`` with a weight for every head."""
         if torch.is_grad_enabled() or x.dtype != torch.float32:
             normed = F.rms_norm(x.to(self.weight.dtype), x.shape[-1:], None, self.eps)
             return (normed * self.weight).to(x.dtype)
@@ -39,7 +54,7 @@ class RMSNorm:
 
 @dataclass(frozen=True)
 class AttentionSpec:
-    """What the attention of one layer is made of.
+    """Parts of the attention of one layer.
 
     ``norm`` is of queries and keys, if they are normed (Qwen3), ``window`` how many tokens are seen
     (None: all). ``table (2, positions, head_dim)`` are cosines and sines of positions, the first
@@ -66,12 +81,12 @@ class PackedAttention(ABC):
     kept: Tensor | None = None
 
     def is_narrow(self, layer: int) -> bool:
-        """Whether the ends alone look in this layer."""
+        """Return True if the ends alone look in this layer."""
         return layer == len(self.specs) - 1
 
     def behind_kept(self, layer: int, rotated: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those that are
-        kept; there, queries are anything."""
+        """Return queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those
+        that are kept; there, queries are anything."""
         if self.kept is None:
             return rotated, values
         keys, kept_values = self.kept[layer]
@@ -82,8 +97,8 @@ class PackedAttention(ABC):
 
     @abstractmethod
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """What tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``; ``heads``
-        as in ``Cache``."""
+        """Return what tokens see in a layer, ``(tokens or ends, all query heads · head_dim)``;
+        ``heads`` as in ``Cache``."""
 
 
 def apply_rotary(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
@@ -96,10 +111,198 @@ def apply_rotary(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
     return torch.addcmul(x * cosines, torch.cat((x[..., half:], x[..., :half]), -1), sines)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
-    """Causal, or under a mask: ``(rows, heads, time, head_dim)`` to
-    ``(rows, time, heads · head_dim)``."""
-    output = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=mask is None, scale=scale, enable_gqa=True
-    )
-    return output.transpose(1, 2).flatten(2)
+@dataclass(frozen=True)
+class Rectangle:
+    """Rows of tokens: places on the line of those that look, ``(rows, most)``, and of those that
+    are seen, ``(rows, longest)``, and the positions of both. What short rows lack is filled up.
+
+    ``is_plain``: everyone looks and sees all before it.
+    """
+
+    is_plain: bool
+    looking: Tensor
+    seen: Tensor
+    positions: Tensor
+    seen_positions: Tensor
+
+    def mask(self, window: int | None, dtype: torch.dtype) -> Tensor | None:
+        """Return what may be seen, ``(rows, 1, most, longest)``, additive; None is causal.
+
+        A token sees itself and the ``window - 1`` tokens before it (Longformer, arXiv:2004.05150).
+        Plain causal attention is faster.
+        """
+        if self.is_plain and (window is None or self.seen.shape[1] <= window):
+            return None
+        ages = self.positions[:, :, None] - self.seen_positions[:, None]
+        is_hidden = ages < 0 if window is None else (ages < 0) | (ages >= window)
+        mask = torch.zeros(ages.shape, device=ages.device, dtype=dtype)
+        return mask.masked_fill_(is_hidden, torch.finfo(dtype).min)[:, None]
+
+
+@dataclass(frozen=True)
+class RectangleAttention(PackedAttention):
+    """Torch's own attention, in rectangles."""
+
+    def attend(self, layer: int, heads: Tensor) -> Tensor:
+        spec = self.specs[layer]
+        border = heads.shape[1] - spec.kv_heads
+        rotated = apply_rotary(heads[:, :border], spec, self.packing.positions)
+        rotated, values = self.behind_kept(layer, rotated, heads[:, border:])
+        if self.states is not None:
+            keys = rotated[:, border - spec.kv_heads :]
+            for target, source in zip(self.states[layer], (keys, values), strict=True):
+                target[:, :, : self._prompts.shape[1]] = source[self._prompts].transpose(1, 2)
+        look = partial(self._look, spec, self.is_narrow(layer))
+        if torch.is_grad_enabled() and self.packing.is_tree:
+            out: Tensor = _Recomputed.apply(look, rotated, values)  # type: ignore[no-untyped-call]
+            return out
+        return look(rotated, values)
+
+    def _look(
+        self, spec: AttentionSpec, is_narrow: bool, rotated: Tensor, values: Tensor
+    ) -> Tensor:
+        rectangles, order = self._narrow if is_narrow else self._wide
+        key = is_narrow, spec.window
+        if key not in self._masks:
+            self._masks[key] = [one.mask(spec.window, rotated.dtype) for one in rectangles]
+        size, kv_heads = rotated.shape[2], spec.kv_heads
+        queries, keys = rotated.tensor_split((rotated.shape[1] - kv_heads,), dim=1)
+        parts = [part.flatten(1) for part in (queries, keys, values)]
+        outputs = []
+        for rectangle, mask in zip(rectangles, self._masks[key], strict=True):
+            places = rectangle.looking, rectangle.seen, rectangle.seen
+            q, k, v = (
+                taken(part, place).view(*place.shape, -1, size).transpose(1, 2)
+                for part, place in zip(parts, places, strict=True)
+            )
+            output = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, is_causal=mask is None, scale=spec.scale, enable_gqa=True
+            )
+            outputs.append(output.transpose(1, 2).flatten(2).flatten(0, 1))
+        return taken(torch.cat(outputs), order)
+
+    @cached_property
+    def _prompts(self) -> Tensor:
+        return torch.from_numpy(self.packing.places_of_prompts()).to(self.packing.ids.device)
+
+    @cached_property
+    def _masks(self) -> dict[tuple[bool, int | None], list[Tensor | None]]:
+        return {}
+
+    @cached_property
+    def _wide(self) -> tuple[list[Rectangle], Tensor]:
+        return _rectangles(self.packing, is_narrow=False)
+
+    @cached_property
+    def _narrow(self) -> tuple[list[Rectangle], Tensor]:
+        return _rectangles(self.packing, is_narrow=True)
+
+
+class _Recomputed(torch.autograd.Function):
+    """A function of two tensors that keeps nothing but them, and is computed again going back.
+
+    ``torch.utils.checkpoint`` does it for everything that there is, random numbers and casts
+    included. Its first call imports a compiler, for more than a second.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, function: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
+    ) -> Tensor:
+        ctx.save_for_backward(one, other)
+        ctx.function = function
+        return function(one, other)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
+        with torch.enable_grad():
+            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
+            first, second = torch.autograd.grad(ctx.function(*inputs), inputs, gradient)
+        return None, first, second
+
+
+def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], Tensor]:
+    """Return rectangles of all that look, and where in them each looking token of the line is."""
+    stretches, device = packing.stretches(is_ends=is_narrow), packing.ids.device
+    lengths = stretches["count"] - stretches["first"]  # of what looks
+    back, rectangles, size = np.zeros(int(lengths.sum()), dtype=np.int64), list[Rectangle](), 0
+    groups = _branches if packing.is_tree else _whole_prompts
+    for members, seen, seen_positions in groups(packing, stretches):
+        group, length = stretches[members], lengths[members]
+        looking = _places(group["start"] + group["first"], length)
+        columns = np.arange(looking.shape[1])
+        is_real = columns < length[:, None]
+        back[(group["to"][:, None] + columns)[is_real]] = size + np.flatnonzero(is_real)
+        size += looking.size
+        positions = (group["before"] + group["first"])[:, None] + columns
+        is_plain = not positions[:, 0].any() and looking.shape[1] == seen.shape[1]
+        arrays = looking, seen, positions, seen_positions
+        rectangles.append(
+            Rectangle(is_plain, *(torch.from_numpy(array).to(device) for array in arrays))
+        )
+    return rectangles, torch.from_numpy(back).to(device)
+
+
+Group = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Numbers of stretches of about one length, the places that each of them sees, and the positions of
+these."""
+
+
+def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
+    """Yield prompts of about one length, then the answers to them."""
+    for prompts in alike(packing.lengths):
+        seen = _places(packing.starts[prompts], packing.lengths[prompts])
+        spots = np.arange(seen.shape[1])[None]
+        yield prompts, seen, spots
+        answers = np.flatnonzero(np.isin(stretches["parent"], prompts))
+        if len(answers):
+            group = stretches[answers]
+            own, before = _places(group["start"], group["count"]), group["before"][:, None]
+            seen = seen[np.searchsorted(prompts, group["parent"])]
+            spots = np.where(spots < before, spots, NEVER_SEEN)
+            positions = np.concatenate([spots, before + np.arange(own.shape[1])], axis=1)
+            yield answers, np.concatenate([seen, own], axis=1), positions
+
+
+def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
+    """Yield the beginnings of prompts, then what stands behind others, of about one length each."""
+    lengths, is_root = stretches["count"] - stretches["first"], stretches["parent"] < 0
+    for kind in (is_root, ~is_root):
+        numbers = np.flatnonzero(kind & (lengths > 0))
+        for chosen in alike(lengths[numbers]):
+            members = numbers[chosen]
+            group = stretches[members]
+            seen = places_of(_paths(stretches, group), group["before"] + group["count"])
+            yield members, seen, np.arange(seen.shape[1])[None]
+
+
+def alike(lengths: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield numbers of rows of about one length: attention, whose work is its square, pads little.
+
+    The longest come first; numbers ascend.
+    """
+    order = np.argsort(-lengths, kind="stable")
+    while len(order):
+        longest = lengths[order[0]]
+        is_short = lengths[order] <= SHORT * longest
+        saving = (longest**2 - lengths[order] ** 2)[is_short].sum()
+        stop = int(is_short.argmax()) if saving >= WORTH_A_CALL else len(order)
+        yield np.sort(order[:stop])
+        order = order[stop:]
+
+
+def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return places ``start, start + 1, …`` row by row, the last one repeated."""
+    numbers = np.arange(len(starts))
+    return places_of(np.stack([numbers, np.zeros_like(numbers), starts, counts], axis=1), counts)
+
+
+def _paths(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Return what some stretches see, in pieces as ``Packing.pieces``."""
+    rows, pieces = np.arange(len(members)), list[np.ndarray]()
+    while len(rows):
+        parts = rows, members["before"], members["start"], members["count"]
+        pieces.append(np.stack(parts, axis=1))
+        is_behind = members["parent"] >= 0
+        rows, members = rows[is_behind], stretches[members["parent"][is_behind]]
+    return np.concatenate(pieces)

@@ -8,8 +8,10 @@ for the bare host. The scaling is folded into Bᵀ. Stacked LoRA as in S-LoRA (a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -18,13 +20,20 @@ from torch import Tensor
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.types import HOST_SLOT
-from symbiont_ecology.model.backend.lowrank import Adapters, Factors, Shares, Site, bare
-from symbiont_ecology.model.backend.slot_tiles import Tiling, tile_rows
+from symbiont_ecology.model.backend.lowrank import (
+    Adapters,
+    Factors,
+    Shares,
+    Site,
+    Tiling,
+    bare,
+    tile_rows,
+)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """Where one site lies in an arena row: offsets and sizes in elements."""
+    """Place of one site in an arena row: offsets and sizes in elements."""
 
     a_start: int
     b_starts: tuple[int | None, ...]  # None for a member without adapter
@@ -33,7 +42,7 @@ class _Place:
 
 
 class Arrangement:
-    """Where each parameter of an adapter of at most ``rank`` lies in an arena row of ``size``
+    """Place of each parameter of an adapter of at most ``rank`` in an arena row of ``size``
     elements."""
 
     def __init__(self, sites: Sequence[Site], layout: AdapterLayout, rank: int) -> None:
@@ -44,8 +53,8 @@ class Arrangement:
         self._indices: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
     def laid(self, weights: AdapterWeights) -> np.ndarray:
-        """An arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are padded with
-        zeros."""
+        """Return an arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are
+        padded with zeros."""
         index, is_b = self._index(weights.rank)
         row, vector = np.zeros(self.size, dtype=np.float32), weights.vector
         if weights.scaling != 1.0:
@@ -54,7 +63,8 @@ class Arrangement:
         return row
 
     def collected(self, row: Tensor, weights: AdapterWeights) -> Tensor:
-        """The gradient of an adapter's vector, given that of the arena row in which it was laid."""
+        """Return the gradient of an adapter's vector, given that of the arena row in which it was
+        laid."""
         index, is_b = (torch.from_numpy(part).to(row.device) for part in self._index(weights.rank))
         gradient = row.index_select(0, index)
         if weights.scaling != 1.0:
@@ -62,7 +72,7 @@ class Arrangement:
         return gradient
 
     def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
-        """The factors in arena rows ``block (owners, size)``, as views of it (and of their
+        """Return the factors in arena rows ``block (owners, size)``, as views of it (and of their
         gradients)."""
         return Adapters(
             tuple(
@@ -72,10 +82,10 @@ class Arrangement:
         )
 
     def _view(self, place: _Place, block: Tensor, gradient: Tensor | None) -> Factors:
-        """The factors of one site as views of arena rows ``(owners, size)``."""
+        """Return the factors of one site as views of arena rows ``(owners, size)``."""
 
         def strided(start: int, rows: int, columns: int) -> Tensor:
-            """A matrix per owner, ``(owners, rows, columns)``."""
+            """Return a matrix per owner, ``(owners, rows, columns)``."""
             strides, origin = (block.stride(0), columns, 1), block.storage_offset() + start
             return block.as_strided((len(block), rows, columns), strides, origin)
 
@@ -103,8 +113,8 @@ class Arrangement:
         return _Place(a_start, tuple(b_starts), d_in, d_outs) if any(are_adapted) else None
 
     def _index(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where each parameter of a rank-``rank`` adapter goes in an arena row, and whether it is
-        of Bᵀ."""
+        """Return where each parameter of a rank-``rank`` adapter goes in an arena row, and whether
+        it is of Bᵀ."""
         if rank not in self._indices:
             index = np.empty(self.layout.size(rank), dtype=np.int64)
             is_b = np.zeros(self.layout.size(rank), dtype=bool)
@@ -140,7 +150,7 @@ class SlotBank:
         self._arena = None if is_lazy else self._new_arena()
 
     def held(self, slot: int) -> AdapterWeights | None:
-        """The very value that was placed in a slot."""
+        """Return the very value that was placed in a slot."""
         return self._held[slot]
 
     def place(self, slot: int, weights: AdapterWeights | None) -> None:
@@ -167,24 +177,25 @@ class SlotBank:
             )
 
     def gather(self, owners: Sequence[int]) -> Adapters:
-        """The factors of these slots, in this order, for tokens that stand owner after owner.
+        """Return the factors of these slots, in this order, for tokens that stand owner after
+        owner.
 
         Views where the slots are consecutive.
         """
         return self._from_arena(owners)
 
     def in_tiles(self, slots: Sequence[int]) -> tuple[Adapters, Tiling]:
-        """The factors for rows of one token each that belong to these slots (ascending), as torch
-        takes them."""
+        """Return the factors for rows of one token each that belong to these slots (ascending), as
+        torch takes them."""
         tiling = tile_rows(slots, self._device)
         return self._from_arena(tiling.slots), tiling
 
     def for_step(self, slots: Sequence[int]) -> tuple[Adapters, Shares]:
-        """The same as this bank's back end takes them."""
+        """Return the same as this bank's back end takes them."""
         return self.in_tiles(slots)
 
     def _from_arena(self, owners: Sequence[int]) -> Adapters:
-        """The factors of these slots, for torch."""
+        """Return the factors of these slots, for torch."""
         if all(slot == HOST_SLOT for slot in owners):
             return bare(len(self._arrangement.sites))
         if self._arena is None:
@@ -221,3 +232,60 @@ class SlotBank:
                 f"expected {room:.1f} GB for {slots} slots of rank {self._arrangement.rank}, "
                 "found less: lower slots or rank"
             ) from error
+
+
+@dataclass(eq=False)
+class Learners(ABC):
+    """Adapters of one layout that learn on a host with these ``sites``, by their number in
+    ``weights``; ``device`` and ``dtype`` are the host's.
+
+    If they ``are_observed``, all have one A, and B are taken to be 0: what the host puts out stays
+    as it is, and the gradients of B alone are found.
+    """
+
+    sites: tuple[Site, ...]
+    layout: AdapterLayout
+    weights: Sequence[AdapterWeights]
+    device: torch.device
+    dtype: torch.dtype
+    are_observed: bool = False
+
+    @abstractmethod
+    def __post_init__(self) -> None:
+        """Makes room for gradients."""
+
+    @abstractmethod
+    def adapters(self, owners: Sequence[int]) -> Adapters:
+        """Return the terms of these owners, who are consecutive; a backward pass adds to their
+        gradients."""
+
+    @abstractmethod
+    def gradients(self) -> Iterator[Tensor]:
+        """Return the gradient of each adapter's vector, one after the other."""
+
+
+class ArenaLearners(Learners):
+    """Learners in an arena, on any device."""
+
+    def __post_init__(self) -> None:
+        most = max(one.rank for one in self.weights)
+        self._arrangement = arrangement_of(self.sites, self.layout, most)
+        distinct = {id(one): one for one in self.weights}
+        rows = {name: self._arrangement.laid(one) for name, one in distinct.items()}
+        arena = torch.from_numpy(np.stack([rows[id(one)] for one in self.weights]))
+        arena = arena.to(self.device)
+        self._factors, self._gradients = arena.to(self.dtype), torch.zeros_like(arena)
+
+    def adapters(self, owners: Sequence[int]) -> Adapters:
+        rows = slice(owners[0], owners[-1] + 1)
+        adapters = self._arrangement.factors(self._factors[rows], self._gradients[rows])
+        return adapters.observed() if self.are_observed else adapters
+
+    def gradients(self) -> Iterator[Tensor]:
+        yield from map(self._arrangement.collected, self._gradients, self.weights)
+
+
+@lru_cache(maxsize=16)
+def arrangement_of(sites: tuple[Site, ...], layout: AdapterLayout, rank: int) -> Arrangement:
+    """Return the places of learners' parameters."""
+    return Arrangement(sites, layout, rank)

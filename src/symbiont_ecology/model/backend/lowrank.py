@@ -3,9 +3,10 @@ and B.
 
 Tokens stand owner after owner, as many as each one has, so nothing is padded. This file computes
 the term with torch. A loop over owners writes straight into the host's own output, and on CUDA one
-grouped product does the same in one launch. Gradients of the factors go straight
-into the learner's buffer: autograd sees activations alone.
-LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA).
+grouped product does the same in one launch. Gradients of the factors go straight into the learner's
+buffer: autograd sees activations alone. When decoding, a row is one token, and a loop over slots
+would cost more than it computes: the term is taken on tiles then.
+LoRA: arXiv:2106.09685; many adapters in one batch: arXiv:2311.03285 (S-LoRA), arXiv:2310.18547.
 """
 
 from __future__ import annotations
@@ -15,17 +16,75 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from symbiont_ecology.model.backend.slot_tiles import Tiling
 
 Site = tuple[tuple[str, int, int], ...]
 """Modules ``(name, d_in, d_out)`` that read one input, in the order of their outputs."""
 
 HAS_GROUPED = hasattr(F, "grouped_mm")
-"""Whether this torch has grouped products: torch 2.6 has none."""
+"""True if this torch has grouped products: torch 2.6 has none."""
+
+READING = 9.0
+"""Cost of reading one more tile's factors, in rows of low-rank products: both grow alike with the
+rank. Measured on ragged populations: 4.5 and 20 were 5 % slower."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Tiles of ``height`` rows of one slot each, the rectangles of one batched matrix product.
+
+    A slot with more rows has several tiles, and what a tile lacks is filled with copies of its last
+    row. ``slots`` has one entry per tile, ``rows (tiles · height,)`` are the rows in them.
+
+    ``back (rows,)`` is where each row stands. Both are None when rows and tiles are in one order.
+    """
+
+    slots: tuple[int, ...]
+    height: int
+    rows: Tensor | None
+    back: Tensor | None
+
+    def laid(self, x: Tensor) -> Tensor:
+        """Return ``x (rows, width)`` in tiles: ``(tiles, height, width)``."""
+        if self.rows is not None:
+            x = x.index_select(0, self.rows)
+        return x.view(len(self.slots), self.height, -1)
+
+    def add(self, y: Tensor, inner: Tensor, b: Tensor) -> None:
+        """Add ``inner (tiles, height, rank) @ b (tiles, rank, width)`` to ``y (rows, width)``,
+        in place."""
+        if self.back is None:
+            y.view(len(self.slots), self.height, -1).baddbmm_(inner, b)
+        else:
+            y.add_(torch.bmm(inner, b).flatten(0, 1).index_select(0, self.back))
+
+
+def tile_rows(slots: Sequence[int], device: torch.device) -> Tiling:
+    """Return the cheapest tiling of rows that belong to these slots (one entry per row, ascending,
+    not empty)."""
+    names, starts, counts = np.unique(np.asarray(slots), return_index=True, return_counts=True)
+    heights = np.arange(1, counts.max() + 1)
+    tiles = -(-counts[None, :] // heights[:, None])  # (heights, slots): tiles per slot, rounded up
+    height = int(heights[np.argmin(tiles.sum(1) * (heights + READING))])
+    need = tiles[height - 1]
+    owners = tuple(np.repeat(names, need).tolist())
+    if (counts == need * height).all():
+        return Tiling(owners, height, None, None)
+    # Tile after tile: the slot's own rows, the last of them repeated.
+    first = np.repeat(starts, need * height)
+    offset = np.arange(len(first)) - np.repeat(
+        np.cumsum(need * height) - need * height, need * height
+    )
+    last = np.repeat(counts - 1, need * height)
+    rows = first + np.minimum(offset, last)
+    back = np.flatnonzero(offset <= last)
+    return Tiling(
+        owners, height, torch.from_numpy(rows).to(device), torch.from_numpy(back).to(device)
+    )
+
 
 Shares = Sequence[int] | Tiling
 """Which tokens are whose: the number of each owner's, one owner's after the other's, or tiles."""
@@ -58,7 +117,7 @@ class Factors:
     gradient: Factors | None = None
 
     def members(self) -> list[tuple[slice, slice, Tensor]]:
-        """``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
+        """Return ``(columns of the output, columns of x Aᵀ, B)`` of every adapted member."""
         members: list[tuple[slice, slice, Tensor]] = []
         column = share = 0
         for b, d_out in zip(self.b, self.d_outs, strict=True):
@@ -70,7 +129,6 @@ class Factors:
         return members
 
     def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
-        """As ``LowRankTerm``."""
         if isinstance(shares, Tiling):
             tiles = shares.laid(x)
             inner = torch.bmm(tiles, self.a.transpose(1, 2))
@@ -92,7 +150,7 @@ class ObservedTerm:
     gradient: Factors
 
     def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
-        """As ``LowRankTerm``; nothing is added."""
+        """Add nothing, and note the gradients of B."""
         if y.requires_grad:
             assert not isinstance(shares, Tiling), "tiles are for decoding, which learns nothing"
             inner = x.detach() @ self.a.t()
@@ -112,7 +170,6 @@ class DroppingTerm:
     dropped: Callable[[Tensor], Tensor]
 
     def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
-        """As ``LowRankTerm``."""
         return self.term.add_to(y, self.dropped(x), shares)
 
 
@@ -123,16 +180,15 @@ class Adapters:
     sites: tuple[LowRankTerm | None, ...]
 
     def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
-        """The same with dropout on their inputs (``dropout.Dropout``)."""
+        """Return the same with dropout on their inputs (``dropout.Dropout``)."""
         if dropout is None:
             return self
         return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
 
     def observed(self) -> Adapters:
-        """The same where all owners have one A, and B are 0 (``ObservedTerm``)."""
+        """Return the same where all owners have one A, and B are 0 (``ObservedTerm``)."""
 
         def observed(site: int, term: LowRankTerm) -> LowRankTerm:
-            """One site of it."""
             assert isinstance(term, Factors), "compiled ones are made to be observed"
             assert term.gradient is not None, "somebody has to want the gradients"
             return ObservedTerm(term.a[0], term.gradient)
@@ -140,12 +196,12 @@ class Adapters:
         return self.changed(observed)
 
     def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
-        """The same with another term at each site that has one."""
+        """Return the same with another term at each site that has one."""
         return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
 
 
 def bare(sites: int) -> Adapters:
-    """No adapter anywhere: the host alone."""
+    """Return adapters that are none: the host alone."""
     return Adapters((None,) * sites)
 
 
@@ -154,7 +210,6 @@ class _LowRank(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> Tensor:
-        """``y`` with the term added."""
         ctx.save_for_backward(x, _forward(x, y, factors, counts))
         ctx.factors, ctx.counts = factors, counts
         ctx.mark_dirty(y)
@@ -162,7 +217,7 @@ class _LowRank(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        """Gradients of x and y; those of the factors are added where they are kept."""
+        """Return gradients of x and y; those of the factors are added where they are kept."""
         x, inner = ctx.saved_tensors
         factors, counts = ctx.factors, ctx.counts
         d_inner, dx = torch.empty_like(inner), torch.empty_like(x)
@@ -182,38 +237,31 @@ def _forward(x: Tensor, y: Tensor, factors: Factors, counts: Sequence[int]) -> T
     inner = x.new_empty(x.shape[0], factors.a.shape[1])
     _product(x, factors.a.transpose(1, 2), counts, inner)
     for columns, share, b in factors.members():
-        _add_product(inner[:, share], b, counts, y[:, columns])
+        _product(inner[:, share], b, counts, y[:, columns], is_added=True)
     return inner
 
 
-def _product(x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor) -> None:
-    """``out[owner] = x[owner] @ w[owner]``."""
+def _product(
+    x: Tensor, w: Tensor, counts: Sequence[int], out: Tensor, *, is_added: bool = False
+) -> None:
+    """Write ``out[owner] = x[owner] @ w[owner]``, or add it."""
+    write = Tensor.add_ if is_added else Tensor.copy_
     if _is_grouped(x, w):
-        out.copy_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
-        return
-    if _is_even(counts):
-        out.view(len(counts), counts[0], -1).copy_(torch.bmm(x.view(len(counts), counts[0], -1), w))
-        return
-    for part, factor, target in zip(
-        _parts(x, counts), w.unbind(), _parts(out, counts), strict=True
-    ):
-        torch.mm(part, factor, out=target)
-
-
-def _add_product(x: Tensor, w: Tensor, counts: Sequence[int], y: Tensor) -> None:
-    """``y[owner] += x[owner] @ w[owner]``."""
-    if _is_grouped(x, w):
-        y.add_(F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
-        return
-    if _is_even(counts):
-        y.view(len(counts), counts[0], -1).add_(torch.bmm(x.view(len(counts), counts[0], -1), w))
-        return
-    for part, factor, target in zip(_parts(x, counts), w.unbind(), _parts(y, counts), strict=True):
-        target.addmm_(part, factor)
+        write(out, F.grouped_mm(x, w, offs=_ends(tuple(counts), x.device)))
+    elif _is_even(counts):
+        shape = len(counts), counts[0], -1
+        write(out.view(shape), torch.bmm(x.view(shape), w))
+    else:
+        parts = zip(_parts(x, counts), w.unbind(), _parts(out, counts), strict=True)
+        for part, factor, target in parts:
+            if is_added:
+                target.addmm_(part, factor)
+            else:
+                torch.mm(part, factor, out=target)
 
 
 def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
-    """``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
+    """Add ``g[owner] += x[owner]ᵀ @ z[owner]``, in the precision of ``g``."""
     if _is_grouped(x, z):
         g.add_(F.grouped_mm(x.t(), z, offs=_ends(tuple(counts), x.device)))
         return
@@ -229,22 +277,23 @@ def _outer(g: Tensor, x: Tensor, z: Tensor, counts: Sequence[int]) -> None:
 
 
 def _parts(x: Tensor, counts: Sequence[int]) -> tuple[Tensor, ...]:
-    """Each owner's tokens."""
+    """Return each owner's tokens."""
     return torch.split(x, list(counts))
 
 
 def _is_even(counts: Sequence[int]) -> bool:
-    """Whether all owners have as many tokens, as where everyone learns the same."""
+    """Return True if all owners have as many tokens, as where everyone learns the same."""
     return len(counts) > 1 and len(set(counts)) == 1
 
 
 def _is_grouped(x: Tensor, y: Tensor) -> bool:
-    """Whether torch has a grouped kernel for this: half precision on CUDA, in steps of 16 bytes."""
+    """Return True if torch has a grouped kernel for this: half precision on CUDA, in steps of 16
+    bytes."""
     is_aligned = x.shape[-1] % 8 == 0 and y.shape[-1] % 8 == 0
     return HAS_GROUPED and x.is_cuda and x.dtype == torch.bfloat16 and is_aligned
 
 
 @lru_cache(maxsize=16)
 def _ends(counts: tuple[int, ...], device: torch.device) -> Tensor:
-    """Where each owner's tokens end; kept, since every site of the host asks."""
+    """Return the ends of owners' tokens; kept, since every site of the host asks."""
     return torch.tensor(counts, device=device).cumsum(0).to(torch.int32)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
@@ -23,17 +23,12 @@ from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.model.backend.attention import (
     AttentionSpec,
     PackedAttention,
+    RectangleAttention,
     RMSNorm,
     apply_rotary,
-    attention,
 )
-from symbiont_ecology.model.backend.bank import SlotBank
-from symbiont_ecology.model.backend.branches import BranchAttention
-from symbiont_ecology.model.backend.learners import ArenaLearners, Learners
+from symbiont_ecology.model.backend.bank import ArenaLearners, Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares
-from symbiont_ecology.model.backend.rectangles import Rectangles
-from symbiont_ecology.model.backend.sliding_window import Masks, masks_of, windowed
-from symbiont_ecology.model.packing import Packing, taken
 
 Activation = Callable[[Tensor], Tensor]
 CheckResult = tuple[str, str]
@@ -48,7 +43,7 @@ class Cache(ABC):
     """
 
     takes_prompts: ClassVar[bool] = False
-    """True if ``lay`` can put prompts behind the rows."""
+    """True if ``reserve`` can put prompts behind the rows."""
 
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         self.specs, self.states = specs, states
@@ -63,7 +58,7 @@ class Cache(ABC):
 
     @abstractmethod
     def advance(self) -> None:
-        """The newest tokens have been seen by all layers."""
+        """Note that the newest tokens have been seen by all layers."""
 
     @abstractmethod
     def keep(self, rows: Tensor) -> None:
@@ -73,7 +68,7 @@ class Cache(ABC):
     def join(self, other: Self, room: int) -> None:
         """Goes on with the rows of another cache behind its own, each in ``room`` places."""
 
-    def lay(self, lengths: np.ndarray, room: int) -> None:
+    def reserve(self, lengths: np.ndarray, room: int) -> None:
         """Make each token of prompts with these ``lengths`` a row behind the others: those of one
         prompt share an entry, and a token sees what stands in front of it. ``keep`` the last of
         each prompt once all layers have seen them. No row will have more than ``room`` tokens."""
@@ -107,7 +102,6 @@ class PaddedCache(Cache):
         self._lengths, self._longest, self._written = lengths, longest, 0
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``Cache``."""
         spec, end = self.specs[layer], self._longest + self._written + 1
         border, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
         queries = border - spec.kv_heads
@@ -123,23 +117,21 @@ class PaddedCache(Cache):
         return torch.bmm(weights, v).view(len(heads), -1)
 
     def advance(self) -> None:
-        """As ``Cache``."""
         self._written += 1
         self._masks = {}
 
     def keep(self, rows: Tensor) -> None:
-        """As ``Cache``."""
         self._lengths, kv_heads = self._lengths[rows], self.states.shape[3]
         self._mask = self._mask.view(-1, kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
         self.states = self.states.index_select(2, rows)
 
     def join(self, other: Self, room: int) -> None:
-        """As ``Cache``: the tokens of all rows are laid without gaps, which is a copy."""
+        """Lay the tokens of all rows without gaps, which is a copy."""
         states = torch.cat([cache._laid(room) for cache in (self, other)], dim=2)
         self._begin(states, torch.cat([cache._lengths + cache._written for cache in (self, other)]))
 
     def _laid(self, room: int) -> Tensor:
-        """The states with the tokens of each row from its first place on."""
+        """Return the states with the tokens of each row from its first place on."""
         places = torch.arange(room, device=self.states.device).expand(len(self._lengths), -1)
         gap = self._longest - self._lengths[:, None]
         places = torch.where(places < self._lengths[:, None], places, places + gap)
@@ -147,53 +139,23 @@ class PaddedCache(Cache):
         return self.states.take_along_dim(places[None, None, :, None, :, None], dim=4)
 
     def _visible(self, window: int | None, end: int) -> Tensor:
-        """The mask of the first ``end`` places."""
+        """Return the mask of the first ``end`` places."""
         if window not in self._masks:
-            mask = self._mask[:, :, :end]
-            self._masks[window] = windowed(mask, window, self._lengths, self._longest)
+            self._masks[window] = self._windowed(self._mask[:, :, :end], window)
         return self._masks[window]
 
-
-class RectangleAttention(PackedAttention):
-    """By torch's own attention, in rectangles."""
-
-    def attend(self, layer: int, heads: Tensor) -> Tensor:
-        """As ``PackedAttention``."""
-        spec, is_last = self.specs[layer], self.is_narrow(layer)
-        kv_heads, rectangles = spec.kv_heads, self._rectangles
-        border = heads.shape[1] - kv_heads
-        sizes = [border - kv_heads, kv_heads, kv_heads]
-        rotated = apply_rotary(heads[:, :border], spec, self.packing.positions)
-        line = rotated.flatten(1), heads[:, border:].flatten(1)
-        outputs = []
-        for group, masks in zip(rectangles.groups, self._masks[spec.window], strict=True):
-            q, k, v = _rows(line, group.prompts, sizes)
-            if self.states is not None:
-                for target, prompts in zip(self.states[layer], (k, v), strict=True):
-                    target[group.rows, :, : k.shape[2]] = group.by_row(prompts)
-            if is_last:
-                q = q[torch.arange(len(q), device=q.device), :, group.lengths - 1, None]
-            mask = masks.ends if is_last else masks.prompts
-            outputs.append(attention(q, k, v, mask, spec.scale))
-            if group.has_answers:
-                q, *newer = _rows(line, group.answers, sizes)
-                k, v = (
-                    torch.cat([group.by_row(old), new], 2)
-                    for old, new in zip((k, v), newer, strict=True)
-                )
-                outputs.append(attention(q, k, v, masks.answers, spec.scale))
-        return rectangles.packed_ends(outputs) if is_last else rectangles.packed(outputs)
-
-    @cached_property
-    def _rectangles(self) -> Rectangles:
-        return Rectangles.of(self.packing)
-
-    @cached_property
-    def _masks(self) -> dict[int | None, list[Masks]]:
-        """By window, of each group."""
-        groups, dtype = self._rectangles.groups, self.specs[0].table.dtype
-        windows = {spec.window for spec in self.specs}
-        return {window: [masks_of(group, dtype, window) for group in groups] for window in windows}
+    def _windowed(self, mask: Tensor, window: int | None) -> Tensor:
+        """Return the mask with what is beyond each newest token's window hidden, too. Distances are
+        those of positions in a row, not of places, which have a gap."""
+        places = mask.shape[-1]
+        if window is None or places <= window:
+            return mask
+        spots = torch.arange(places, device=mask.device)
+        new_positions = self._lengths[:, None] + spots - self._longest
+        positions = torch.where(spots < self._longest, spots, new_positions)
+        is_far = new_positions[:, -1:] - positions >= window
+        is_far = is_far.repeat_interleave(len(mask) // len(self._lengths), dim=0)[:, None]
+        return mask.masked_fill(is_far, torch.finfo(mask.dtype).min)
 
 
 back_ends: Registry[TorchBackend] = Registry("back end", __name__)
@@ -217,6 +179,7 @@ class TorchBackend:
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
     learners: ClassVar[type[Learners]] = ArenaLearners
+    attention: ClassVar[type[PackedAttention]] = RectangleAttention
     speed: ClassVar[int] = 0
     """Rank among those that suit a host: the highest is taken."""
     is_in_place: ClassVar[bool] = False
@@ -232,29 +195,14 @@ class TorchBackend:
         """Return what ``symbiont doctor`` says of it."""
         return ()
 
-    def packed_attention(
-        self,
-        packing: Packing,
-        specs: Sequence[AttentionSpec],
-        states: Tensor | None,
-        kept: Tensor | None = None,
-    ) -> PackedAttention:
-        """The attention on a line (see ``PackedAttention``)."""
-        kind = self.kind_of_attention(packing)
-        return kind(packing, specs, states, kept)
-
-    def kind_of_attention(self, packing: Packing) -> type[PackedAttention]:
-        """What computes the attention on such a line."""
-        return BranchAttention if packing.is_tree else RectangleAttention
-
     def normalize(self, x: Tensor, norm: RMSNorm) -> Tensor:
-        """``x (tokens, width)`` normed."""
+        """Return ``x (tokens, width)`` normed."""
         return norm(x)
 
     def gated(
         self, y: Tensor, activation: Activation, term: LowRankTerm | None, x: Tensor, shares: Shares
     ) -> Tensor:
-        """``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
+        """Return ``activation(gate) · up`` (arXiv:2002.05202), ``(tokens, width)``.
 
         Gate and up stand side by side in ``y (tokens, 2 · width)``, once the low-rank term for
         ``x`` has been added to it.
@@ -293,15 +241,3 @@ def eight_bits() -> EightBits:
     raise HostError(
         "expected the extension native for dtype=int8, found none: install it, or use float32"
     )
-
-
-def _rows(line: tuple[Tensor, Tensor], places: Tensor, sizes: list[int]) -> tuple[Tensor, ...]:
-    """Queries, keys, values ``(rows, heads, time, head_dim)`` at ``places (rows, time)``.
-
-    ``line`` are queries and keys, then values, ``(tokens, heads · head_dim)``; ``sizes`` are their
-    numbers of heads.
-    """
-    rotated, values = (taken(part, places) for part in line)
-    q, k = torch.split(rotated.view(*places.shape, sum(sizes[:2]), -1), sizes[:2], 2)
-    v = values.view(*places.shape, sizes[2], -1)
-    return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
