@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.base.statistics import Interval
     from symbiont_ecology.evaluate import evaluator
-    from symbiont_ecology.evaluate.general import GeneralAbility
     from symbiont_ecology.evaluate.measure import Evaluation, EvaluationDifference
 
 MAX_ANSWERERS = 8
@@ -118,23 +117,6 @@ def tell_evaluation(evaluation: Evaluation) -> None:
     """Print a table of accuracies and one line on who answered."""
     print_table(accuracy_table({"right, with 95 % interval": evaluation}))
     tell_answerers(evaluation)
-    if evaluation.general:
-        tell_general({evaluation.routing: evaluation.general})
-
-
-def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
-    """Print the perplexity of plain English and conversation, beside the bare host."""
-    columns = "nats a token", "English", "− host", "chat", "− host", "to host"
-    rows = table(*columns)
-    for name, ability in abilities.items():
-        cells = []
-        for part in (ability.english, ability.chat):
-            half = (part.change.high - part.change.low) / 2
-            cells.append(f"{part.nats:.2f} ({part.perplexity:.0f})")
-            cells.append(f"{part.change.estimate:+.2f} ± {half:.2f}")
-        rows.add_row(escape(name), *cells, f"{ability.left_to_host:.0%}")
-    print_table(rows)
-    print("what is left alone: plain English and conversation (perplexity), beside the bare host")
 
 
 def tell_answerers(evaluation: Evaluation) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.options import DryRunOption, RunOptions, argument, option
+from symbiont_ecology.cli.options import USER, DryRunOption, RunOptions, argument, option
 from symbiont_ecology.cli.run import folder_for, is_free_for, live_unless_complete, tell_run_plan
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def learn_from(
     how: RunOptions,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
-    habitat: Annotated[str, option("Column that says who asked.")] = "habitat",
+    habitat: Annotated[str, option("Column that says who asked.", *USER)] = "habitat",
     prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
     reply: Annotated[str, option("Column of the replies.")] = "reply",
     accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",

@@ -52,14 +52,10 @@ def resume_command(
 
 
 def _live_to_the_end(lived: Run, quiet: bool) -> None:
-    from symbiont_ecology.evaluate.general import general_at_end
-
     live(lived, quiet)
     if not quiet:
         tell_next(lived)
     evaluate_at_end(lived)
-    if not quiet and (general := general_at_end(lived.config, lived.loaded.pool, lived.host)):
-        console.tell_general(general)
 
 
 def live_unless_complete(
