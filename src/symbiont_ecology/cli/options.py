@@ -75,18 +75,24 @@ Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of all commands that live a run in a folder."""
+class LifeOptions:
+    """Options of all commands that live a run."""
+
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class RunOptions(LifeOptions):
+    """Options of all commands that live a run of a config in a folder."""
 
     overrides: Overrides = None
     out: Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")] = (
         None
     )
-    quiet: Quiet = False
 
     @property
     def changes(self) -> list[str]:
-        """The overrides that were typed."""
+        """Overrides that were typed."""
         return list(self.overrides or ())
 
 

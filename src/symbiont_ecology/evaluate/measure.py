@@ -54,12 +54,10 @@ class Evaluation:
     generation: int | None = None
 
     def __repr__(self) -> str:
-        share = self.accuracy()
+        share, count = self.accuracy(), len(self.rollouts)
         limits = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
-        return (
-            f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
-            f"{len(self.rollouts)} items>"
-        )
+        right = f"{100 * share.estimate:.1f} % {limits}"
+        return f"<{self.source} by {self.routing}: {right} of {count} items>"
 
     @property
     def items(self) -> list[Item]:
