@@ -17,7 +17,7 @@ from symbiont_ecology.base.files import make_folder, write_whole
 from symbiont_ecology.base.registry import Registry, kind_of
 from symbiont_ecology.base.transcripts import escaped
 from symbiont_ecology.base.types import OrganelleId
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.ecology import HOST, EcologyState
 from symbiont_ecology.evaluate.pool import elite_id
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.provenance import check_host
@@ -121,15 +121,7 @@ def export_run(
     }
     _write_json(target / INDEX_FILE, index)
     if state.habitats:
-        served = {
-            name: {
-                "organelle": habitat.server if habitat.server in state.population else None,
-                "asked": habitat.asked,
-                "accepted_lately": round(len(habitat.accepted) / max(len(habitat.answers), 1), 4),
-            }
-            for name, habitat in sorted(state.habitats.items())
-        }
-        _write_json(target / HABITATS_FILE, {"schema": 1, "habitats": served})
+        _write_json(target / HABITATS_FILE, {"schema": 1, "habitats": _served(state)})
     return [*order, *homes]
 
 
@@ -150,6 +142,18 @@ def asked_how(config: RunConfig, phrase: str = "") -> str:
 
 def _write_json(path: Path, data: object) -> None:
     write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+
+
+def _served(state: EcologyState) -> dict[str, object]:
+    """Return who serves each user, with what is believed of it."""
+    return {
+        name: {
+            "organelle": habitat.server if habitat.server in state.population else None,
+            "asked": habitat.asked,
+            "accepted_lately": round(len(habitat.accepted) / max(len(habitat.answers), 1), 4),
+        }
+        for name, habitat in sorted(state.habitats.items())
+    }
 
 
 def _facts(living: LivingOrganelle) -> dict[str, object]:
