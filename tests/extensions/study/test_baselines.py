@@ -4,6 +4,7 @@ asked in several ways."""
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,18 +111,19 @@ def test_a_perturbed_reply_counts_by_its_marks() -> None:
 def test_baselines_ask_sft_and_candidates_that_were_chosen_anew(
     symbiont: Symbiont, lived: Path, tmp_path: Path
 ) -> None:
+    run = Path(shutil.copytree(lived, tmp_path / "run"))  # its log gets new lines
     selection, sft = tmp_path / "selection.jsonl", tmp_path / "out"
-    write_items(LoadedRun.of_run(lived).items(3, seed=5), selection)
+    write_items(LoadedRun.of_run(run).items(3, seed=5), selection)
     index = tmp_path / "out/index.json"
-    assert symbiont("export", lived, "--to", sft).code == 0
+    assert symbiont("export", run, "--to", sft).code == 0
     adapter = sft / json.loads(index.read_text())["best"]
-    words = ["baselines", lived, "--per-cell", 2, "--selection", selection, "--sft", adapter]
+    words = ["baselines", run, "--per-cell", 2, "--selection", selection, "--sft", adapter]
     said = symbiont(*words, "--selection-max-samples", 3, "--json", tmp_path / "b.json")
     assert said.code == 0, said.err
     record = json.loads((tmp_path / "b.json").read_text())
     assert set(record["systems"]) == {"host", "single", "learned", "sft", "single*", "learned*"}
     assert record["selection_flops"] > 0
-    asked = symbiont("baselines", lived, "--holdout", selection, "--selection", selection)
+    asked = symbiont("baselines", run, "--holdout", selection, "--selection", selection)
     assert asked.code == 2
     assert "expected other questions than those that are asked" in asked.error
 
