@@ -79,7 +79,7 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 	  $(if $(REGEX_BATCH_SIZE),'strategy.questions=$(REGEX_BATCH_SIZE)') \
 	  $(if $(filter hebbian,$(EVOLORA_PLASTICITY)),learning_rule=hebbian))
 	$(BIN)/symbiont sft --match '$(REGEX_OUTPUT)/run' --rates $(REGEX_RATES) --out '$(REGEX_OUTPUT)/sft'
-	$(BIN)/symbiont evaluate '$(REGEX_OUTPUT)/run' --sft '$(REGEX_OUTPUT)/sft/adapter' --holdout '$(REGEX_OUTPUT)/data/holdout.jsonl' \
+	$(BIN)/symbiont baselines '$(REGEX_OUTPUT)/run' --sft '$(REGEX_OUTPUT)/sft/adapter' --holdout '$(REGEX_OUTPUT)/data/holdout.jsonl' \
 	  --selection '$(REGEX_OUTPUT)/data/selection.jsonl' --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
 	  $(if $(REGEX_EVAL_MAX_SAMPLES),--max-samples $(REGEX_EVAL_MAX_SAMPLES)))
 

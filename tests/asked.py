@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.items import DEFAULT_REPLY_LIMIT
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
+from symbiont_ecology.extensions.data.writing import items_as_lines
 from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import reference_answer
@@ -74,6 +77,12 @@ def answer(
     """A rollout of one token, with this log-probability."""
     nats = np.array([confidence], np.float64)
     return Rollout(item, organelle_id, (1,), nats, text, verdict, verdict, cost)
+
+
+def write_items(items: Iterable[Item], path: Path) -> None:
+    """Write a file of questions."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, items_as_lines(items))
 
 
 def values(rollouts: list[Rollout]) -> list[tuple[object, ...]]:

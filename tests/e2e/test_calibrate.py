@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Any
 import pytest
 
 from said import Symbiont
-from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.run import build
 from symbiont_ecology.run import start as run
 from toy import ToyHost
@@ -82,11 +79,8 @@ def test_what_is_sick_on_purpose_is_said_in_words(
     assert finding["mend"] in said.out
 
 
-@pytest.mark.parametrize("preset", ["steady", "steady_single", "steady_frozen"])
-def test_the_demo_and_its_controls_are_healthy(
-    symbiont: Symbiont, tmp_path: Path, preset: str
-) -> None:
-    said = symbiont("calibrate", preset, "--full", 30, "--out", tmp_path / "run")
+def test_a_preset_is_healthy(symbiont: Symbiont, tmp_path: Path) -> None:
+    said = symbiont("calibrate", "steady", "--full", 30, "--out", tmp_path / "run")
     assert said.code == 0, said.err
     assert "healthy after 30 generations" in said.out
     assert verdict(tmp_path / "run")["findings"] == []
@@ -114,18 +108,6 @@ def test_a_healthy_run_equals_one_that_never_stopped(symbiont: Symbiont, tmp_pat
     again = symbiont(*words, "--quiet")
     assert (again.code, again.out, again.err) == (0, "", "")
     assert books(tmp_path / "run") == books(tmp_path / "whole")
-
-
-@pytest.mark.usefixtures("toy")
-def test_a_budget_that_would_end_it_early_is_lifted_and_said_to_be(
-    symbiont: Symbiont, tmp_path: Path
-) -> None:
-    config = tmp_path / "brief.yaml"
-    config.write_text("extends: steady\nrun: {train_flops: 1.0e+6}\n")
-    said = symbiont("calibrate", config, *SMALL, "--full", 12, "--out", tmp_path / "run")
-    assert said.code == 0, said.err
-    assert "run.train_flops=1e+06 is lifted: generations count here" in said.out
-    assert json.loads((tmp_path / "run" / "state.json").read_text())["generation"] == 12
 
 
 @pytest.mark.usefixtures("toy")
@@ -210,36 +192,6 @@ def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at
     assert verdict(tmp_path / "run") == verdict(tmp_path / "whole")
 
 
-def test_a_signal_from_outside_is_obeyed(tmp_path: Path) -> None:
-    words = [
-        *COMMAND,
-        "calibrate",
-        "steady",
-        "--generations",
-        "500",
-        "--full",
-        "500",
-        "--out",
-        tmp_path / "run",
-    ]
-    with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as child:
-        assert child.stdout is not None
-        assert any(line.startswith("generation") for line in child.stdout)  # it lives
-        child.send_signal(signal.SIGINT)
-        _, err = child.communicate(timeout=60)
-    assert child.returncode == 130
-    assert "go on with: symbiont calibrate steady" in err
-    ended = [
-        event
-        for event in read_events(tmp_path / "run" / "events.jsonl")
-        if isinstance(event, GenerationEnded)
-    ]
-    done = json.loads((tmp_path / "run" / "state.json").read_text())["generation"]
-    assert done == len(ended)
-
-
 @pytest.mark.usefixtures("toy")
 def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) -> None:
     row = {"prompt": "math.add: 12+7\n", "target": "=19", "family": "math.add", "depth": "short"}
@@ -256,15 +208,11 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["dmo"], "did you mean 'demo'?"),
-        (["demo", "run.generations=4"], "set --generations and --full"),
         (["demo", "run.train_flops=1e9"], "set --generations and --full"),
         (
             ["demo", "--generations", "8", "--full", "4"],
             "expected at most --full, which is 4, got 8",
         ),
-        (["demo", "host.model=/no/such/host"], "found no folder '/no/such/host'"),
-        (["demo", "run.final_holdout=/no/such/file"], "/no/such/file: no such file"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(

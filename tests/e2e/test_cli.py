@@ -181,14 +181,14 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
-            ["evaluate", "--adapter", "x", "--sft", "y", "--per-cell", "20"],
-            "--adapter: expected no --sft, --per-cell beside it: leave it out",
+            ["evaluate", "--adapter", "x", "--again", "--per-cell", "20"],
+            "--adapter: expected no --per-cell, --again beside it: leave it out",
         ),
         (
             ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
             "--holdout: expected no --shift beside it",
         ),
-        (["evaluate", "x", "--selection-max-samples", "3"], "expected --selection beside it"),
+        (["baselines", "x", "--selection-max-samples", "3"], "expected --selection beside it"),
         (["evaluate", "x", "--max-samples", "3"], "expected --holdout beside it"),
         (["evaluate", "x", "--again", "--json", "-"], "--again: expected no --json beside it"),
         (["list", "operaters"], "did you mean 'operators'?"),
@@ -208,20 +208,6 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     assert expected in said.error
     assert said.code == 2
     assert not list(tmp_path.iterdir())
-
-
-def test_candidates_are_not_chosen_on_the_questions_of_their_exam(
-    symbiont: Symbiont, lived: Path, tmp_path: Path
-) -> None:
-    question = {"prompt": "math.add: 1+1\n", "target": "=2", "family": "math.add", "depth": "short"}
-    other = {**question, "prompt": "math.add: 1+2\n", "target": "=3"}
-    for name, some in (("exam", [question]), ("selection", [other, question])):
-        (tmp_path / name).write_text("\n".join(map(json.dumps, some)))
-    said = symbiont(
-        "evaluate", lived, "--holdout", tmp_path / "exam", "--selection", tmp_path / "selection"
-    )
-    assert said.code == 2
-    assert "expected other questions than those that are asked, got 1 of them" in said.error
 
 
 def test_a_run_that_exists_is_not_started_again(symbiont: Symbiont, lived: Path) -> None:
@@ -250,11 +236,8 @@ def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     record = json.loads((tmp_path / "e.json").read_text())
     assert set(record) == {
         *("schema", "source", "generation", "routing", "host", "questions", "questions_digest"),
-        *("verdicts_digest", "robustness"),
-        *("accuracy", "families", "shifts", "flops", "flops_per_solved", "judged_by"),
-        *("selection_flops", "selection_tokens"),
+        *("verdicts_digest", "accuracy", "families", "shifts", "flops", "flops_per_solved"),
         *("choices", "items", "systems", "differences", "train_flops", "break_even_solved"),
-        "servers",
     }
     assert set(record["systems"]) == {"host", "single", routing}
     assert set(record["accuracy"]) == {"estimate", "low", "high"}
@@ -326,7 +309,7 @@ def test_evaluate_refuses_another_host_and_another_word(
     said = symbiont("evaluate", lived, "--routing", "best")
     assert "no routing 'best';" in said.error
     assert (
-        "known: cascade, cell, committed, family, habitat, host, learned, scaled, single"
+        "known: cascade, cell, committed, family, habitat, host, learned, map, scaled, single"
         in said.error
     )
 

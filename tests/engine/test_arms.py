@@ -18,6 +18,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.learning import Experience, learning_rules
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.evaluate.measure import LoadedRun
+from symbiont_ecology.extensions.study.baselines import reselected
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.config import Flip
@@ -345,7 +346,7 @@ def test_a_scaled_answer_is_that_of_a_part_of_the_weights(tmp_path: Path) -> Non
     items = run.items(10)
     (name,) = {one.organelle_id for one in run.evaluate(items, ToyHost(), "scaled").rollouts}
     whole = run.pool.weights[run.pool.best()]
-    leaner = run.pool.weights[name]
+    leaner = run.pool.adapter(name)
     assert name == f"{run.pool.best()} × 0.65"
     np.testing.assert_allclose(leaner.delta("policy"), 0.65 * whole.delta("policy"), rtol=1e-6)
     assert 0.5 < run.evaluate(items, ToyHost(), "scaled").accuracy().estimate <= 1
@@ -361,7 +362,7 @@ def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(
     folder = tmp_path / "run"
     events = live(folder, generations=25, **ARMS[arm])
     run = LoadedRun.of_run(folder)
-    run.reselected(run.items(3), ToyHost())
+    reselected(run, run.items(3), ToyHost())
     run.evaluate(run.items(20), ToyHost())
     resume(folder, overrides=["run.generations=30"], host=ToyHost())
     events = list(read_events(folder / "events.jsonl"))

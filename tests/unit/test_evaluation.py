@@ -11,20 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asked import accuracy, answer, foreign, graded
+from asked import accuracy, answer, foreign, graded, write_items
 from symbiont_ecology.base.errors import DataError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Retired, Settled
 from symbiont_ecology.base.statistics import mcnemar, sign_flip
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.evaluate.baselines import robustness
-from symbiont_ecology.evaluate.evaluation_log import log_evaluation, repeat_evaluations
+from symbiont_ecology.evaluate.evaluation_log import (
+    EvaluationSpec,
+    log_evaluation,
+    logged,
+    repeat_evaluations,
+)
 from symbiont_ecology.evaluate.first_look import StyleLook
-from symbiont_ecology.evaluate.items import write_items
 from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
-from symbiont_ecology.evaluate.spec import EvaluationRecord, EvaluationSpec
 from symbiont_ecology.extensions.study.run_summary import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
@@ -237,48 +238,15 @@ def test_a_biography_adds_up(run: Path) -> None:
     assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
 
 
-# Robustness.
-
-
-def test_brittle_is_what_is_right_as_it_stands_and_wrong_in_another_way() -> None:
-    def one(name: str, way: str, verdict: float) -> Rollout:
-        asked = replace(foreign(), id=f"{name} as {way}", shift="perturbed")
-        return answer(asked, verdict=verdict)
-
-    ways = list(PERTURBATIONS)
-    robust = [one("a", way, 1.0) for way in ways]
-    brittle = [one("b", way, float(way != ways[-1])) for way in ways]
-    never = [one("c", way, 0.0) for way in ways]
-    found = robustness([*robust, *brittle, *never])
-    assert found["brittle"].estimate == 1 / 2
-    assert found["plain"].estimate == pytest.approx(2 / 3)
-    assert found[ways[-1]].estimate == pytest.approx(1 / 3)
-    assert robustness(graded([1.0, 0.0]).rollouts) == {}
-
-
-def test_a_perturbed_reply_counts_by_its_marks() -> None:
-    ways = list(PERTURBATIONS)
-    marks = {way: 0.6 if way != ways[-1] else 0.2 for way in ways}
-    found = robustness(
-        [
-            answer(replace(foreign(), id=f"{name} as {way}", shift="perturbed"), verdict=verdict)
-            for name in ("a", "b", "c")
-            for way, verdict in marks.items()
-        ]
-    )
-    assert found["brittle"].estimate == 1
-    assert found["plain"].estimate == pytest.approx(0.6)
-
-
 def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     start(toy_config(generations=4), folder, host=ToyHost())
     then = LoadedRun.of_run(folder)
     asked = EvaluationSpec(per_cell=9, routing="single")
-    log_evaluation(then.evaluate(asked.items(then), ToyHost(), "single"), then, asked)
+    log_evaluation(asked.evaluate(then, ToyHost()), then, asked)
     resume(folder, overrides=["run.generations=12"], host=ToyHost())
     now = LoadedRun.of_run(folder)
-    log_evaluation(now.evaluate(asked.items(now), ToyHost(), "single"), now, asked)
+    log_evaluation(asked.evaluate(now, ToyHost()), now, asked)
     found = list(repeat_evaluations(folder, ToyHost()))
     assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
     log = folder / "evaluations.jsonl"
@@ -293,11 +261,10 @@ def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
     candidates = LoadedRun.of_run(tmp_path / "run")
     path = tmp_path / "holdout.jsonl"
     write_items(candidates.items(2), path)
-    asked = EvaluationSpec(holdout=str(path), selection=str(path), most=3)
-    chosen = candidates.reselected(asked.selection_items(candidates), ToyHost())
+    asked = EvaluationSpec(holdout=str(path), most_asked=3)
     with (tmp_path / "run/evaluations.jsonl").open("w") as file:
         file.write('{"torn')
-    log_evaluation(asked.evaluate(chosen, asked.items(chosen), ToyHost()), chosen, asked)
+    log_evaluation(asked.evaluate(candidates, ToyHost()), candidates, asked)
     path.unlink()
     (tmp_path / "run").rename(tmp_path / "moved")
     (found,) = repeat_evaluations(tmp_path / "moved", ToyHost())
@@ -305,11 +272,29 @@ def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
     assert found.line == 2
 
 
-def test_an_evaluation_of_a_file_that_changed_is_not_made_again(run: Path, tmp_path: Path) -> None:
-    path = tmp_path / "holdout.jsonl"
-    write_items(LoadedRun.of_run(run).items(2), path)
-    record = EvaluationRecord.of(EvaluationSpec(holdout=str(path)))
-    assert record.with_kept_files(tmp_path) == EvaluationSpec(holdout=str(path))
+def test_an_evaluation_of_a_file_that_changed_is_not_made_again(tmp_path: Path) -> None:
+    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
+    candidates, path = LoadedRun.of_run(tmp_path / "run"), tmp_path / "holdout.jsonl"
+    write_items(candidates.items(2), path)
+    asked = EvaluationSpec(holdout=str(path))
+    log_evaluation(asked.evaluate(candidates, ToyHost()), candidates, asked)
+    ((_, line),) = logged(tmp_path / "run")
+    assert line.spec(tmp_path / "nothing") == asked
     path.write_text(path.read_text() + "\n")
     with pytest.raises(DataError, match="is not the file that was asked"):
-        record.with_kept_files(tmp_path)
+        line.spec(tmp_path / "nothing")
+
+
+def test_lines_of_earlier_versions_and_of_extensions_are_read(tmp_path: Path) -> None:
+    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
+    run, asked = LoadedRun.of_run(tmp_path / "run"), EvaluationSpec(per_cell=2)
+    log_evaluation(asked.evaluate(run, ToyHost()), run, asked)
+    log = tmp_path / "run/evaluations.jsonl"
+    line = json.loads(log.read_text())
+    gone = {"seed": 0, "selection": None, "most": None, "routing_map": None, "adapter": None}
+    old = {**line, "asked": {**line["asked"], **gone}}
+    by_selection = {**line, "asked": {**line["asked"], "selection": "x.jsonl"}}
+    log.write_text("\n".join(map(json.dumps, (old, by_selection))))
+    assert [(one.line, one.is_same) for one in repeat_evaluations(log.parent, ToyHost())] == [
+        (1, True)
+    ]

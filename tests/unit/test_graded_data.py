@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from asked import write_items
 from graded import EMPTY, one_case, task
 from lines import Row, jsonl, rows
 from symbiont_ecology.base.errors import ConfigError, DataError, EcologyWarning
 from symbiont_ecology.base.registry import Spec
-from symbiont_ecology.evaluate.items import read_items, write_items
+from symbiont_ecology.evaluate.items import read_items
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.data import DataTask
 

@@ -11,12 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from asked import write_items
 from graded import CASES, EMPTY, one_case, task
 from lines import jsonl, rows
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.evaluate.items import read_items, write_items
+from symbiont_ecology.evaluate.items import read_items
 from symbiont_ecology.tasks import Judgement, judge, verification
 from symbiont_ecology.tasks.grading import (
     LONGEST_REPLY,

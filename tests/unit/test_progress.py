@@ -13,7 +13,7 @@ from rich.console import Console
 
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.cli.progress import RunProgress, fraction_done
+from symbiont_ecology.cli.console import RunProgress, fraction_done
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.run.config import LoopConfig, RunConfig
 from symbiont_ecology.run.start import start

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from asked import synthetic
+from asked import synthetic, write_items
 from hosts import add_chat_template, make_host
 from items import FAMILIES
 from lines import jsonl, rows
@@ -21,7 +21,7 @@ from symbiont_ecology.base.types import (
     turns,
     without_turns,
 )
-from symbiont_ecology.evaluate.items import draw_items, read_items, write_items
+from symbiont_ecology.evaluate.items import draw_items, read_items
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig

@@ -1,4 +1,4 @@
-"""What commands share: what they print, the files that they write, and the host that they open."""
+"""Tables, progress and files of commands, and the run that they open."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 
 from symbiont_ecology import __version__
@@ -23,11 +33,18 @@ from symbiont_ecology.base.files import write_whole
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
+    from symbiont_ecology.base.events import GenerationEnded
     from symbiont_ecology.base.statistics import Interval
+    from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.evaluate import evaluator
-    from symbiont_ecology.evaluate.general import GeneralAbility
     from symbiont_ecology.evaluate.measure import Evaluation, EvaluationDifference
+    from symbiont_ecology.run.config import LoopConfig
 
+ACCEPTED, ACCEPTED_IN_LOG = "accepted", "accepted in the log"
+"""Name of the share of right answers in a run with users, and in one that learns from a log: there
+others answered."""
+PACE_SECONDS = 3600.0
+"""The time to go follows from the pace of so many seconds."""
 MAX_ANSWERERS = 8
 """Organelles that a line on who answered names."""
 MAX_TABLE_CHARS = 10_000
@@ -118,23 +135,6 @@ def tell_evaluation(evaluation: Evaluation) -> None:
     """Print a table of accuracies and one line on who answered."""
     print_table(accuracy_table({"right, with 95 % interval": evaluation}))
     tell_answerers(evaluation)
-    if evaluation.general:
-        tell_general({evaluation.routing: evaluation.general})
-
-
-def tell_general(abilities: Mapping[str, GeneralAbility]) -> None:
-    """Print the perplexity of plain English and conversation, beside the bare host."""
-    columns = "nats a token", "English", "− host", "chat", "− host", "to host"
-    rows = table(*columns)
-    for name, ability in abilities.items():
-        cells = []
-        for part in (ability.english, ability.chat):
-            half = (part.change.high - part.change.low) / 2
-            cells.append(f"{part.nats:.2f} ({part.perplexity:.0f})")
-            cells.append(f"{part.change.estimate:+.2f} ± {half:.2f}")
-        rows.add_row(escape(name), *cells, f"{ability.left_to_host:.0%}")
-    print_table(rows)
-    print("what is left alone: plain English and conversation (perplexity), beside the bare host")
 
 
 def tell_answerers(evaluation: Evaluation) -> None:
@@ -229,16 +229,101 @@ def _as_json(data: object) -> str:
     return json.dumps(data, indent=1, ensure_ascii=False) + "\n"
 
 
-def progress_bar(*columns: ProgressColumn) -> Progress:
-    """Return a bar on stderr that is gone when it is done, and shown on a terminal alone."""
-    console = Console(stderr=True)
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
-
-
 @contextmanager
 def asking() -> Iterator[evaluator.Progress]:
     """Count the questions that were answered, on a terminal."""
-    text = TextColumn("asking {task.completed:.0f} questions")
-    with progress_bar(SpinnerColumn(), text, TimeElapsedColumn()) as bar:
+    columns = SpinnerColumn(), TextColumn("asking {task.completed:.0f} questions")
+    console = Console(stderr=True)
+    is_shown = console.is_terminal
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not is_shown
+    ) as bar:
         task = bar.add_task("asking", total=None)
         yield lambda count: bar.advance(task, count)
+
+
+class RunProgress:
+    """Prints generations on ``console``. News go to the bar, or to stderr where there is none.
+
+    ``seconds`` were lived before this sitting.
+    """
+
+    def __init__(
+        self,
+        loop: LoopConfig,
+        seconds: float = 0.0,
+        accepted: str = ACCEPTED,
+        console: Console | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._loop, self._seconds, self._accepted = loop, seconds, accepted
+        self._console = console or Console()
+        self._errors = Console(stderr=True, quiet=self._console.quiet)
+        is_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
+        self.has_bar = is_terminal and not self._console.quiet
+        self._bar = Progress(
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=self._console,
+            transient=True,
+            disable=not self.has_bar,
+            get_time=clock,
+            speed_estimate_period=PACE_SECONDS,
+        )
+        self._task = self._bar.add_task("", total=None)
+
+    def __enter__(self) -> RunProgress:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def tell(self, news: str) -> None:
+        """Say what is done before the first generation, and what takes long within one."""
+        if self.has_bar:
+            self._bar.update(self._task, description=news)
+        else:
+            self._errors.print(news, highlight=False, markup=False, soft_wrap=True)
+
+    def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
+        """Show one generation, which took so many seconds."""
+        self._seconds += seconds
+        done = fraction_done(self._loop, state, self._seconds)
+        if self._bar.tasks[0].total is None:  # a run that goes on does not begin at 0 %
+            self._bar.reset(self._task, total=1)
+            self._bar.tasks[0].completed = done
+        self._bar.update(self._task, completed=done, description="")
+        line = self._line(state, summary, done)
+        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+    def _line(self, state: EcologyState, summary: GenerationEnded, done: float) -> str:
+        left = self._bar.tasks[0].time_remaining
+        to_go = "?" if left is None else timedelta(seconds=round(left))
+        label = self._accepted if state.habitats else "right"
+        share = summary.accuracy
+        right = "nothing asked" if share is None else f"{label} {share:.0%}"
+        scope = f"serving {len(state.served)}" if state.served else f"cells {summary.coverage}"
+        return (
+            f"generation {summary.generation:4d}  {done:4.0%}  left {to_go}  {right}  "
+            f"{summary.population} alive +{summary.births} -{summary.deaths}  {scope}  "
+            f"FLOPs {summary.train_flops:.2g}"
+        )
+
+
+def fraction_done(loop: LoopConfig, state: EcologyState, seconds: float) -> float:
+    """Return the part of a run's way that is done, in [0, 1]: of whichever end it reaches first.
+
+    ``seconds`` of wall-clock time were lived.
+    """
+    spent = state.spent
+    ways = (
+        (state.generation, max(loop.generations, 1)),
+        (spent.flops, loop.train_flops),
+        (spent.flops, (loop.train_rollouts or 0) * state.mean_rollout_flops),
+        (spent.tokens, loop.train_tokens),
+        (seconds, loop.train_seconds),
+    )
+    return min(1.0, max(value / end for value, end in ways if end))

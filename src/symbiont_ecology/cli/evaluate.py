@@ -6,38 +6,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.evaluate_adapter import AdapterExam, examine_adapter
 from symbiont_ecology.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from symbiont_ecology.evaluate.baselines import BaselineComparison
-    from symbiont_ecology.evaluate.measure import Record
-    from symbiont_ecology.evaluate.spec import EvaluationSpec
+    from symbiont_ecology.base.types import Item
+    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+    from symbiont_ecology.evaluate.measure import Record, SystemComparison
 
-GOES_WITH = {
-    "adapter": (
-        *("holdout", "max_samples", "trained_on", "compare", "json_file"),
-        *("routing", "style", "chat", "host", "dry_run"),
-    ),
-    "again": ("folder", "host"),
-}
-"""Options that ``evaluate`` heeds beside one; all others would be ignored, so they are refused."""
-ONLY_WITH = {
-    "selection_max_samples": "selection",
-    "max_samples": "holdout",
-    **dict.fromkeys(("trained_on", "compare", "style", "chat"), "adapter"),
-}
+OF_ADAPTERS = ("compare", "trained_on", "style", "chat")
+NEEDS = {"max_samples": "holdout", **dict.fromkeys(OF_ADAPTERS, "adapter")}
 """Option that another one needs beside it."""
-INSTEAD_OF = {
+REFUSES = {
+    "adapter": ("shift", "per_cell", "again"),
+    "again": (
+        *("adapter", "holdout", "shift", "per_cell", "max_samples", "routing", "json_file"),
+        *(*OF_ADAPTERS, "dry_run"),
+    ),
     "holdout": ("shift", "per_cell"),
-    "routing_map": ("routing",),
     "compare": ("routing",),
 }
-"""Options that another one leaves without meaning."""
-_MAX_SAMPLES = "--max-samples", "--num-samples"
+"""Options that would be ignored beside another one."""
+MAX_EXAMPLES, MAX_TEXT_CHARS = 3, 60
+"""Examples of every kind on a terminal, and characters of each text."""
 CompareOption = Annotated[
     bool, option("With --adapter: ask the bare host, too, and compare.", "--compare")
 ]
@@ -55,15 +50,11 @@ def evaluate(
     context: typer.Context,
     folder: Annotated[Path | None, argument("Folder of a run.", "DIR")] = None,
     adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
-    sft: Annotated[Path | None, option("A PEFT folder to compare the run with.")] = None,
-    holdout: Annotated[Path | None, option("JSONL file of questions to ask.")] = None,
+    holdout: options.HoldoutOption = None,
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 20,
-    selection: Annotated[Path | None, option("Other questions, by which to choose.")] = None,
-    max_samples: Annotated[int | None, option("At most so many.", *_MAX_SAMPLES, least=1)] = None,
-    selection_max_samples: Annotated[int | None, option("At most so many.", least=1)] = None,
+    max_samples: options.MaxSamplesOption = None,
     routing: options.RoutingOption = "learned",
-    routing_map: Annotated[Path | None, option('JSON: {"family": "candidate"}.')] = None,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
     again: Annotated[bool, option("Make all evaluations again and compare.", "--again")] = False,
@@ -75,117 +66,92 @@ def evaluate(
 ) -> None:
     """Ask a run or an adapter holdout questions. The run itself is not changed; its
     evaluations.jsonl gets new lines."""
-    from symbiont_ecology.evaluate.spec import EvaluationSpec
-
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
-    _check_together(context)
-    spec = EvaluationSpec(
-        holdout=_text(holdout),
-        most_asked=max_samples,
-        shifts=tuple(shift),
-        per_cell=per_cell,
-        selection=_text(selection),
-        most=selection_max_samples,
-        routing=routing,
-        routing_map=_text(routing_map),
-    )
+    options.check_together(context, NEEDS, REFUSES)
     with console.report(json_file, dry_run) as write_json:
-        if adapter is not None:
-            asked = (adapter, holdout, host or "embedded", max_samples, routing)
-            exam = AdapterExam(*asked, style, chat, compare, trained_on)
-            record = examine_adapter(exam, dry_run=dry_run)
-        elif folder is not None and again:
+        if folder is not None and again:
             _make_again(folder, host)
             return
-        elif folder is not None:
-            record = _evaluate_run(folder, spec, sft, host, dry_run)
+        if folder is not None:
+            spec = evaluation_spec(holdout, max_samples, shift, per_cell, routing)
+            record = _evaluate_run(folder, spec, host, dry_run)
+        elif adapter is not None:
+            items, is_chat, stops = _questions(holdout, max_samples, trained_on, style)
+            exam = (adapter, host or "embedded", items, is_chat or chat, stops)
+            record = _evaluate_adapter(*exam, routing, compare, dry_run)
         if dry_run:
             print("everything but the host is fine; nothing was done")
         else:
             write_json(record)
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def evaluation_spec(
+    holdout: Path | None, max_samples: int | None, shift: list[str], per_cell: int, routing: str
+) -> EvaluationSpec:
+    """Return what these options ask, and who answers."""
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+
+    return EvaluationSpec(
+        holdout=None if holdout is None else str(holdout),
+        most_asked=max_samples,
+        shifts=tuple(shift),
+        per_cell=per_cell,
+        routing=options.typed_spec(routing, "--routing"),
+    )
 
 
-def _check_together(context: typer.Context) -> None:
-    """Refuse options that another one leaves without meaning."""
-    flags = {str(param.name): param.opts[0] for param in context.command.params}
-    sources = {name: context.get_parameter_source(name) for name in flags}
-    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    for name in typed:
-        needed, heeded = ONLY_WITH.get(name), GOES_WITH.get(name)
-        if needed and needed not in typed:
-            raise ConfigError(f"evaluate {flags[name]}: expected {flags[needed]} beside it")
-        ignored = [other for other in typed if other in INSTEAD_OF.get(name, ())]
-        if heeded:
-            ignored = [other for other in typed if other not in (name, *heeded)]
-        if ignored:
-            words = ", ".join(flags[other] for other in ignored)
-            raise ConfigError(
-                f"evaluate {flags[name]}: expected no {words} beside it: leave it out"
-            )
-
-
-def _evaluate_run(
-    folder: Path, spec: EvaluationSpec, sft: Path | None, host: str | None, dry_run: bool
-) -> Record:
-    """Ask the run and its baselines, or says what would be asked of whom.
+def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None, dry_run: bool) -> Record:
+    """Ask the run, its best organelle and the bare host, or say what would be asked.
 
     A wrong word or file costs no time: no host is loaded before all is known to fit.
-
-    Raises:
-        ConfigError: an item is among both the questions and the selection, so candidates would be
-            chosen by what they are tested on.
     """
-    from symbiont_ecology.adapters.peft_files import stated_rank
-    from symbiont_ecology.evaluate.baselines import compare_with_baselines
+    from symbiont_ecology.base.registry import kind_of
     from symbiont_ecology.evaluate.evaluation_log import log_evaluation
-    from symbiont_ecology.evaluate.measure import LoadedRun
+    from symbiont_ecology.evaluate.measure import LoadedRun, SystemComparison
+    from symbiont_ecology.evaluate.routings import routings
 
     run = LoadedRun.of_run(folder, is_kept=not dry_run)
-    items, selection = spec.items(run), spec.selection_items(run)
-    if overlap := {item.prompt for item in items} & {item.prompt for item in selection}:
-        raise ConfigError(
-            "evaluate --selection: expected other questions than those that are asked, got "
-            f"{len(overlap)} of them, such as {min(overlap)!r:.60}: take them out of one of the two"
-        )
-    spec.find_routing(run)
-    rank = 0 if sft is None else stated_rank(sft)
+    items, main = spec.items(run), kind_of(spec.routing)
+    routings.build(spec.routing)
+    specs = {name: spec.model_copy(update={"routing": name}) for name in ("host", "single")}
+    specs[main] = spec
     if dry_run:
-        systems = dict.fromkeys(("host", "single", *(["sft"] if sft else []), spec.name))
-        judges = f"{len(selection)} selection questions" if selection else "practice"
         source = spec.holdout or f"{spec.per_cell} per cell, {', '.join(spec.shifts)}"
         facts = {
             "host": host or run.config.host.model,
-            "asked": f"{', '.join(systems)} of {folder}, generation {run.pool.state.generation}",
-            "candidates": f"{len(run.pool.elites)}, judged by {judges}",
+            "asked": f"{', '.join(specs)} of {folder}, generation {run.pool.state.generation}",
+            "candidates": f"{len(run.pool.elites)}, judged by practice",
             "questions": f"{len(items)} ({source})",
         }
         console.tell_facts(facts)
         return {}
-    model = console.open_run(folder, host, rank).host
+    model = console.open_run(folder, host).host
     with console.asking() as progress:
-        comparison = compare_with_baselines(
-            run, spec, items, model, selection=selection, sft=sft, progress=progress
-        )
-    for name, evaluation in comparison.systems.items():
-        log_evaluation(evaluation, run, comparison.specs[name])
-    _tell_systems(comparison)
-    return comparison.systems[comparison.main].record() | comparison.summary()
+        systems = {
+            name: run.evaluate(items, model, one.routing, progress=progress)
+            for name, one in specs.items()
+        }
+    for name, evaluation in systems.items():
+        log_evaluation(evaluation, run, specs[name])
+    comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
+    tell_systems(comparison)
+    return comparison.record()
+
+
+def tell_systems(comparison: SystemComparison) -> None:
+    """Print accuracies by family and system, how the main one differs, and what it costs."""
+    console.print_table(console.accuracy_table(comparison.systems))
+    for name, gap in comparison.differences.items():
+        print(f"{comparison.main} - {name}: {console.points(gap)}, {gap.test} p = {gap.p:.2g}")
+    console.tell_answerers(comparison.systems[comparison.main])
 
 
 def _make_again(folder: Path, host: str | None) -> None:
     """Make every evaluation of a run again; exit code 1 if one is not what it was."""
-    from symbiont_ecology.evaluate.evaluation_log import (
-        EVALUATIONS_FILE,
-        repeat_evaluations,
-        widest_rank,
-    )
+    from symbiont_ecology.evaluate.evaluation_log import EVALUATIONS_FILE, repeat_evaluations
 
-    model, different = console.open_run(folder, host, widest_rank(folder)).host, 0
+    model, different = console.open_run(folder, host).host, 0
     count, damaged = 0, list[int]()
     for repeated in repeat_evaluations(folder, model, damaged.append):
         count += 1
@@ -205,23 +171,101 @@ def _make_again(folder: Path, host: str | None) -> None:
         raise RunError(f"{different} evaluations of {folder} are not what they were")
 
 
-def _tell_systems(comparison: BaselineComparison) -> None:
-    """Print accuracies by family and system, how the main one differs, and what it costs."""
-    main = comparison.systems[comparison.main]
-    console.print_table(console.accuracy_table(comparison.systems))
-    for name, difference in comparison.differences.items():
-        test = f"{difference.test} p = {difference.p:.2g}"
-        print(f"{comparison.main} - {name}: {console.points(difference)}, {test}")
-    if brittle := comparison.robustness.get("brittle"):
-        share = console.percent(brittle)
-        print(f"brittle: {share} of right answers do not survive another way of writing")
-    if main.judged_by == "selection":
-        cost = f"{main.selection.flops:.3g} useful FLOPs"
-        print(f"* candidates judged on selection questions, which took {cost}")
-    else:
-        hint = "--selection FILE chooses on other questions"
-        print(f"single is chosen by practice; {hint}")
-    console.tell_answerers(main)
-    general = {name: e.general for name, e in comparison.systems.items() if e.general}
-    if general:
-        console.tell_general(general | dict(comparison.servers))
+def _questions(
+    holdout: Path | None, max_samples: int | None, trained_on: Path | None, style: str | None
+) -> tuple[list[Item], bool, tuple[str, ...]]:
+    """Return questions for an adapter, whether their style is a chat, and what ends an answer."""
+    from symbiont_ecology.evaluate.items import check_not_learned, in_style, read_items, some_of
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    if holdout is None:
+        raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
+    items = read_items(holdout)
+    built = None if style is None else prompt_styles.build(options.typed_spec(style))
+    if trained_on is not None:
+        check_not_learned(items, trained_on)
+    items = some_of(items, max_samples)
+    return (
+        (items, False, ())
+        if built is None
+        else (in_style(items, built), built.is_chat, built.stops)
+    )
+
+
+def _evaluate_adapter(
+    adapter: Path,
+    host: str,
+    items: list[Item],
+    is_chat: bool,
+    stops: tuple[str, ...],
+    routing: str,
+    is_compared: bool,
+    dry_run: bool,
+) -> Record:
+    """Ask an adapter, or say what it would be asked. All files are checked before the host is
+    loaded."""
+    from symbiont_ecology.adapters.peft_files import adapter_modules, stated_rank
+    from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
+    from symbiont_ecology.evaluate.measure import evaluate_adapter
+    from symbiont_ecology.model.kernel import HostKernel
+    from symbiont_ecology.model.locating import check_is_here
+
+    if routing not in ("learned", "single", "host"):  # there is one candidate
+        raise ConfigError(f"evaluate --adapter: expected --routing single or host, got {routing!r}")
+    adapter_modules(adapter)  # a damaged adapter shows before the host is loaded
+    check_is_here(host)
+    rank = stated_rank(adapter)
+    if dry_run:
+        asked = f"{'the bare host, and ' * is_compared}{adapter} of rank {rank}"
+        console.tell_facts({"host": host, "asked": asked, "questions": str(len(items))})
+        return {}
+    kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
+    with console.asking() as progress:
+        if is_compared:
+            pair = compare_with_host(adapter, items, kernel, progress=progress, stops=stops)
+        else:
+            is_bare = routing == "host"
+            found = evaluate_adapter(
+                adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
+            )
+    if is_compared:
+        _tell_pair(pair)
+        return pair.record()
+    console.tell_evaluation(found)
+    return found.record()
+
+
+def _tell_pair(pair: AdapterComparison) -> None:
+    """Print accuracy by category, what changed, how likely the reference answers are, and a few
+    replies of every kind."""
+    from symbiont_ecology.base.transcripts import plain
+    from symbiont_ecology.base.types import last_turn
+    from symbiont_ecology.evaluate.adapter_comparison import CHANGES
+
+    rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
+    for name, part in {**pair.categories, "all": pair}.items():
+        shares = (console.percent(side.accuracy()) for side in (part.host, part.adapter))
+        gained, lost, *_ = map(str, part.counts.values())
+        rows.add_row(escape(name), str(len(part.changes)), *shares, gained, lost)
+    console.print_table(rows)
+    gap = pair.difference
+    print(f"adapter - host: {console.points(gap)}, {gap.test} p = {gap.p:.2g}")
+    print(", ".join(f"{change} {count}" for change, count in pair.counts.items()))
+    if answers := pair.answers:
+        nats = answers.change
+        print(
+            f"perplexity of the reference answers: host {answers.host_perplexity:.3g}, adapter "
+            f"{answers.perplexity:.3g} ({nats.estimate:+.2f} nats a token "
+            f"[{nats.low:+.2f}, {nats.high:+.2f}])"
+        )
+    for change in CHANGES.values():
+        places = [place for place, kind in enumerate(pair.changes) if kind == change]
+        step = max(len(places) // MAX_EXAMPLES, 1)  # from all over
+        for place in places[::step][:MAX_EXAMPLES]:
+            bare, adapted = pair.host.rollouts[place], pair.adapter.rollouts[place]
+            texts = (last_turn(bare.item.prompt), bare.item.answer, bare.text, adapted.text)
+            question, answer, host, adapter = (plain(text, MAX_TEXT_CHARS) for text in texts)
+            if place == places[0]:
+                print(f"\n{change}:")
+            print(f"  {question} (wanted: {answer})\n    host: {host}\n    adapter: {adapter}")
+    print("next: --json FILE writes all replies")

@@ -27,6 +27,7 @@ REGISTRIES = {
     "allocators": "symbiont_ecology.ecology.routing.allocators:allocators",
     "routings": "symbiont_ecology.evaluate.routings:routings",
     "shifts": "symbiont_ecology.evaluate.shifts:shifts",
+    "readers": "symbiont_ecology.evaluate.export:readers",
     "routers": "symbiont_ecology.ecology.routing.routers:routers",
     "strategies": "symbiont_ecology.ecology.strategies:strategies",
     "mechanisms": "symbiont_ecology.ecology.strategies.mechanisms:mechanisms",

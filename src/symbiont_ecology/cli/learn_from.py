@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.options import DryRunOption, RunOptions, argument, option
+from symbiont_ecology.cli.options import USER, DryRunOption, RunOptions, argument, option
 from symbiont_ecology.cli.run import folder_for, is_free_for, live_unless_complete, tell_run_plan
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from symbiont_ecology.tasks.logs import LogRow, LogTasks
 
 LOG_PRESET, LEARNED_FILE, EXPORT = "habitats/log", "report.json", "adapters"
-MOST_SHOWN = 4
+MAX_SHOWN = 4
 """Users that a line names."""
-MOST_ASKED = 500
-"""Held-out rows that the report asks about, at most."""
+MAX_ASKED = 500
+"""Held-out rows that the report asks about."""
 
 
 def learn_from(
@@ -34,7 +34,7 @@ def learn_from(
     how: RunOptions,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
-    habitat: Annotated[str, option("Column that says who asked.")] = "habitat",
+    habitat: Annotated[str, option("Column that says who asked.", *USER)] = "habitat",
     prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
     reply: Annotated[str, option("Column of the replies.")] = "reply",
     accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",
@@ -72,7 +72,7 @@ def learn_from(
 def _config(
     source: LogTasks, families: Sequence[str], host: str, passes: float, overrides: Sequence[str]
 ) -> RunConfig:
-    """The run that learns all rows so many times.
+    """Return the config of the run that learns all rows so many times.
 
     Raises:
         ConfigError: it does not fit together.
@@ -133,10 +133,10 @@ def _tell_log(source: LogTasks, rows: Sequence[LogRow], families: Sequence[str])
 
 
 def _check_lengths(run: Run, log: Path) -> None:
-    """Whether the model can read every row, before anything is learned.
+    """Refuse a row that the model cannot read, before anything is learned.
 
     Raises:
-        DataError: it cannot; the message names the row.
+        DataError: there is one; the message names it.
     """
     from symbiont_ecology.run.build import mixture
     from symbiont_ecology.tasks.logs import DEPTH, LogTask
@@ -157,32 +157,32 @@ def _check_lengths(run: Run, log: Path) -> None:
 
 
 def _report(run: Run, rows: Sequence[LogRow]) -> None:
-    """Writes the adapters and the report, and prints who uses which."""
+    """Write the adapters and the report, and print who uses which."""
     from symbiont_ecology.evaluate.adapter_comparison import held_out
     from symbiont_ecology.evaluate.export import HABITATS_FILE, export_run
 
     target = run.folder / EXPORT
     export_run(run, target)
     with console.asking() as progress:
-        unseen = held_out(run.loaded, run.host, MOST_ASKED, progress)
+        unseen = held_out(run.loaded, run.host, MAX_ASKED, progress)
     answered = Counter(row.habitat for row in rows)
     summary = console.table(
         *("adapter", "users", "rows", "writes it", "model writes it", "likelihood", "by model"),
         title="\naccepted replies that were held out",
     )
     adapters: dict[str, object] = {}
-    serving = {name: living for name, living in sorted(run.population.items()) if living.habitats}
-    for name, living in serving.items():
-        answered_by = [rollout.organelle_id for rollout in unseen.adapter.rollouts]
+    serving = {name: one.habitats for name, one in sorted(run.population.items()) if one.habitats}
+    answered_by = [rollout.organelle_id for rollout in unseen.adapter.rollouts]
+    for name, users in serving.items():
         part = unseen.part([place for place, one in enumerate(answered_by) if one == name])
-        summary.add_row(name, *_cells(part, living.habitats, answered))
-        adapters[name] = {"habitats": living.habitats, **_figures(part)}
-    served = [name for living in serving.values() for name in living.habitats]
+        summary.add_row(name, *_cells(part, users, answered))
+        adapters[name] = {"habitats": users, **_figures(part)}
+    served = [user for users in serving.values() for user in users]
     summary.add_row("all", *_cells(unseen, served, answered), style="bold")
     console.print_table(summary)
     print("likelihood: of a token of the reply, on average (geometric mean)\n")
-    for name, living in serving.items():
-        print(f"{name} serves {_names(living.habitats)}")
+    for name, users in serving.items():
+        print(f"{name} serves {_names(users)}")
     if unserved := sorted(set(answered) - set(served)):
         print(f"nobody serves {_names(unserved)}")
     report = {"schema": 1, "rows": len(rows), "adapters": adapters, "all": _figures(unseen)}
@@ -195,8 +195,8 @@ def _report(run: Run, rows: Sequence[LogRow]) -> None:
 
 
 def _names(habitats: Sequence[str]) -> str:
-    text = ", ".join(habitats[:MOST_SHOWN])
-    rest = len(habitats) - MOST_SHOWN
+    text = ", ".join(habitats[:MAX_SHOWN])
+    rest = len(habitats) - MAX_SHOWN
     return f"{text} and {rest} more" if rest > 0 else text
 
 
@@ -210,7 +210,7 @@ def _cells(part: AdapterComparison, habitats: Sequence[str], answered: Counter[s
 
 
 def _figures(part: AdapterComparison) -> dict[str, object]:
-    """Held-out replies in numbers: share written exactly so, and nats per token."""
+    """Return held-out replies in numbers: share written exactly so, and nats per token."""
     if not part.nats:
         return {"held_out": 0}
     return {

@@ -6,7 +6,7 @@ and ``expanded`` puts the fields in its place, so a new field is a new option of
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
@@ -38,12 +38,18 @@ def resumable_folder(default: str) -> object:
     return option("Folder; if it exists, the command goes on there.", default=default)
 
 
+USER = "--habitat", "--user"
+"""Both spellings of the option for a user."""
 IN_DISTRIBUTION = ["in-distribution"]
 """What is drawn unless ``--shift`` says otherwise."""
 
 ConfigName = Annotated[str, argument("A preset (symbiont list presets) or a YAML file.")]
 Overrides = Annotated[list[str] | None, argument("Changes, such as seed=1.", "KEY=VALUE")]
 RunFolder = Annotated[Path, argument("Folder of a run.", "DIR")]
+HoldoutOption = Annotated[Path | None, option("JSONL file of questions to ask.")]
+MaxSamplesOption = Annotated[
+    int | None, option("At most so many.", "--max-samples", "--num-samples", least=1)
+]
 RoutingOption = Annotated[str, option("Which adapter answers: symbiont list routings.")]
 ShiftOption = Annotated[
     list[str], option("Which questions are drawn: symbiont list shifts. Repeat it for several.")
@@ -69,18 +75,24 @@ Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """Options of all commands that live a run in a folder."""
+class LifeOptions:
+    """Options of all commands that live a run."""
+
+    quiet: Quiet = False
+
+
+@dataclass(frozen=True)
+class RunOptions(LifeOptions):
+    """Options of all commands that live a run of a config in a folder."""
 
     overrides: Overrides = None
     out: Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")] = (
         None
     )
-    quiet: Quiet = False
 
     @property
     def changes(self) -> list[str]:
-        """The overrides that were typed."""
+        """Overrides that were typed."""
         return list(self.overrides or ())
 
 
@@ -122,6 +134,27 @@ def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
     if not isinstance(spec, str | dict):
         raise ConfigError(f"{name}: expected a name or {{kind: …}}, got {text!r:.60}")
     return spec
+
+
+def check_together(
+    context: typer.Context, needs: Mapping[str, str], refuses: Mapping[str, Collection[str]]
+) -> None:
+    """Refuse options that were typed without the one that they need, or beside one that leaves them
+    without meaning.
+
+    Raises:
+        ConfigError: there is such an option.
+    """
+    flags = {str(param.name): param.opts[0] for param in context.command.params}
+    sources = {name: context.get_parameter_source(name) for name in flags}
+    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
+    about = context.command.name
+    for name in typed:
+        if (needed := needs.get(name)) and needed not in typed:
+            raise ConfigError(f"{about} {flags[name]}: expected {flags[needed]} beside it")
+        if ignored := [flags[other] for other in typed if other in refuses.get(name, ())]:
+            words = ", ".join(ignored)
+            raise ConfigError(f"{about} {flags[name]}: expected no {words} beside it: leave it out")
 
 
 def unfolded(docstring: str) -> str:

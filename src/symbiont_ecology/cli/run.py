@@ -20,7 +20,6 @@ from symbiont_ecology.cli.interrupts import StopRequest
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.cli.progress import RunProgress
     from symbiont_ecology.run.config import RunConfig
 
 
@@ -40,26 +39,22 @@ def run(
 
 
 def resume_command(
-    folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
+    folder: options.RunFolder, how: options.LifeOptions, overrides: options.Overrides = None
 ) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
-    console.tell_loading(quiet)
+    console.tell_loading(how.quiet)
     from symbiont_ecology import Run
 
     opened = Run.open(folder, *(overrides or ()))
     check_final_holdout(opened.config)
-    _live_to_the_end(opened, quiet)
+    _live_to_the_end(opened, how.quiet)
 
 
 def _live_to_the_end(lived: Run, quiet: bool) -> None:
-    from symbiont_ecology.evaluate.general import general_at_end
-
     live(lived, quiet)
     if not quiet:
         tell_next(lived)
     evaluate_at_end(lived)
-    if not quiet and (general := general_at_end(lived.config, lived.loaded.pool, lived.host)):
-        console.tell_general(general)
 
 
 def live_unless_complete(
@@ -246,10 +241,9 @@ def _estimate(config: RunConfig) -> dict[str, str]:
     return facts
 
 
-def _progress(lived: Run, quiet: bool) -> RunProgress:
-    from symbiont_ecology.cli.progress import ACCEPTED, ACCEPTED_IN_LOG, RunProgress
+def _progress(lived: Run, quiet: bool) -> console.RunProgress:
     from symbiont_ecology.run.open_run import lived_seconds
 
-    accepted = ACCEPTED_IN_LOG if lived.config.learns_from_log else ACCEPTED
+    accepted = console.ACCEPTED_IN_LOG if lived.config.learns_from_log else console.ACCEPTED
     seconds = lived_seconds(lived.folder)
-    return RunProgress(lived.config.run, seconds, accepted, Console(quiet=quiet))
+    return console.RunProgress(lived.config.run, seconds, accepted, Console(quiet=quiet))

@@ -7,19 +7,21 @@ the same words, so likelihood is what counts there.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.peft_files import read_peft
+from symbiont_ecology.base.statistics import Interval, paired_interval
 from symbiont_ecology.base.types import Item, OrganelleId, last_turn
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
-from symbiont_ecology.evaluate.general import TextLikelihood
 from symbiont_ecology.evaluate.items import some_of
 from symbiont_ecology.evaluate.measure import (
     Evaluation,
@@ -39,9 +41,41 @@ CHANGES = {
     (False, False): "both wrong",
 }
 """Name of what happened to an item, by whether the host and the adapter were right."""
-COMPARISON_SCHEMA = 3
+COMPARISON_SCHEMA = 4
 """Of the JSON; raise it when a key goes or changes its meaning."""
 ALL_OF_A_USER = 1 << 20
+
+
+@dataclass(frozen=True)
+class TextLikelihood:
+    """Mean log-probability of a token, in nats, of texts that count alike: under who was asked, and
+    under the bare host. ``change`` is the first minus the second, paired, with its 95 % interval.
+    """
+
+    nats: float
+    host_nats: float
+    change: Interval
+    texts: int
+
+    @classmethod
+    def of(cls, nats: Sequence[float], host_nats: Sequence[float]) -> TextLikelihood:
+        """Return the likelihood of texts whose tokens have these mean log-probabilities."""
+        return cls(fmean(nats), fmean(host_nats), paired_interval(nats, host_nats), len(nats))
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity of a token, under who was asked."""
+        return math.exp(-self.nats)
+
+    @property
+    def host_perplexity(self) -> float:
+        """Perplexity of a token, under the bare host."""
+        return math.exp(-self.host_nats)
+
+    def summary(self) -> dict[str, object]:
+        """Return everything as plain values."""
+        sizes = {"perplexity": self.perplexity, "host_perplexity": self.host_perplexity}
+        return asdict(self) | sizes
 
 
 @dataclass(frozen=True)
@@ -97,15 +131,26 @@ class AdapterComparison:
         nats = (tuple(side[place] for place in places) for side in (self.host_nats, self.nats))
         return AdapterComparison(self.host.part(places), self.adapter.part(places), *nats)
 
+    def summary(self) -> Record:
+        """Return the numbers as plain values."""
+        return {
+            "questions": len(self.changes),
+            "host": asdict(self.host.accuracy()),
+            "adapter": asdict(self.adapter.accuracy()),
+            "difference": asdict(self.difference),
+            "changes": self.counts,
+            "answers": None if self.answers is None else self.answers.summary(),
+        }
+
     def record(self) -> Record:
         """Return all numbers as plain values and, under ``items``, both replies to everything."""
         sides = (self.host.rollouts, self.adapter.rollouts, self.changes)
         return {
             "schema": COMPARISON_SCHEMA,
-            **_numbers(self),
+            **self.summary(),
             "host": self.host.summary(),
             "adapter": self.adapter.summary(),
-            "categories": {name: _numbers(part) for name, part in self.categories.items()},
+            "categories": {name: part.summary() for name, part in self.categories.items()},
             "items": [
                 {
                     "id": bare.item.id,
@@ -140,7 +185,7 @@ def compare_with_host(
         evaluate_adapter(folder, items, host, is_bare=is_bare, progress=progress, stops=stops)
         for is_bare in (True, False)
     )
-    readings = _read(items, ["adapter"] * len(items), host, weights)
+    readings = _read(items, ["adapter"] * len(items), host, weights.__getitem__)
     # Without the end behind the answer: where a stop text ends replies, it is never written.
     scores = ([rollout.log_probabilities[:-1] for rollout in side] for side in readings)
     nats = (tuple(float(x.mean()) if x.size else 0.0 for x in side) for side in scores)
@@ -160,7 +205,7 @@ def held_out(
     )
     nats = (
         tuple(rollout.confidence for rollout in side)
-        for side in _read(items, readers, host, run.pool.weights)
+        for side in _read(items, readers, host, run.pool.adapter)
     )
     return AdapterComparison(bare, served, *nats)
 
@@ -169,25 +214,13 @@ def _read(
     items: Sequence[Item],
     readers: Sequence[OrganelleId],
     host: Host,
-    weights: Mapping[OrganelleId, AdapterWeights],
+    weights_of: Callable[[OrganelleId], AdapterWeights],
 ) -> Iterator[list[Rollout]]:
     """Let the host, and then each item's reader, read the reference answers."""
     for names in ([HOST] * len(items), readers):
         pairs = zip(items, names, strict=True)
         questions = [Question(item.to_read, name) for item, name in pairs]
-        yield read_log(questions, host, weights.__getitem__)[0]
-
-
-def _numbers(part: AdapterComparison) -> Record:
-    answers = part.answers
-    return {
-        "questions": len(part.changes),
-        "host": asdict(part.host.accuracy()),
-        "adapter": asdict(part.adapter.accuracy()),
-        "difference": asdict(part.difference),
-        "changes": part.counts,
-        "answers": None if answers is None else answers.summary(),
-    }
+        yield read_log(questions, host, weights_of)[0]
 
 
 def _reply(rollout: Rollout) -> Record:

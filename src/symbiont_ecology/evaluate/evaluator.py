@@ -26,7 +26,7 @@ from symbiont_ecology.base.types import Decoding, Item, OrganelleId
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.run.act import Question, roll_out
 from symbiont_ecology.run.runtime import Host
-from symbiont_ecology.tasks import judge
+from symbiont_ecology.tasks import Judgement, judge
 
 ITEMS_PER_WRITE = 512
 """Items between two entries in the cache: what a killed evaluation loses at most."""
@@ -127,13 +127,13 @@ class AnswerCache:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """A host, those who can be asked, and a cache of what they answered before.
+    """A host, the adapters of those who can be asked, and a cache of what they answered before.
 
     The cache knows a host by its ``fingerprint``. ``stops`` are texts that end an answer.
     """
 
     host: Host
-    weights: Mapping[OrganelleId, AdapterWeights]
+    adapter: Callable[[OrganelleId], AdapterWeights]
     cache: AnswerCache | None = None
     fingerprint: str = ""
     progress: Progress = no_progress
@@ -142,10 +142,11 @@ class Evaluator:
     def ask(self, items: Sequence[Item], choices: Sequence[OrganelleId]) -> list[Rollout]:
         """Return greedy answers, judged, in the order of the items; ``choices`` says who answers
         which."""
-        adapters = {choice: _digest(self.weights.get(choice)) for choice in set(choices)}
+        weights = {name: self.adapter(name) for name in set(choices) if name != HOST}
+        digests = {HOST: HOST} | {name: _digest(one) for name, one in weights.items()}
         keys = [
             AnswerCache.key(
-                self.fingerprint, adapters[choice], item.prompt, item.reply_limit, self.stops
+                self.fingerprint, digests[choice], item.prompt, item.reply_limit, self.stops
             )
             for item, choice in zip(items, choices, strict=True)
         ]
@@ -156,7 +157,7 @@ class Evaluator:
             part = misses[start : start + ITEMS_PER_WRITE]
             questions = [Question(items[index], choices[index]) for index in part]
             greedy = Decoding(stop=self.stops)
-            rollouts, _ = roll_out(questions, self.host, self.weights.__getitem__, greedy)
+            rollouts, _ = roll_out(questions, self.host, weights.__getitem__, greedy)
             fresh = {
                 keys[index]: CachedAnswer(
                     rollout.text,
@@ -170,38 +171,41 @@ class Evaluator:
                 self.cache.add(fresh)
             by_key |= fresh
             self.progress(len(part))
-        return self._judged(items, choices, [by_key[key] for key in keys])
+        answers = [by_key[key] for key in keys]
+        judgements = judge((item, answer.text) for item, answer in zip(items, answers, strict=True))
+        rows = zip(items, choices, answers, judgements, strict=True)
+        return [
+            self._judged(item, name, weights.get(name), answer, judgement)
+            for item, name, answer, judgement in rows
+        ]
 
     def _judged(
-        self, items: Sequence[Item], choices: Sequence[OrganelleId], answers: Sequence[CachedAnswer]
-    ) -> list[Rollout]:
-        """Return answers as rollouts, with their verdicts and what they would have cost."""
-        judgements = judge((item, answer.text) for item, answer in zip(items, answers, strict=True))
-        rollouts = []
-        for item, name, answer, judgement in zip(items, choices, answers, judgements, strict=True):
-            size = self.host.layout.size(0 if name == HOST else self.weights[name].rank)
-            tokens_in, tokens_out = answer.prompt_tokens, len(answer.token_ids)
-            flops = self.host.shape.rollout_flops(size, tokens_in, tokens_out)
-            rollouts.append(
-                Rollout(
-                    item,
-                    name,
-                    answer.token_ids,
-                    answer.log_probabilities,
-                    answer.text,
-                    verdict=judgement.verdict,
-                    reward=judgement.verdict,
-                    cost=Cost(tokens_in, tokens_out, rows=1, flops=flops),
-                    fault=judgement.fault,
-                )
-            )
-        return rollouts
+        self,
+        item: Item,
+        name: OrganelleId,
+        weights: AdapterWeights | None,
+        answer: CachedAnswer,
+        judgement: Judgement,
+    ) -> Rollout:
+        """Return an answer as a rollout, with its verdict and what it would have cost."""
+        size = self.host.layout.size(0 if weights is None else weights.rank)
+        tokens_in, tokens_out = answer.prompt_tokens, len(answer.token_ids)
+        flops = self.host.shape.rollout_flops(size, tokens_in, tokens_out)
+        return Rollout(
+            item,
+            name,
+            answer.token_ids,
+            answer.log_probabilities,
+            answer.text,
+            verdict=judgement.verdict,
+            reward=judgement.verdict,
+            cost=Cost(tokens_in, tokens_out, rows=1, flops=flops),
+            fault=judgement.fault,
+        )
 
 
-def _digest(weights: AdapterWeights | None) -> str:
-    """Return what tells one adapter from another; the bare host has none."""
-    if weights is None:
-        return HOST
+def _digest(weights: AdapterWeights) -> str:
+    """Return what tells one adapter from another."""
     digest = hashlib.blake2b(weights.vector.tobytes(), digest_size=16)
     digest.update(repr((weights.rank, weights.scaling, weights.layout.modules)).encode())
     digest.update(weights.phrase.encode())

@@ -1,17 +1,23 @@
-"""What a run has bred, as PEFT folders with model cards and an index of them."""
+"""Export: what a run has bred, as PEFT folders with model cards and an index of them.
+
+A reader is a program that loads the folders. ``peft`` is registered here; servers, which read less
+of what PEFT can say, register as extensions.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Protocol
 
-from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.portable import write_portable
 from symbiont_ecology.base.files import make_folder, write_whole
-from symbiont_ecology.base.registry import kind_of
+from symbiont_ecology.base.registry import Registry, kind_of
 from symbiont_ecology.base.transcripts import escaped
-from symbiont_ecology.ecology import HOST
+from symbiont_ecology.base.types import OrganelleId
+from symbiont_ecology.ecology import HOST, EcologyState
 from symbiont_ecology.evaluate.pool import elite_id
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.provenance import check_host
@@ -21,11 +27,32 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 INDEX_FILE, HABITATS_FILE = "index.json", "habitats.json"
 MAX_NAMES = 24
 """Users or cells that a model card names."""
-SCALED_CARD = """
-ΔW is multiplied by {scale:g} in this folder; what is said above was measured without that.
-"""
 GOOD = 0.5
 """Believed success from which a model card names a cell."""
+
+
+class Reader(Protocol):
+    """Program that loads exported adapters. One that ``is_portable`` wants them in the form that
+    servers read, too."""
+
+    is_portable: ClassVar[bool]
+
+    def advice(self, run: Run, target: Path, names: Sequence[OrganelleId]) -> list[str]:
+        """Return lines that say how to load the adapters of these folders."""
+
+
+readers: Registry[Reader] = Registry("reader", __name__)
+
+
+@readers.register("peft")
+@dataclass(frozen=True)
+class Peft:
+    """PEFT, and all that reads its folders."""
+
+    is_portable: ClassVar[bool] = False
+
+    def advice(self, run: Run, target: Path, names: Sequence[OrganelleId]) -> list[str]:
+        return []
 
 
 def export_run(
@@ -56,21 +83,35 @@ def export_run(
     adapters = {name: (one.weights, _living_card(one)) for name, one in living.items()}
     for name, cells in homes.items():
         weights = run.loaded.pool.weights[name]
-        asked = asked_how(run.config, weights.phrase)
-        facts = {"holds in the archive": _as_code(cells), "asked": asked}
+        facts = {
+            "holds in the archive": _as_code(cells),
+            "asked": asked_how(run.config, weights.phrase),
+        }
         adapters[name] = weights, _card(f"Elite {name}", run, facts)
     make_folder(target)
+    kernel = run.kernel
     for name, (weights, card) in adapters.items():
         if scale != 1:
-            weights, card = weights.times(scale), card + SCALED_CARD.format(scale=scale)
-        _write_adapter(run, weights, target / name, card, is_portable)
+            weights = weights.times(scale)
+            card += (
+                f"\nΔW is multiplied by {scale:g} in this folder; what is said above was measured "
+                "without that.\n"
+            )
+        if is_portable:
+            base = kernel.name_or_path
+            write_portable(
+                target / name, weights, modules=kernel.modules, base_model=base, model_card=card
+            )
+        else:
+            kernel.place(0, weights)
+            kernel.export(0, target / name, model_card=card)
     best = run.best.id if living else HOST
     order = sorted(living, key=lambda name: name != best)
     index = {
         "schema": 1,
         "run": str(run.folder),
         "generation": state.generation,
-        "base_model": run.kernel.name_or_path,
+        "base_model": kernel.name_or_path,
         "host": fingerprint,
         "scale": scale,
         "best": order[0] if order else HOST,
@@ -78,10 +119,9 @@ def export_run(
         "organelles": [_facts(one) for one in living.values()],
         "elites": [{"folder": name, "holds": cells} for name, cells in homes.items()],
     }
-    write_whole(target / INDEX_FILE, json.dumps(index, indent=1, ensure_ascii=False) + "\n")
+    _write_json(target / INDEX_FILE, index)
     if state.habitats:
-        served = {"schema": 1, "habitats": _served(run)}
-        write_whole(target / HABITATS_FILE, json.dumps(served, indent=1, ensure_ascii=False) + "\n")
+        _write_json(target / HABITATS_FILE, {"schema": 1, "habitats": _served(state)})
     return [*order, *homes]
 
 
@@ -100,27 +140,19 @@ def asked_how(config: RunConfig, phrase: str = "") -> str:
     return f"{text}; an answer ends at {ends}" if ends else text
 
 
-def _write_adapter(
-    run: Run, weights: AdapterWeights, folder: Path, card: str, is_portable: bool
-) -> None:
-    kernel = run.kernel
-    if is_portable:
-        model = kernel.name_or_path
-        write_portable(folder, weights, modules=kernel.modules, base_model=model, model_card=card)
-    else:
-        kernel.place(0, weights)
-        kernel.export(0, folder, model_card=card)
+def _write_json(path: Path, data: object) -> None:
+    write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def _served(run: Run) -> dict[str, object]:
+def _served(state: EcologyState) -> dict[str, object]:
     """Return who serves each user, with what is believed of it."""
     return {
         name: {
-            "organelle": habitat.server if habitat.server in run.state.population else None,
+            "organelle": habitat.server if habitat.server in state.population else None,
             "asked": habitat.asked,
             "accepted_lately": round(len(habitat.accepted) / max(len(habitat.answers), 1), 4),
         }
-        for name, habitat in sorted(run.state.habitats.items())
+        for name, habitat in sorted(state.habitats.items())
     }
 
 
@@ -160,7 +192,7 @@ def _living_card(living: LivingOrganelle) -> str:
     return f"{card}\nBelieved success is {source}; it is not a holdout accuracy.\n"
 
 
-def _card(title: str, run: Run, facts: Mapping[str, str]) -> str:
+def _card(title: str, run: Run, facts: dict[str, str]) -> str:
     """Return a model card in Markdown, where nothing of a name is markup."""
     lines = "".join(f"- {label}: {fact}\n" for label, fact in facts.items())
     return (

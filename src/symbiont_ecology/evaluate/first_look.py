@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Decoding, cell_name
+from symbiont_ecology.base.types import Decoding, OrganelleId, cell_name
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.run.act import Question, roll_out
@@ -30,7 +30,7 @@ ANSWERS_TOGETHER = 48
 
 @dataclass(frozen=True)
 class LookPlan:
-    """How much is asked: ``per_cell`` questions of every cell in every style, each answered
+    """Size of a look: ``per_cell`` questions of every cell in every style, each answered
     greedily and ``samples`` times by draw; no batch begins after ``seconds`` but the first of each
     style."""
 
@@ -123,11 +123,8 @@ def _ask(
         for sample in range(per_item)
     ]
     decoding = Decoding(temperature=1.0, stop=look.style.stops)
-    rollouts, _ = roll_out(questions, host, _nobody, decoding)
+    nobody = dict[OrganelleId, AdapterWeights]().__getitem__  # the bare host needs no slot
+    rollouts, _ = roll_out(questions, host, nobody, decoding)
     for place, item in enumerate(items):
         answers = rollouts[place * per_item : (place + 1) * per_item]
         look.cells.setdefault(cell_name(item.cell), []).append(answers)
-
-
-def _nobody(organelle_id: str) -> AdapterWeights:
-    raise KeyError(organelle_id)  # the bare host is asked, and it needs no slot

@@ -9,14 +9,12 @@ without a slash.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.base.errors import ConfigError, DataError
-from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item, in_turns, last_turn
 from symbiont_ecology.tasks import tasks
@@ -69,42 +67,6 @@ def read_items(path: Path) -> list[Item]:
     raise DataError(f"{about} holds no questions: expected one JSON object per line")
 
 
-def write_items(items: Iterable[Item], path: Path) -> None:
-    """Write items as ``items_as_lines`` has them; the file is whole or not there.
-
-    Raises:
-        RunError: it cannot be written.
-        OSError: its folder cannot be made.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, items_as_lines(items))
-
-
-def items_as_lines(items: Iterable[Item]) -> str:
-    """Return items as JSONL that ``read_items`` reads back; of a prompt with turns the last one."""
-    lines = []
-    for item in items:
-        row: dict[str, object] = {"prompt": last_turn(item.prompt), "target": item.answer}
-        row |= {"family": item.family, "depth": item.depth, "task_id": item.id}
-        if isinstance(item.verifier, ReferenceVerifier):
-            row |= _references(item.verifier)
-        elif item.family in tasks.names():
-            row |= {"payload": item.question, "convention": item.variant}
-        if item.reply_limit != _usual_limit(item.family, item.depth):
-            row["reply_limit"] = item.reply_limit
-        lines.append(json.dumps(row, ensure_ascii=False))
-    return "\n".join(lines) + "\n"
-
-
-def _references(verifier: ReferenceVerifier) -> dict[str, object]:
-    """Return what a line says of its answers, and of their grader unless it is the usual one."""
-    answers, grader = list(verifier.answers), verifier.grader
-    row: dict[str, object] = {"target": answers if len(answers) > 1 else answers[0]}
-    if grader != graders.build("exact"):
-        row["grade"] = {"kind": graders.name_of(grader), **vars(grader)}
-    return row
-
-
 def _parse(row: Mapping[str, Any], where: str) -> Item:
     check_columns(row, ["family", "depth"], where, "add it")
     family, _ = (text_in(row, key, where) for key in ("family", "depth"))
@@ -112,7 +74,7 @@ def _parse(row: Mapping[str, Any], where: str) -> Item:
     identity = row.get("task_id")
     name = where if identity is None else str(identity)
     check_whole((family, name), where)
-    limit = row.get("reply_limit", _usual_limit(family, line.depth))
+    limit = row.get("reply_limit", usual_limit(family, line.depth))
     if type(limit) is not int or limit < 1:
         raise DataError(
             f"{where}: expected a whole number from 1 under 'reply_limit', got {limit!r:.60}"
@@ -131,7 +93,8 @@ def _parse(row: Mapping[str, Any], where: str) -> Item:
     return item
 
 
-def _usual_limit(family: str, depth: str) -> int:
+def usual_limit(family: str, depth: str) -> int:
+    """Return the new tokens for an item of a cell whose line does not say how many."""
     if family in tasks.names() and depth in tasks[family].depths:
         return tasks.build(family).reply_limit(depth)
     return DEFAULT_REPLY_LIMIT
@@ -158,11 +121,11 @@ def _own_item(row: Mapping[str, Any], line: DataLine, where: str) -> Item | None
     return item
 
 
-def some_of(items: Sequence[Item], most: int | None, seed: int = 0) -> list[Item]:
+def some_of(items: Sequence[Item], max_count: int | None, seed: int = 0) -> list[Item]:
     """Return at most so many of the items, by draw, in their order; all of them for None."""
-    if most is None or len(items) <= most:
+    if max_count is None or len(items) <= max_count:
         return list(items)
-    indices = Draw(seed)("some of").permutation(len(items))[:most]
+    indices = Draw(seed)("some of").permutation(len(items))[:max_count]
     return [items[index] for index in sorted(indices)]
 
 
@@ -191,7 +154,8 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
     Raises:
         ConfigError: the style has examples, and none of the items is of a family that has some.
     """
-    families = [tasks.build(name) for name in families_of(items) if name in tasks.names()]
+    names = list(dict.fromkeys(item.family for item in items))
+    families = [tasks.build(name) for name in names if name in tasks.names()]
     synthetic = tuple(task.in_style(style) for task in families if isinstance(task, SyntheticTask))
     if synthetic:
         mixture = TaskMixture(synthetic)
@@ -199,7 +163,7 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
     if isinstance(style, FewShot):
         raise ConfigError(
             "--style few_shot: expected questions of a family that can make examples, got "
-            f"{', '.join(families_of(items)):.60}: choose natural or terse"
+            f"{', '.join(names):.60}: choose natural or terse"
         )
     before, end = () if style.system is None else (style.system,), style.line_end
     words = (item.prompt if item.prompt.endswith(end) else item.prompt + end for item in items)
@@ -207,8 +171,3 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
         replace(item, prompt=in_turns(*before, prompt))
         for item, prompt in zip(items, words, strict=True)
     ]
-
-
-def families_of(items: Sequence[Item]) -> list[str]:
-    """Return the families that occur, in order of first appearance."""
-    return list(dict.fromkeys(item.family for item in items))

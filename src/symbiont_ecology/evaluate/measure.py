@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 from symbiont_ecology.adapters.peft_files import read_peft
-from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.statistics import Interval, mcnemar, share_difference, sign_flip, wilson
 from symbiont_ecology.base.types import Item, without_turns
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator, Progress, no_progress
-from symbiont_ecology.evaluate.general import GeneralAbility
 from symbiont_ecology.evaluate.pool import AdapterPool
-from symbiont_ecology.evaluate.routings import Routing, routings
+from symbiont_ecology.evaluate.routings import Routing, Spec, routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.budget import budget_phase, milestones
 from symbiont_ecology.run.build import mixture
@@ -32,8 +32,7 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
 ANSWERS_FILE = "answers.sqlite"
-NO_COST = Cost()
-EVALUATION_SCHEMA = 2
+EVALUATION_SCHEMA = 3
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 Record = dict[str, object]
 """Plain values for JSON."""
@@ -45,10 +44,7 @@ PairedTest = Literal["McNemar", "sign flip"]
 class Evaluation:
     """Rollouts of one system on a list of items.
 
-    ``source`` is the run or adapter folder, ``host`` the fingerprint of the host. ``judged_by``
-    says where the records of the candidates come from: the run's own practice, or selection items;
-    ``selection`` is what it took to judge the candidates anew. ``general`` is what plain English is
-    to the system, where it was measured.
+    ``source`` is the run or adapter folder, ``host`` the fingerprint of the host.
     """
 
     source: str
@@ -56,17 +52,12 @@ class Evaluation:
     host: str
     rollouts: tuple[Rollout, ...]
     generation: int | None = None
-    judged_by: str = "practice"
-    selection: Cost = NO_COST
-    general: GeneralAbility | None = None
 
     def __repr__(self) -> str:
-        share = self.accuracy()
+        share, count = self.accuracy(), len(self.rollouts)
         limits = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
-        return (
-            f"<{self.source} by {self.routing}: {100 * share.estimate:.1f} % {limits} of "
-            f"{len(self.rollouts)} items>"
-        )
+        right = f"{100 * share.estimate:.1f} % {limits}"
+        return f"<{self.source} by {self.routing}: {right} of {count} items>"
 
     @property
     def items(self) -> list[Item]:
@@ -100,7 +91,7 @@ class Evaluation:
     def part(self, places: Sequence[int]) -> Evaluation:
         """Return the evaluation of some of the items alone."""
         rollouts = tuple(self.rollouts[place] for place in places)
-        return replace(self, rollouts=rollouts, general=None)
+        return replace(self, rollouts=rollouts)
 
     def by(self, name_of: Callable[[Item], str]) -> dict[str, Evaluation]:
         """Return the evaluation of each group of items, in order of first appearance."""
@@ -140,12 +131,8 @@ class Evaluation:
             },
             "flops": self.flops,
             "flops_per_solved": self.flops_per_solved,
-            "judged_by": self.judged_by,
-            "selection_flops": self.selection.flops,
-            "selection_tokens": self.selection.tokens,
             "choices": dict(sorted(self.choices.items())),
             **({"verifier_faults": dict(faults)} if faults else {}),
-            **({"general": self.general.summary()} if self.general else {}),
         }
 
     @property
@@ -194,15 +181,13 @@ class Evaluation:
 class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
-    ``selection`` is what it took to judge the candidates beyond training, ``cache`` where answers
-    are kept; without one everything is asked anew.
+    ``cache`` is where answers are kept; without one everything is asked anew.
     """
 
     folder: Path
     config: RunConfig
     pool: AdapterPool
     cache: Path | None
-    selection: Cost = NO_COST
 
     @classmethod
     def of_run(
@@ -258,51 +243,33 @@ class LoadedRun:
         tasks = self.tasks
         return [tasks.as_asked(item) for item in items]
 
-    def reselected(
-        self, items: Sequence[Item], host: Host, progress: Progress = no_progress
-    ) -> LoadedRun:
-        """Return the run with every elite, and the host, judged anew on selection items."""
-        candidates = (HOST, *self.pool.elites)
-        rollouts = self._evaluator(host, progress).ask(
-            [item for item in items for _ in candidates],
-            [candidate for _ in items for candidate in candidates],
-        )
-        cost = sum((rollout.cost for rollout in rollouts), self.selection)
-        return replace(self, pool=self.pool.reselected(rollouts), selection=cost)
-
     def evaluate(
         self,
         items: Sequence[Item],
         host: Host,
-        routing: str | tuple[str, Routing] = "learned",
+        routing: Spec | Routing = "learned",
         *,
         progress: Progress = no_progress,
     ) -> Evaluation:
-        """Return answers by a routing: a name of ``symbiont list routings``, or one with its name.
+        """Return the answers of a routing (``symbiont list routings``).
 
         Raises:
             ConfigError: no such routing.
             HostError: the host is not the one that the run was founded with.
         """
-        if isinstance(routing, str):
-            routing = routing, routings.build(routing)
-        name, answer = routing
-        evaluator = self._evaluator(host, progress)
-        return Evaluation(
-            str(self.folder),
-            name,
-            evaluator.fingerprint,
-            tuple(answer(self.pool, items, evaluator.ask)),
-            generation=self.pool.state.generation,
-            judged_by=self.pool.source,
-            selection=self.selection,
-        )
+        name = type(routing).__name__
+        if isinstance(routing, str | dict):
+            name, routing = kind_of(routing), routings.build(routing)
+        evaluator = self.evaluator(host, progress)
+        rollouts = tuple(routing(self.pool, items, evaluator.ask))
+        generation = self.pool.state.generation
+        return Evaluation(str(self.folder), name, evaluator.fingerprint, rollouts, generation)
 
     def answer(
         self,
         prompt: str,
         host: Host,
-        routing: str = "learned",
+        routing: Spec = "learned",
         max_new_tokens: int = 64,
         habitat: str = "",
     ) -> Rollout:
@@ -322,10 +289,15 @@ class LoadedRun:
         )
         return self.evaluate(self.as_asked([item]), host, routing).rollouts[0]
 
-    def _evaluator(self, host: Host, progress: Progress) -> Evaluator:
+    def evaluator(self, host: Host, progress: Progress = no_progress) -> Evaluator:
+        """Return what asks the candidates, each question once.
+
+        Raises:
+            HostError: the host is not the one that the run was founded with.
+        """
         fingerprint = check_host(self.folder, host)
         cache = None if self.cache is None else AnswerCache(self.cache)
-        return Evaluator(host, self.pool.weights, cache, fingerprint, progress, self.stops)
+        return Evaluator(host, self.pool.adapter, cache, fingerprint, progress, self.stops)
 
     @property
     def stops(self) -> tuple[str, ...]:
@@ -339,7 +311,6 @@ def evaluate_adapter(
     host: Host,
     *,
     is_bare: bool = False,
-    cache: Path | None = None,
     progress: Progress = no_progress,
     stops: tuple[str, ...] = (),
 ) -> Evaluation:
@@ -349,14 +320,8 @@ def evaluate_adapter(
         AdapterError: the folder cannot be used with this host.
     """
     name, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
-    evaluator = Evaluator(
-        host,
-        {"adapter": read_peft(folder, host.layout)},
-        None if cache is None else AnswerCache(cache),
-        fingerprint,
-        progress,
-        stops,
-    )
+    weights = {name: read_peft(folder, host.layout)}
+    evaluator = Evaluator(host, weights.__getitem__, None, fingerprint, progress, stops)
     rollouts = evaluator.ask(items, [name] * len(items))
     return Evaluation(str(folder), name, fingerprint, tuple(rollouts))
 
@@ -399,3 +364,40 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
     else:
         test, p = "sign flip", sign_flip([mean for mean in means if mean] or [0.0])
     return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)
+
+
+@dataclass(frozen=True)
+class SystemComparison:
+    """Evaluations of the same items by name; ``main`` is the one that was asked for.
+
+    ``spent`` is what training took, in FLOPs, and choosing among candidates.
+    """
+
+    systems: Mapping[str, Evaluation]
+    main: str
+    spent: int
+
+    @cached_property
+    def differences(self) -> dict[str, EvaluationDifference]:
+        """The main system minus each other one."""
+        main = self.systems[self.main]
+        rest = {name: one for name, one in self.systems.items() if name != self.main}
+        return {name: difference(main, evaluation) for name, evaluation in rest.items()}
+
+    @property
+    def break_even(self) -> float | None:
+        """Right answers after which ``spent`` has paid off against the host; None is never."""
+        main, host = self.systems[self.main], self.systems["host"]
+        saved = host.flops_per_solved - main.flops_per_solved
+        return self.spent / saved if saved > 0 else None
+
+    def record(self) -> Record:
+        """Return the record of the main system, all systems, how the main one differs from each,
+        and when training pays off."""
+        return {
+            **self.systems[self.main].record(),
+            "systems": {name: evaluation.summary() for name, evaluation in self.systems.items()},
+            "differences": {name: asdict(gap) for name, gap in self.differences.items()},
+            "train_flops": self.spent,
+            "break_even_solved": self.break_even,
+        }

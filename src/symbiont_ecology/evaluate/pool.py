@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice, product
 from pathlib import Path
@@ -22,8 +22,8 @@ from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Upheaved
-from symbiont_ecology.base.types import OrganelleId, cell_name, last_turn
-from symbiont_ecology.ecology import HOST, EcologyState, Elite, Rollout
+from symbiont_ecology.base.types import OrganelleId, last_turn
+from symbiont_ecology.ecology import HOST, EcologyState, Elite
 from symbiont_ecology.ecology.routing.routers import Expectation, Observation, routers
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -31,11 +31,10 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 OBSERVATION_HALF_LIFE, MAX_HALF_LIFE_SHARE = 50, 0.25
 """Verdicts per cell, over everyone, after which an older one is worth half as much to the router.
 It is at most such a share of a whole run, or a short run is judged by how it began."""
-LEANER = 0.65
-"""Part of ΔW that the leaner self of an organelle has. It is free, and on the embedded host it has
-nearly all of the skill and forgets half as much (docs/log.md)."""
 MIN_WEIGHT = 0.1
 """Observations that count less are left out."""
+TIMES = " × "
+"""Between a candidate and the part of its ΔW, in the id of one that is scaled."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +63,6 @@ class AdapterPool:
         elites = state.archive.elites
         weights = {o.id: store.weights(o.genome.weights) for o in state.population.values()}
         weights |= {elite_id(elite): store.weights(elite.weights) for elite in elites.values()}
-        weights |= {leaner_id(name): adapter.times(LEANER) for name, adapter in weights.items()}
         candidates = set(map(elite_id, elites.values())) or set(state.population)
         scores: dict[str, dict[OrganelleId, float]] = defaultdict(dict)
         for organelle_id in sorted(state.population):
@@ -130,28 +128,15 @@ class AdapterPool:
         entry = self.state.habitats.get(habitat)
         return entry.server if entry and entry.server in self.state.population else HOST
 
-    def reselected(self, rollouts: Sequence[Rollout]) -> AdapterPool:
-        """Return the candidates with scores, and more observations, from selection items."""
-        verdicts: dict[str, dict[OrganelleId, list[float]]] = defaultdict(lambda: defaultdict(list))
-        for rollout in rollouts:
-            verdicts[cell_name(rollout.item.cell)][rollout.organelle_id].append(rollout.verdict)
-        scores = {
-            cell: {name: sum(values) / len(values) for name, values in by_organelle.items()}
-            for cell, by_organelle in verdicts.items()
-        }
-        new = [Observation(last_turn(r.item.prompt), r.organelle_id, r.verdict) for r in rollouts]
-        observations = (*self.observations, *new)
-        return replace(self, scores=scores, observations=observations, source="selection")
+    def adapter(self, name: OrganelleId) -> AdapterWeights:
+        """Return the weights of a candidate; of ``o7 × 0.65`` those of o7 with that part of ΔW."""
+        name, _, scale = name.partition(TIMES)
+        return self.weights[name].times(float(scale)) if scale else self.weights[name]
 
 
 def elite_id(elite: Elite) -> OrganelleId:
     """Return ``o7@42``: the organelle as it was in that generation."""
     return f"{elite.organelle_id}@{elite.generation}"
-
-
-def leaner_id(organelle_id: OrganelleId) -> OrganelleId:
-    """Return ``o7 × 0.65``: the organelle with a part of its ΔW."""
-    return f"{organelle_id} × {LEANER:g}"
 
 
 def _observations(

@@ -1,9 +1,14 @@
-"""Routings: who of a pool answers an item.
+"""Routings: who of a pool answers an item when the adapters are in use.
 
 Most routings choose one organelle for each item (``Choice``). Others ask several and let their
 answers decide. Either asks through the function that it is given, as often as it wants, and
-returns one rollout for each item, whose cost is that of everyone who was asked for it. In training
-``routing.allocators`` decide instead.
+returns one rollout for each item, whose cost is that of everyone who was asked for it.
+
+``evaluate``, ``infer``, ``Run.ask`` and the harness ask by a routing. A run does not: there
+``Strategy.ask`` gives out the questions, by its mechanisms and an allocator. Neither does a service
+(``extensions/serve``), which goes on learning: it asks the same strategy
+(``ServingSnapshot.takers``), so that a user may try adapters and new users find theirs. The key
+``router`` plays no part there; where nobody explores, a service answers as the routing ``habitat``.
 """
 
 from __future__ import annotations
@@ -11,24 +16,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from symbiont_ecology.base.errors import ConfigError, DataError, RunError
+from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.registry import Registry, did_you_mean
-from symbiont_ecology.base.types import Item, OrganelleId, cell_name, last_turn
-from symbiont_ecology.base.untrusted import parse_json, read_regular
+from symbiont_ecology.base.types import Item, OrganelleId, last_turn
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.evaluate.pool import AdapterPool, leaner_id
+from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.run.config import RunConfig
 
-MAX_MAP_MB = 16
-"""Of a file that says who answers."""
-HABITAT_OPTION = "--habitat"
-
 Ask = Callable[[Sequence[Item], Sequence[OrganelleId]], list[Rollout]]
+Spec = str | dict[str, Any]
+"""Name of a routing, or ``{kind: name, knob: value}``."""
 
 
 class Routing(Protocol):
@@ -76,16 +77,6 @@ class AskBest(Choice):
         return [pool.best()] * len(items)
 
 
-@routings.register("scaled")
-@dataclass(frozen=True)
-class AskBestScaled(Choice):
-    """The candidate that is best over all cells, with ΔW × 0.65, answers everything."""
-
-    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
-        best = pool.best()
-        return [HOST if best == HOST else leaner_id(best)] * len(items)
-
-
 @routings.register("habitat")
 @dataclass(frozen=True)
 class AskServer(Choice):
@@ -104,16 +95,6 @@ class AskFavourite(Choice):
         return [ranked[0] for ranked in favourites(pool, items, 1)]
 
 
-@routings.register("committed")
-@dataclass(frozen=True)
-class AskFavouriteOrganelle(Choice):
-    """The router's favourite among the organelles. The host answers only what is strange to all."""
-
-    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
-        ranked = favourites(pool, items, 2)
-        return [next((name for name in names if name != HOST), HOST) for names in ranked]
-
-
 @dataclass(frozen=True)
 class AskOne(Choice):
     """One organelle, by its id, answers everything."""
@@ -122,41 +103,6 @@ class AskOne(Choice):
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
         return [self.organelle_id] * len(items)
-
-
-@dataclass(frozen=True)
-class AskByMap(Choice):
-    """The candidate that a table names for an item's cell or family; else the host."""
-
-    table: dict[str, OrganelleId]
-
-    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
-        default = (self.table.get(item.family, HOST) for item in items)
-        cells = (cell_name(item.cell) for item in items)
-        return [self.table.get(*pair) for pair in zip(cells, default, strict=True)]
-
-
-def mapped(path: Path, known: Sequence[OrganelleId]) -> Routing:
-    """Return the routing of a JSON file ``{"family" or "family/depth": "candidate"}``.
-
-    Raises:
-        DataError: the file cannot be used, or names nobody that can be asked.
-    """
-    try:
-        table = parse_json(read_regular(path, MAX_MAP_MB))
-    except (OSError, ValueError) as error:
-        raise DataError(f"cannot read the routing map {path}: {error}") from error
-    if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
-        raise DataError(
-            f'routing map {path}: expected {{"family": "candidate", …}}, got {table!r:.60}'
-        )
-    for where, candidate in table.items():
-        if candidate != HOST and candidate not in known:
-            raise DataError(
-                f"routing map {path}: {where!r} is given to {candidate!r};"
-                f"{did_you_mean(candidate, known)} candidates: {', '.join(sorted(known))}"
-            )
-    return AskByMap(table)
 
 
 def favourites(pool: AdapterPool, items: Sequence[Item], max_count: int) -> list[list[OrganelleId]]:
@@ -174,15 +120,15 @@ def favourites(pool: AdapterPool, items: Sequence[Item], max_count: int) -> list
     return [ranked[question] for question in questions]
 
 
-def prompt_routing(who: str, known: Collection[OrganelleId] = ()) -> Routing:
+def prompt_routing(who: Spec, known: Collection[OrganelleId] = ()) -> Routing:
     """Return the routing of that name, or the one by which that organelle of the known answers.
 
     Raises:
         ConfigError: neither is there, or the routing needs labels, which a prompt has not.
     """
-    if who in known:
+    if isinstance(who, str) and who in known:
         return AskOne(who)
-    if known and who not in routings.names():
+    if isinstance(who, str) and known and who not in routings.names():
         names = sorted(known)
         raise ConfigError(
             f"who: expected a routing (symbiont list routings), or one of "
@@ -194,31 +140,26 @@ def prompt_routing(who: str, known: Collection[OrganelleId] = ()) -> Routing:
     return routing
 
 
-def check_habitat(
-    habitats: Collection[str], habitat: str, about: str, option: str = HABITAT_OPTION
+def check_user(
+    config: RunConfig, habitats: Collection[str], habitat: str | None, about: str, option: str
 ) -> None:
-    """Refuse a user whom a run does not know. ``option`` is how the caller names it.
-
-    Raises:
-        RunError: the run has no such user, or none at all.
-    """
-    if not habitats:
-        raise RunError(f"{about} has no habitats: leave {option} out")
-    if habitat not in habitats:
-        raise RunError(
-            f"{about} knows no habitat {habitat!r};{did_you_mean(habitat, habitats)} it has "
-            f"{len(habitats)}, such as {', '.join(sorted(habitats)[:3])}"
-        )
-
-
-def check_asker(config: RunConfig, habitat: str, option: str = HABITAT_OPTION) -> None:
-    """Refuse a prompt without its user where a run learned from a log.
+    """Refuse a user whom a run does not know, and a prompt without one where a run learned from a
+    log. ``option`` is how the caller names the user.
 
     Raises:
         ConfigError: nobody is named.
+        RunError: the run has no such user, or none at all.
     """
-    if not habitat and config.learns_from_log:
-        raise ConfigError(
-            "what a log accepted says nothing of prompts by themselves: expected who asks, "
-            f"{option} ID"
+    if habitat is None:
+        if config.learns_from_log:
+            raise ConfigError(
+                "what a log accepted says nothing of prompts by themselves: expected who asks, "
+                f"{option} ID"
+            )
+    elif not habitats:
+        raise RunError(f"{about} has no habitats: leave {option} out")
+    elif habitat not in habitats:
+        raise RunError(
+            f"{about} knows no habitat {habitat!r};{did_you_mean(habitat, habitats)} it has "
+            f"{len(habitats)}, such as {', '.join(sorted(habitats)[:3])}"
         )

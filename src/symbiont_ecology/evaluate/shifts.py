@@ -17,10 +17,6 @@ from symbiont_ecology.evaluate.items import draw_items
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 
-PERTURBED, MARK, PLAIN = "perturbed", " as ", "plain"
-"""The shift that writes each item in several ways; what stands in its id in front of the way, and
-the way that changes nothing."""
-
 
 class Shift(Protocol):
     """From the mixture of a run to items."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
+    from symbiont_ecology.evaluate.routings import Spec
     from symbiont_ecology.model.kernel import HostKernel
 
 
@@ -223,7 +224,7 @@ class Run:
         return LivingOrganelle(self, population[pool.best(pool.state.served)], pool.state)
 
     def ask(
-        self, prompt: str, routing: str = "learned", max_new_tokens: int = 64, habitat: str = ""
+        self, prompt: str, routing: Spec = "learned", max_new_tokens: int = 64, habitat: str = ""
     ) -> Rollout:
         """The answer to a prompt, by whom the routing chooses (``symbiont list routings``).
 
@@ -246,14 +247,13 @@ class Run:
     def evaluate_final_holdout(self) -> Evaluation | None:
         """Answers ``run.final_holdout`` with the run's router, and logs it; None if there is no
         such file."""
-        from symbiont_ecology.evaluate.evaluation_log import log_evaluation
-        from symbiont_ecology.evaluate.spec import EvaluationSpec
+        from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec, log_evaluation
 
         if (holdout := self.config.run.final_holdout) is None:
             return None
         samples = self.config.run.final_holdout_samples
         run, spec = self.loaded, EvaluationSpec(holdout=holdout, most_asked=samples)
-        evaluation = spec.evaluate(run, spec.items(run), self.host)
+        evaluation = spec.evaluate(run, self.host)
         log_evaluation(evaluation, run, spec)
         return evaluation
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -51,7 +50,7 @@ def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None
     def spent_with(selection: Path) -> dict[str, float]:
         """What the run spent by each measure, once it was evaluated with a selection."""
         words = ("--per-cell", 2, "--selection", selection, "--routing", "single")
-        said = symbiont("evaluate", lived, *words)
+        said = symbiont("baselines", lived, *words)
         assert said.code == 0, said.err
         return {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
 
@@ -96,7 +95,7 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     assert report["chosen"]["accuracy"] == best["accuracy"]
     assert f"chosen: rate {report['chosen']['learning_rate']:g}, rank" in said.out
     asked = symbiont(
-        "evaluate", lived, "--per-cell", 2, "--sft", out / "adapter", "--json", tmp_path / "e.json"
+        "baselines", lived, "--per-cell", 2, "--sft", out / "adapter", "--json", tmp_path / "e.json"
     )
     assert asked.code == 0, asked.err
     assert "sft" in json.loads((tmp_path / "e.json").read_text())["systems"]
@@ -130,34 +129,6 @@ def test_a_stopped_sft_says_how_it_goes_on_in_its_folder(
     assert said.code == 130
     line = "Go on with: symbiont sft --out artifacts/sft-2 base seed=1 --amount 1e9\n"
     assert said.err.endswith(line)
-
-
-def test_a_wider_sft_adapter_can_be_compared_with_a_run(
-    symbiont: Symbiont, lived: Path, tmp_path: Path
-) -> None:
-    words = [
-        "sft",
-        "--match",
-        lived,
-        "--ranks",
-        3,
-        "--rates",
-        "0.01",
-        "--per-cell",
-        2,
-        "--amount",
-        "1e9",
-        *ALONE,
-    ]
-    assert symbiont(*words, "--out", tmp_path / "sft").code == 0
-    run = tmp_path / "run"
-    shutil.copytree(lived, run)
-    said = symbiont("evaluate", run, "--per-cell", 2, "--sft", tmp_path / "sft" / "adapter")
-    assert said.code == 0, said.err
-    shutil.rmtree(tmp_path / "sft")
-    said = symbiont("evaluate", run, "--again")  # the run has kept what was asked beside it
-    assert said.code == 0, said.err
-    assert re.search(r"adapter: .* the same", said.out)
 
 
 def test_sft_learns_from_a_file(

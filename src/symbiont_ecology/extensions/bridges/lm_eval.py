@@ -27,7 +27,7 @@ from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Decoding, Item, OrganelleId, behind, without_turns
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.evaluate.routings import Choice, check_asker, check_habitat, prompt_routing
+from symbiont_ecology.evaluate.routings import Choice, check_user, prompt_routing
 from symbiont_ecology.model.learning import Reading
 from symbiont_ecology.model.loading import find_device
 from symbiont_ecology.run.act import Question, roll_out, waves
@@ -94,10 +94,9 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
             hint = f"{did_you_mean(name, ARGUMENTS)} expected {', '.join(ARGUMENTS)}"
             raise ConfigError(f"model_args: no argument {name!r};{hint}")
         loaded = LoadedRun.of_run(Path(run))
-        if habitat:
-            check_habitat(loaded.pool.state.habitats, habitat, str(run), "habitat")
-            who = "habitat"
-        check_asker(loaded.config, habitat, "habitat")
+        users = loaded.pool.state.habitats
+        check_user(loaded.config, users, habitat or None, str(run), "habitat")
+        who = "habitat" if habitat else who
         self._routing, self._pool = prompt_routing(who, loaded.pool.weights), loaded.pool
         self._seed, self._habitat = seed, habitat
         source = host_source(loaded.config)

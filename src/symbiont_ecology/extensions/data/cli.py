@@ -59,8 +59,9 @@ def get_set(
     seed: Annotated[int, option("Another seed draws other questions.")] = 0,
 ) -> None:
     """Write questions of a data set that is known by name. The first time needs the network."""
-    from symbiont_ecology.evaluate.items import items_as_lines, some_of
+    from symbiont_ecology.evaluate.items import some_of
     from symbiont_ecology.extensions.data.sets import NAMED_SETS, questions_of
+    from symbiont_ecology.extensions.data.writing import items_as_lines
     from symbiont_ecology.tasks.tables import locate, rows_of_dataset, rows_of_file
 
     if name not in NAMED_SETS:
@@ -118,7 +119,8 @@ def data(
     """Write questions with reference answers: three JSONL files that share no prompt. The same seed
     gives the same files."""
     from symbiont_ecology.base.types import last_turn
-    from symbiont_ecology.evaluate.items import draw_items, items_as_lines
+    from symbiont_ecology.evaluate.items import draw_items
+    from symbiont_ecology.extensions.data.writing import items_as_lines
     from symbiont_ecology.run.build import mixture
     from symbiont_ecology.run.config import compose, load_config
     from symbiont_ecology.tasks import tasks as families

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, RunError
-from symbiont_ecology.cli.options import JsonOption, RunFolder, argument, option
+from symbiont_ecology.cli.options import USER, JsonOption, RunFolder, argument, option
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -199,7 +199,7 @@ def show(
     organelle: Annotated[
         str | None, option("Replies of this organelle, such as o7.", metavar="ID")
     ] = None,
-    habitat: Annotated[str | None, option("Replies to this user.", metavar="ID")] = None,
+    habitat: Annotated[str | None, option("Replies to this user.", *USER, metavar="ID")] = None,
     cell: Annotated[
         str | None, option("Replies to these questions, such as math.add/short.", metavar="CELL")
     ] = None,

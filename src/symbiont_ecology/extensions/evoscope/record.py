@@ -271,7 +271,7 @@ def _evaluation_rows(folder: Path) -> list[PageRecord]:
             "generation": line.generation,
             "routing": line.routing,
             "accuracy": asdict(line.accuracy),
-            "asked": line.asked.model_dump(mode="json", exclude_defaults=True),
+            "asked": line.asked,
         }
         for line in lines
     ]

@@ -13,6 +13,8 @@ _COMMANDS = {
     "sft": "cli:sft",
     "pack": "cli:pack",
     "transfer": "cli_transfer:transfer",
+    "baselines": "cli_baselines:baselines",
+    "general": "cli_baselines:general",
 }
 
 EXTENSION = Extension(

@@ -23,7 +23,7 @@ def transfer(
     host: options.HostOption = None,
 ) -> None:
     """Ask every family's best organelle the questions of all families."""
-    from symbiont_ecology.evaluate.spec import EvaluationSpec
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.extensions.study.transfer import transfer_matrix
 
     file = None if holdout is None else str(holdout)

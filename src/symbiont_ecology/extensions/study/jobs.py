@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
+from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Served
@@ -25,10 +26,10 @@ from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
-from symbiont_ecology.evaluate.general import general_of_servers, general_reader
 from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.extensions.study.general import general_of_servers, general_reader
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
     JobKind,
@@ -348,7 +349,8 @@ def host_parts(
     shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
     items = items_of(protocol, config, shifts, generation)
     stops = prompt_styles.build(config.tasks.style).stops
-    evaluator = Evaluator(host, {}, AnswerCache(cache), host.fingerprint(), stops=stops)
+    nobody = dict[OrganelleId, AdapterWeights]().__getitem__
+    evaluator = Evaluator(host, nobody, AnswerCache(cache), host.fingerprint(), stops=stops)
     rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
     evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
     leg = Leg(systems={HOST: SystemAnswers.of(evaluation)})
@@ -367,7 +369,7 @@ def run_parts(
         "life": run_summary(events),
         "course": [astuple(point) for point in training_curve(events)],
         "solved": sum(sum(event.verdicts) for event in acts if event.purpose == "practice"),
-        "selection_flops": run.selection.flops,
+        "selection_flops": 0,
         **({"arrived": list(arrived)} if arrived else {}),
     }
     return {"run": record, "train": state.spent, **_general(run, host, answers_by)}

@@ -17,8 +17,8 @@ from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.evaluate.general import GeneralAbility
 from symbiont_ecology.evaluate.measure import Evaluation
+from symbiont_ecology.extensions.study.general import GeneralAbility
 from symbiont_ecology.extensions.study.run_summary import RunSummary
 
 OUTCOME_SCHEMA = 2

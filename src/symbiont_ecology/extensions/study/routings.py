@@ -1,19 +1,26 @@
-"""Routings for studies: oracles that read labels, and votes that ask several."""
+"""Routings for studies: oracles that read labels, votes that ask several, parts of ΔW, tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.registry import PositiveShare, did_you_mean
 from symbiont_ecology.base.types import Item, OrganelleId, cell_family, cell_name
+from symbiont_ecology.base.untrusted import parse_json, read_regular
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.evaluate.pool import AdapterPool
+from symbiont_ecology.evaluate.pool import TIMES, AdapterPool
 from symbiont_ecology.evaluate.routings import Ask, Choice, favourites, routings
 from symbiont_ecology.tasks.grading import final_answer
 
+MAX_MAP_MB = 16
+"""Size of a file that says who answers."""
 MAX_VOTERS = 3
 """Candidates that are asked in a vote, and at most in a cascade."""
 CONFIDENT = -0.05
@@ -55,6 +62,70 @@ class AskBestOfCell(Choice):
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
         return [best_of(pool, [cell_name(item.cell)]) for item in items]
+
+
+@routings.register("committed")
+@dataclass(frozen=True)
+class AskFavouriteOrganelle(Choice):
+    """The router's favourite among the organelles. The host answers only what is strange to all."""
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        ranked = favourites(pool, items, 2)
+        return [next((name for name in names if name != HOST), HOST) for names in ranked]
+
+
+@routings.register("scaled")
+@dataclass(frozen=True)
+class AskBestScaled(Choice):
+    """The candidate that is best over all cells, with a part of its ΔW, answers everything.
+
+    On the embedded host 0.65 of it has nearly all of the skill and forgets half as much
+    (docs/log.md).
+    """
+
+    scale: PositiveShare = 0.65  # part of ΔW
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        best = pool.best()
+        return [HOST if best == HOST else f"{best}{TIMES}{self.scale:g}"] * len(items)
+
+
+@routings.register("map")
+@dataclass(frozen=True)
+class AskByMap(Choice):
+    """The candidate that a JSON file ``{"family" or "family/depth": "candidate"}`` names for an
+    item; else the host."""
+
+    path: str  # of the file
+
+    @cached_property
+    def table(self) -> dict[str, OrganelleId]:
+        """The file's content.
+
+        Raises:
+            DataError: it cannot be used.
+        """
+        try:
+            table = parse_json(read_regular(Path(self.path), MAX_MAP_MB))
+        except (OSError, ValueError) as error:
+            raise DataError(f"cannot read the routing map {self.path}: {error}") from error
+        if not isinstance(table, dict) or not all(isinstance(one, str) for one in table.values()):
+            raise DataError(
+                f'routing map {self.path}: expected {{"family": "candidate", …}}, got {table!r:.60}'
+            )
+        return table
+
+    def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
+        for where, candidate in self.table.items():
+            if candidate != HOST and candidate not in pool.weights:
+                known = sorted(pool.weights)
+                raise DataError(
+                    f"routing map {self.path}: {where!r} is given to {candidate!r};"
+                    f"{did_you_mean(candidate, known)} candidates: {', '.join(known)}"
+                )
+        default = (self.table.get(item.family, HOST) for item in items)
+        cells = (cell_name(item.cell) for item in items)
+        return [self.table.get(*pair) for pair in zip(cells, default, strict=True)]
 
 
 @routings.function("vote")

@@ -95,8 +95,8 @@ def spent_by(folder: Path, measure: str) -> float:
         # Systems of one evaluation share a selection: its content and size tell it from others.
         selections = {}
         for _, line in logged(folder):
-            file = line.asked.selection or ""
-            key = line.generation, line.asked.sha256.get(file, file), line.asked.most
+            file = line.asked.get("selection") or ""
+            key = line.generation, line.asked["sha256"].get(file, file), line.asked.get("most")
             selections[key] = line.selection_flops if is_flops else line.selection_tokens
         amount += sum(selections.values())
     return float(amount)

@@ -11,11 +11,15 @@ from dataclasses import replace
 
 from symbiont_ecology.base.types import Item, in_last_turn
 from symbiont_ecology.evaluate.items import draw_items
-from symbiont_ecology.evaluate.shifts import MARK, PERTURBED, PLAIN, shifts
+from symbiont_ecology.evaluate.shifts import shifts
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
+
+PERTURBED, MARK, PLAIN = "perturbed", " as ", "plain"
+"""The shift that writes each item in several ways; what stands in its id in front of the way, and
+the way that changes nothing."""
 
 
 @shifts.function("depth")

@@ -10,6 +10,7 @@ from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.routings import AskOne
 from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.extensions.study.baselines import reselected
 from symbiont_ecology.extensions.study.routings import best_of
 from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.tasks import tasks
@@ -39,7 +40,7 @@ def transfer_matrix(
     """Ask the best organelle of every family about every family."""
     mixture = run.tasks
     selection = draw_shifts(mixture, ["in-distribution"], SELECTION_PER_CELL, split="selection")
-    run = run.reselected(selection, host, progress)
+    run, _ = reselected(run, selection, host, progress)
     cells: dict[str, list[str]] = {name: [] for name in mixture.families}
     for cell in run.pool.scores:
         cells.setdefault(cell_family(cell), []).append(cell)
@@ -47,8 +48,8 @@ def transfer_matrix(
     host_shares = run.evaluate(items, host, "host", progress=progress).by_family()
     accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
     for owner, organelle_id in best.items():
-        routing = ("transfer", AskOne(organelle_id))
-        shares = run.evaluate(items, host, routing, progress=progress).by_family()
+        answers = run.evaluate(items, host, AskOne(organelle_id), progress=progress)
+        shares = answers.by_family()
         accuracy[owner] = {name: share.estimate for name, share in shares.items()}
         for name, share in shares.items():
             is_near = _group(name, mixture) == _group(owner, mixture)

@@ -13,22 +13,23 @@ so the adapters that serve are read, too.
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from statistics import fmean
 
 from symbiont_ecology.adapters import AdapterWeights
-from symbiont_ecology.adapters.peft_files import read_peft
+from symbiont_ecology.adapters.peft_files import read_peft, stated_rank
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.shipped import find_data
-from symbiont_ecology.base.statistics import Interval, paired_interval
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.evaluate.adapter_comparison import TextLikelihood
 from symbiont_ecology.evaluate.items import some_of
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.pool import AdapterPool
-from symbiont_ecology.evaluate.routings import Routing, routings
+from symbiont_ecology.evaluate.routings import Routing, Spec, routings
 from symbiont_ecology.run.act import Question, read_log
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import Host
@@ -41,41 +42,8 @@ OPENING = 6
 MIN_VOCABULARY = 1000
 """A host with a smaller vocabulary writes letter by letter, such as the embedded one. It was never
 taught English, so there is nothing to keep."""
-MAX_SERVERS, TEXTS_PER_SERVER, TEXTS_AT_END = 6, 6, 12
-"""Adapters that read one by one; texts of each kind that each of them reads, and that are read at
-the end of a run."""
-
-
-@dataclass(frozen=True)
-class TextLikelihood:
-    """Mean log-probability of a token, in nats, of texts that count alike: under who was asked, and
-    under the bare host. ``change`` is the first minus the second, paired, with its 95 % interval.
-    """
-
-    nats: float
-    host_nats: float
-    change: Interval
-    texts: int
-
-    @classmethod
-    def of(cls, nats: Sequence[float], host_nats: Sequence[float]) -> TextLikelihood:
-        """Return the likelihood of texts whose tokens have these mean log-probabilities."""
-        return cls(fmean(nats), fmean(host_nats), paired_interval(nats, host_nats), len(nats))
-
-    @property
-    def perplexity(self) -> float:
-        """Perplexity of a token, under who was asked."""
-        return math.exp(-self.nats)
-
-    @property
-    def host_perplexity(self) -> float:
-        """Perplexity of a token, under the bare host."""
-        return math.exp(-self.host_nats)
-
-    def summary(self) -> dict[str, object]:
-        """Return everything as plain values."""
-        sizes = {"perplexity": self.perplexity, "host_perplexity": self.host_perplexity}
-        return asdict(self) | sizes
+MAX_SERVERS, TEXTS_PER_SERVER = 6, 6
+"""Adapters that read one by one, and texts of each kind that each of them reads."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +75,7 @@ class GeneralReader:
     """
 
     host: Host
-    weights: Mapping[OrganelleId, AdapterWeights]
+    adapter: Callable[[OrganelleId], AdapterWeights]
     is_chat: bool = False
     max_texts: int | None = None
     _known: dict[tuple[str, OrganelleId], Rollout] = field(default_factory=dict, repr=False)
@@ -138,7 +106,7 @@ class GeneralReader:
             for key, item in zip(keys, items, strict=True)
             if key not in self._known
         }
-        rollouts, _ = read_log(list(questions.values()), self.host, self.weights.__getitem__)
+        rollouts, _ = read_log(list(questions.values()), self.host, self.adapter)
         self._known.update(zip(questions, rollouts, strict=True))
         return [self._known[key] for key in keys]
 
@@ -160,7 +128,7 @@ def general_reader(
 ) -> GeneralReader | None:
     """Return a reader for the candidates of a run; None where the host has no words to lose."""
     is_chat = prompt_styles.build(config.tasks.style).is_chat
-    return GeneralReader(host, pool.weights, is_chat, max_texts) if knows_english(host) else None
+    return GeneralReader(host, pool.adapter, is_chat, max_texts) if knows_english(host) else None
 
 
 def general_of_servers(reader: GeneralReader, pool: AdapterPool) -> dict[str, GeneralAbility]:
@@ -171,27 +139,43 @@ def general_of_servers(reader: GeneralReader, pool: AdapterPool) -> dict[str, Ge
     return {name: part.of(name) for name in [n for n in names if n in pool.weights][:MAX_SERVERS]}
 
 
-def general_at_end(config: RunConfig, pool: AdapterPool, host: Host) -> dict[str, GeneralAbility]:
-    """Return, for a run that ended, the ability of whom strange prompts go to, and of the adapter
-    that serves and lost most. Nothing where the host has no words to lose."""
-    reader = general_reader(config, pool, host, TEXTS_AT_END)
+def abilities_of_run(run: LoadedRun, host: Host, routing: Spec) -> dict[str, GeneralAbility]:
+    """Return the ability of whoever answers in a run by a routing, and of the adapters that serve.
+
+    Raises:
+        ConfigError: the host has no words to lose, or no such routing.
+    """
+    reader = general_reader(run.config, run.pool, host)
     if reader is None:
-        return {}
-    abilities = {"learned": reader.of_routing(pool, routings.build("learned"))}
-    servers = general_of_servers(reader, pool)
-    worst = min(servers, key=lambda name: servers[name].change, default=None)
-    return abilities if worst is None else abilities | {f"{worst}, the worst": servers[worst]}
+        raise _without_words()
+    answers = reader.of_routing(run.pool, routings.build(routing))
+    return {kind_of(routing): answers, **general_of_servers(reader, run.pool)}
 
 
-def general_of_adapter(folder: Path, host: Host, *, is_chat: bool = False) -> GeneralAbility | None:
-    """Return the ability of a PEFT adapter; None where the host has no words to lose.
+def abilities_of_adapter(
+    folder: Path, model: str, *, is_chat: bool = False
+) -> dict[str, GeneralAbility]:
+    """Return the ability of a PEFT adapter.
 
     Raises:
         AdapterError: the folder cannot be used with this host.
+        ConfigError: the host has no words to lose.
     """
+    from symbiont_ecology.model.kernel import HostKernel
+
+    rank = stated_rank(folder)
+    host = HostKernel.from_pretrained(model, slots=1, rank=rank, is_chat=is_chat)
     if not knows_english(host):
-        return None
-    return GeneralReader(host, {"adapter": read_peft(folder, host.layout)}, is_chat).of("adapter")
+        raise _without_words()
+    weights = {"adapter": read_peft(folder, host.layout)}
+    return {"adapter": GeneralReader(host, weights.__getitem__, is_chat).of("adapter")}
+
+
+def _without_words() -> ConfigError:
+    return ConfigError(
+        f"general: expected a host with a vocabulary of {MIN_VOCABULARY} or more, got one that "
+        "writes letter by letter: it was never taught English"
+    )
 
 
 def knows_english(host: Host) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from said import Symbiont
 from servers import FAKES, running
-from symbiont_ecology.cli.readers import LEGAL_RANKS
+from symbiont_ecology.extensions.engines.readers import LEGAL_RANKS
 
 
 @pytest.mark.parametrize("kind", FAKES)
@@ -45,5 +45,5 @@ def test_an_unknown_reader_is_one_line(copied: Path, symbiont: Symbiont) -> None
     said = symbiont("export", copied, "--for", "vlm")
     assert (said.code, said.error) == (
         2,
-        "export --for vlm: did you mean 'vllm'? expected peft, sglang, vllm",
+        "no reader 'vlm'; did you mean 'vllm'? known: peft, sglang, vllm",
     )

@@ -7,16 +7,21 @@ from pathlib import Path
 import pytest
 
 from hosts import SMOLLM2, add_chat_template, make_host, random_weights, smollm2
+from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.evaluate.general import (
+from symbiont_ecology.extensions.study.general import (
     GeneralReader,
+    abilities_of_adapter,
     general_items,
-    general_of_adapter,
     knows_english,
 )
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost
+
+
+def nobody(name: str) -> AdapterWeights:
+    raise KeyError(name)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +52,7 @@ def test_no_text_asks_what_a_task_asks() -> None:
 
 def test_an_adapter_that_does_nothing_changes_nothing(kernel: HostKernel) -> None:
     still = random_weights(kernel.layout, seed=1).times(0.0)
-    ability = GeneralReader(kernel, {"o1": still}, max_texts=4).of("o1")
+    ability = GeneralReader(kernel, {"o1": still}.__getitem__, max_texts=4).of("o1")
     for kind in (ability.english, ability.chat):
         assert kind.change.estimate == pytest.approx(0.0, abs=1e-4)
         assert kind.texts == 4
@@ -57,7 +62,7 @@ def test_an_adapter_that_does_nothing_changes_nothing(kernel: HostKernel) -> Non
 
 def test_an_adapter_that_says_other_things_is_told_from_the_host(kernel: HostKernel) -> None:
     wild = random_weights(kernel.layout, seed=1, scaling=200.0)
-    ability = GeneralReader(kernel, {"o1": wild}, max_texts=6).of("o1")
+    ability = GeneralReader(kernel, {"o1": wild}.__getitem__, max_texts=6).of("o1")
     assert ability.english.change.low * ability.english.change.high > 0
     assert ability.change <= ability.chat.change.estimate
     assert ability.english.nats - ability.english.host_nats == pytest.approx(
@@ -66,23 +71,22 @@ def test_an_adapter_that_says_other_things_is_told_from_the_host(kernel: HostKer
 
 
 def test_what_is_left_to_the_host_loses_nothing(kernel: HostKernel) -> None:
-    ability = GeneralReader(kernel, {}, max_texts=3).of(HOST)
+    ability = GeneralReader(kernel, nobody, max_texts=3).of(HOST)
     assert (ability.change, ability.left_to_host) == (0.0, 1.0)
     assert (ability.english.change.low, ability.english.change.high) == (0.0, 0.0)
 
 
 def test_every_text_is_read_once_by_everyone(kernel: HostKernel) -> None:
     wild = random_weights(kernel.layout, seed=1)
-    reader = GeneralReader(kernel, {"o1": wild}, max_texts=3)
+    reader = GeneralReader(kernel, {"o1": wild}.__getitem__, max_texts=3)
     first = reader.read(reader.items, ["o1"] * 6)
     assert reader.read(reader.items[::-1], ["o1"] * 6) == first[::-1]
 
 
-def test_a_host_that_writes_letter_by_letter_has_nothing_to_keep(tmp_path: Path) -> None:
+def test_a_host_that_writes_letter_by_letter_has_nothing_to_keep() -> None:
     assert not knows_english(ToyHost())
     letters = HostKernel.from_pretrained("embedded", slots=1)
     assert not knows_english(letters)
-    assert general_of_adapter(tmp_path / "nowhere", letters) is None
 
 
 def test_an_exported_adapter_is_read_through_the_chat_template(
@@ -91,8 +95,7 @@ def test_an_exported_adapter_is_read_through_the_chat_template(
     kernel = HostKernel.from_pretrained(folder, slots=1, is_chat=True)
     kernel.place(0, random_weights(kernel.layout, seed=2))
     kernel.export(0, tmp_path / "adapter")
-    ability = general_of_adapter(tmp_path / "adapter", kernel, is_chat=True)
-    assert ability is not None
+    (ability,) = abilities_of_adapter(tmp_path / "adapter", str(folder), is_chat=True).values()
     assert ability.summary()["chat"] != ability.summary()["english"]
     assert (ability.chat.texts, ability.left_to_host) == (60, 0.0)
 
@@ -102,6 +105,6 @@ def test_an_exported_adapter_is_read_through_the_chat_template(
 def test_plain_english_is_likely_to_smollm2(is_chat: bool) -> None:
     kernel = HostKernel.from_pretrained(SMOLLM2, slots=1, is_chat=is_chat)
     assert knows_english(kernel)
-    ability = GeneralReader(kernel, {}, is_chat=is_chat, max_texts=6).of(HOST)
+    ability = GeneralReader(kernel, nobody, is_chat=is_chat, max_texts=6).of(HOST)
     assert -4.5 < ability.english.nats < -2.5
     assert -4.0 < ability.chat.nats < -2.0
