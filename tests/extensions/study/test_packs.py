@@ -146,7 +146,7 @@ def test_runs_of_arms_without_a_seed_in_common_are_compared_over_questions_alone
     said = symbiont("compare", other, runs[-1], "--per-cell", 3)
     assert said.code == 0, said.err
     (line,) = (line for line in said.out.splitlines() if "no seed in common" in line)
-    assert line.endswith("these differences are over questions alone")
+    assert line.endswith("intervals are over questions alone")
 
 
 def test_runs_that_are_no_suite_can_be_compared_and_packed(

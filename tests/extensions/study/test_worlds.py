@@ -308,7 +308,7 @@ def test_a_protocol_that_contradicts_itself_is_refused(change: dict[str, Any], w
     ("base", "change", "message"),
     [
         ("steady", (), "got none"),
-        ("habitats/log", (), "got users of data"),
+        ("habitats/log", (), "or users of data"),
         (
             "habitats/town",
             ("strategy={kind: single, samples: 0}", "learning_rule=supervised"),

@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, model_validator
 
 from symbiont_ecology.base.errors import ConfigError
@@ -37,7 +38,7 @@ from symbiont_ecology.extensions.study.comparison import (
     AdjustedDifference,
     adjusted,
     mean,
-    paired,
+    of_seeds,
     view_of,
 )
 from symbiont_ecology.extensions.study.measures import area
@@ -225,8 +226,8 @@ class AblationResults(BaseModel):
         ecology, tests = self.measured[self.protocol.main], {}
         for row in self.rows:
             for measure, values in self.measured[row.mechanism].items():
-                pair = ecology[measure], values
-                tests[row.mechanism, measure] = paired(*(reversed(pair) if row.add else pair))
+                pair = (values, ecology[measure]) if row.add else (ecology[measure], values)
+                tests[row.mechanism, measure] = of_seeds(np.subtract(*pair).tolist())
         effects: dict[str, dict[str, AdjustedDifference]] = {row.mechanism: {} for row in self.rows}
         for (mechanism, measure), effect in adjusted(tests, self.protocol.level).items():
             effects[mechanism][measure] = effect
@@ -251,7 +252,7 @@ def results_of(results: Results, rows: Sequence[AblationRow]) -> AblationResults
         protocol=results.protocol,
         digest=results.host.protocol,
         host={"fingerprint": results.host.host, "versions": results.host.versions},
-        sources=sorted({outcome.source for outcome in results.outcomes}),
+        sources=results.sources,
         rows=rows,
         off_budget=max(abs(run.train.flops / target - 1) for run in runs),
         measured={arm: dict(_measured(results, arm)) for arm in results.protocol.arms},

@@ -64,8 +64,13 @@ class Results:
         return self.protocol.budgets[-1]
 
     @property
+    def sources(self) -> list[str]:
+        """Digests of the code that ran."""
+        return sorted({outcome.source for outcome in self.outcomes})
+
+    @property
     def missing(self) -> int:
-        """How many of the reported runs are not done."""
+        """Number of reported runs that are not done."""
         done = sum(outcome.kind != "host" for outcome in self.outcomes)
         return self.protocol.planned_runs - done
 

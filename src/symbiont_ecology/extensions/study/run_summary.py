@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
 
+MAX_MOMENTS = 64
+"""Moments of a training curve."""
+
 
 @dataclass(frozen=True)
 class RunSummary:
@@ -33,86 +36,51 @@ class RunSummary:
 
 
 def run_summary(events: Iterable[Event]) -> RunSummary:
-    """Adds up the events of a run."""
-    founders = births = merges = deaths = bankruptcies = earned = spent = rollouts = practice = 0
-    last: GenerationEnded | None = None
-    for event in events:
-        match event:
-            case Acted():
-                rollouts += len(event.verdicts)
-                practice += len(event.verdicts) * (event.purpose == "practice")
-            case Born(parents=()):
-                founders += 1
-            case Born():
-                births += 1
-                merges += len(event.parents) > 1
-            case Retired():
-                deaths += 1
-                bankruptcies += event.cause == "bankrupt"
-            case Settled():
-                earned += event.revenue
-                spent += event.spent
-            case GenerationEnded():
-                last = event
+    """Return the counts of a run."""
+    kept = list(events)
+    acted = [event for event in kept if isinstance(event, Acted)]
+    born = [event for event in kept if isinstance(event, Born)]
+    retired = [event for event in kept if isinstance(event, Retired)]
+    settled = [event for event in kept if isinstance(event, Settled)]
+    ended = [event for event in kept if isinstance(event, GenerationEnded)]
+    founders = sum(not event.parents for event in born)
+    last = ended[-1] if ended else None
     return RunSummary(
         generations=last.generation + 1 if last else 0,
         founders=founders,
-        births=births,
-        merges=merges,
-        deaths=deaths,
-        bankruptcies=bankruptcies,
+        births=len(born) - founders,
+        merges=sum(len(event.parents) > 1 for event in born),
+        deaths=len(retired),
+        bankruptcies=sum(event.cause == "bankrupt" for event in retired),
         alive=last.population if last else founders,
-        earned=earned,
-        spent=spent,
+        earned=sum(event.revenue for event in settled),
+        spent=sum(event.spent for event in settled),
         held=last.energy_total if last else 0,
         train_flops=last.train_flops if last else 0,
-        rollouts=rollouts,
-        practice=practice,
+        rollouts=sum(len(event.verdicts) for event in acted),
+        practice=sum(len(event.verdicts) for event in acted if event.purpose == "practice"),
     )
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """A generation in a few numbers: training FLOPs so far, success of its practice, energy in
-    mATP."""
-
-    train_flops: int
-    accuracy: float
-    revenue: int
-    cost: int
-    population: int
-
-
-MOST_MOMENTS = 64
-"""Of a training curve."""
-
-
-def training_curve(events: Iterable[Event]) -> list[CurvePoint]:
-    """The course of a run, generation by generation, thinned out to at most ``MOST_MOMENTS``.
+def training_curve(events: Iterable[Event]) -> list[tuple[int, float, int, int, int]]:
+    """Return the course of a run: training FLOPs so far, success of practice, revenue and cost in
+    mATP, and population, of at most ``MAX_MOMENTS`` moments.
 
     Energy is summed over the generations that a moment stands for, accuracy is their mean.
     """
-    moments, revenue, cost = [], 0, 0
+    moments, revenue, cost = list[tuple[int, float, int, int, int]](), 0, 0
     for event in events:
         if isinstance(event, Settled):
             revenue, cost = revenue + event.revenue, cost + event.spent
         elif isinstance(event, GenerationEnded):
-            moments.append(
-                CurvePoint(
-                    event.train_flops, event.accuracy or 0.0, revenue, cost, event.population
-                )
-            )
+            accuracy = event.accuracy or 0.0
+            moments.append((event.train_flops, accuracy, revenue, cost, event.population))
             revenue = cost = 0
-    step = max(-(-len(moments) // MOST_MOMENTS), 1)
-    return [_together(moments[start : start + step]) for start in range(0, len(moments), step)]
-
-
-def _together(moments: list[CurvePoint]) -> CurvePoint:
-    last = moments[-1]
-    return CurvePoint(
-        last.train_flops,
-        sum(moment.accuracy for moment in moments) / len(moments),
-        sum(moment.revenue for moment in moments),
-        sum(moment.cost for moment in moments),
-        last.population,
-    )
+    step = max(-(-len(moments) // MAX_MOMENTS), 1)
+    parts = [
+        list(zip(*moments[at : at + step], strict=True)) for at in range(0, len(moments), step)
+    ]
+    return [
+        (flops[-1], sum(shares) / len(shares), sum(earned), sum(spent), alive[-1])
+        for flops, shares, earned, spent, alive in parts
+    ]
