@@ -246,10 +246,10 @@ def _roi(results: Results, pens: Mapping[str, Pen]) -> Figure | None:
 
 def _retention(summary: Summary, pens: Mapping[str, Pen]) -> Figure | None:
     """Skill against retention, means over seeds; the point of the largest budget is the largest."""
-    curves = {
-        arm: tuple(100 * np.mean(list(frontier["points"].values()), axis=1).T)
-        for arm, frontier in summary.retention["arms"].items()
-    }
+    curves: dict[str, Curve] = {}
+    for arm, frontier in summary.retention["arms"].items():
+        means = [np.mean(pairs, axis=0) for pairs in frontier["points"].values()]
+        curves[arm] = tuple(100 * np.array(means).T)
     if not curves:
         return None
     labels = "skill: right in distribution, %", "retention of other conventions, %"
