@@ -175,16 +175,6 @@ def test_the_pack_of_a_changed_protocol_does_not_replace_another(
         assert "holds the pack of another protocol" in said.error
 
 
-def test_a_suite_or_a_pack_is_packed_alone(suite: Path, symbiont: Symbiont, tmp_path: Path) -> None:
-    assert symbiont("pack", suite, "--out", tmp_path / "tiny").code == 0
-    for first in (suite, tmp_path / "tiny"):
-        said = symbiont("pack", first, tmp_path / "other")
-        assert said.code == 2
-        assert (
-            f"expected one suite, one pack or runs, got {first} {tmp_path / 'other'}" in said.error
-        )
-
-
 def test_runs_and_packs_can_be_looked_at_without_asking(
     suite: Path, symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

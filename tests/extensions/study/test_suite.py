@@ -287,19 +287,6 @@ def test_the_ci_protocol_ends_with_a_table_and_a_summary(
     assert "all of it had been done before" in again.err
 
 
-def test_a_complete_suite_gives_its_summary_as_json(
-    suite: Path, protocol: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    said = symbiont("suite", protocol, "--out", suite, "--json", "-")
-    assert said.code == 0, said.err
-    summary = json.loads(said.out)
-    assert symbiont("pack", suite, "--out", tmp_path / "packs" / "tiny").code == 0
-    assert summary == json.loads((tmp_path / "packs" / "tiny" / "summary.json").read_text())
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    said = symbiont("compare", *runs, "--per-cell", 3, "--json", "-")
-    assert set(json.loads(said.out)["arms"]) == {"single", "single-2"}
-
-
 def test_a_gpu_is_given_to_one_run_at_a_time() -> None:
     assert usual_workers(load_protocol("paper-qwen3")) == 1
     assert usual_workers(load_protocol("embedded-v2")) == usable_cores()

@@ -420,8 +420,7 @@ def tell_comparison(summary: Summary) -> None:
     budget."""
     import pandas as pd
 
-    from symbiont_ecology.extensions.study.pack import claim
-    from symbiont_ecology.extensions.study.page import NO_VALUE, spread
+    from symbiont_ecology.extensions.study.pack import NO_VALUE, claim, spread
 
     largest, main = summary.largest, summary.protocol.main
     lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
@@ -462,7 +461,7 @@ def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
 
 
 def _tell_gathered(gathered: GatheredRuns) -> None:
-    """Which runs would be asked how much."""
+    """Print the runs, and how much would be asked."""
     from symbiont_ecology.extensions.study.jobs import items_of
 
     protocol = gathered.protocol

@@ -154,7 +154,7 @@ def _unpaired(results: Results) -> list[str]:
 
 
 def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What an arm did and spent, by budget: means, but for the worst ``off_budget``.
+    """Yield the deeds and the costs of an arm, by budget: means, but for the worst ``off_budget``.
 
     Energy is in mATP, ``roi`` is revenue over cost. ``break_even_solved`` is the number of right
     answers from which training pays off against the bare host; None: never.
@@ -222,8 +222,8 @@ def _differences(
 
 
 def _peer(results: Results) -> dict[str, Any]:
-    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the
-    budgets."""
+    """Return how strong a peer SFT is: its accuracy against the mean cue ceiling, and its course
+    over the budgets."""
     ceiling = results.verdicts(HOST, 0, "ceiling")
     shares = {
         f"{budget:g}": mean(by_seed(verdicts))

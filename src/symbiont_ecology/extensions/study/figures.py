@@ -379,7 +379,7 @@ def _acceptance(runs: Mapping[str, Sequence[Stream]], pens: Mapping[str, Pen]) -
 
 
 def _course(streams: Sequence[Stream], count: int) -> Curve:
-    """What was accepted in each part of a run, in percent: the middles of the parts, in
+    """Return the accepted share of each part of a run, in percent: the middles of the parts, in
     generations, the means over runs, and of several runs the bounds of Student's interval."""
     length = streams[0].asked.length
     edges = np.linspace(0, length, min(count, length) + 1)
@@ -396,7 +396,7 @@ def _course(streams: Sequence[Stream], count: int) -> Curve:
 
 
 def _servers(run: Stream) -> Figure:
-    """Who serves whom in one run."""
+    """Draw who serves whom in one run."""
     rows = len(run.asked.world.names)
     figure = Figure(figsize=(9.6, 1.5 + min(rows, 120) / 36), layout="constrained")
     axis = figure.subplots()

@@ -108,9 +108,9 @@ HOST_JOB = Job("host", HOST, 0)
 
 @dataclass(frozen=True)
 class Moment:
-    """When a run is measured, at how many training FLOPs, and what is asked then: so many questions
-    per cell of some shifts. ``extra`` is the number of a stage, or the units of FLOPs since a
-    flip. At the end everything is asked that the protocol names."""
+    """A measurement of a run at so many training FLOPs: so many questions per cell of some shifts.
+    ``extra`` is the number of a stage, or the units of FLOPs since a flip. At the end everything is
+    asked that the protocol names."""
 
     phase: Phase
     train_flops: float | None
@@ -383,8 +383,8 @@ def stream_parts(run: LoadedRun, host: Host | None = None) -> dict[str, object]:
 
 
 def _general(run: LoadedRun, host: Host, answers_by: Sequence[str] = ()) -> dict[str, object]:
-    """What plain English is to some routings and to each adapter that serves, if the host knows
-    any."""
+    """Return what plain English is to some routings and to each adapter that serves, if the host
+    knows any."""
     reader = general_reader(run.config, run.pool, host)
     if reader is None:
         return {}

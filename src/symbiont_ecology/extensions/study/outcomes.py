@@ -1,4 +1,4 @@
-"""What a job leaves: one JSON object, from which every number of a pack is made.
+"""Outcomes of jobs: one JSON object each, from which every number of a pack is made.
 
 ``jobs`` fills it, ``results`` makes the table of answers from its legs. Outcomes of schema 1 are
 read as well: packs of earlier versions are made of them. Keys that nothing needs are ignored.
@@ -69,8 +69,8 @@ class SystemAnswers(_Record):
 
 
 class Leg(_Record):
-    """What was measured at once: at the end of a run, after a stage, or ``extra`` units of FLOPs
-    after a flip."""
+    """Answers that were measured at once: at the end of a run, after a stage, or ``extra`` units of
+    FLOPs after a flip."""
 
     phase: Phase = "run"
     extra: float = 0.0
@@ -79,7 +79,7 @@ class Leg(_Record):
 
 
 class RunRecord(_Record):
-    """What a run to its budget did."""
+    """Deeds of a run to its budget."""
 
     life: RunSummary
     course: list[tuple[float, float, float, float, float]] = []
@@ -92,7 +92,7 @@ class RunRecord(_Record):
 
 
 class StreamRecord(_Record):
-    """What a run in a world with habitats answered, question by question, and who lived in it."""
+    """Answers of a run in a world with habitats, question by question, and who lived in it."""
 
     verdicts: str
     """A letter per question in the order of the stream: 1 accepted, 0 refused, - not answered."""
@@ -112,7 +112,7 @@ class StreamRecord(_Record):
 
 
 class Outcome(_Record):
-    """What a job leaves: who was asked, the answers of every leg, and what a run did on the way."""
+    """Outcome of a job: who was asked, the answers of every leg, and what a run did on the way."""
 
     schema_: int = Field(OUTCOME_SCHEMA, alias="schema")
     kind: JobKind
@@ -223,7 +223,7 @@ class TuningScore(_Record):
 
 
 class Tuning(_Record):
-    """How the arms were tuned: the option chosen by arm and budget, and every config with its
+    """Tuning of the arms: the option chosen by arm and budget, and every config with its
     scores."""
 
     chosen: Chosen

@@ -86,7 +86,7 @@ class World(_Part):
 
 
 class Goal(_Part):
-    """What the main arm is meant to reach in a world, fixed before the seeds are looked at.
+    """Goal that the main arm is meant to reach in a world, fixed before the seeds are looked at.
 
     It is about the mean over seeds of a measure; or of its difference to another arm, to another
     world, or of both.
@@ -240,7 +240,7 @@ class Protocol(_Part):
 
     @property
     def planned_runs(self) -> int:
-        """How many runs are reported."""
+        """Number of runs that are reported."""
         arms = sum(len(place.arms) for place in self.places.values())
         per_arm = len(self.run_budgets) + (self.flip is not None)
         return arms * per_arm * len(self.seeds)

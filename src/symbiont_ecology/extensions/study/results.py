@@ -76,7 +76,7 @@ class Results:
 
     @cached_property
     def host(self) -> Outcome:
-        """What the bare host answered.
+        """Answers of the bare host.
 
         Raises:
             DataError: it was not asked.
@@ -126,7 +126,7 @@ class Results:
 
     @cached_property
     def known(self) -> np.ndarray:
-        """Which questions of the shift ``retention`` the bare host answers, ``(questions,)``."""
+        """Mask of the questions of ``retention`` that the bare host answers, ``(questions,)``."""
         verdicts = self.verdicts(HOST, 0, "retention")
         return np.zeros(0, dtype=bool) if verdicts is None else verdicts[NO_SEED].to_numpy() > 0
 

@@ -125,8 +125,8 @@ def _check_comparable(
 def _common(
     protocol: Protocol, config: RunConfig, alike: Sequence[str], *, is_bare: bool
 ) -> dict[str, object]:
-    """What all arms have in common. In a world these are the questions and whose answers they get;
-    how they are put is an arm's own affair.
+    """Return what all arms have in common. In a world these are the questions and whose answers
+    they get; how they are put is an arm's own affair.
 
     Elsewhere families that come one after another may come at once in another arm, and the bare
     host may be asked in another style: these are controls.
@@ -346,7 +346,7 @@ def read_tuning(folder: Path) -> Tuning:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What the runs of several arms answered to the same questions."""
+    """Answers of the runs of several arms to the same questions."""
 
     protocol: Protocol
     outcomes: Sequence[Outcome]
@@ -465,7 +465,7 @@ class Suite:
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """What the finished reported jobs left, in the order of the protocol.
+        """Outcomes of the finished reported jobs, in the order of the protocol.
 
         Raises:
             RunError: the suite has not got that far.
@@ -476,7 +476,7 @@ class Suite:
 
     @property
     def comparison(self) -> Comparison:
-        """What the runs that are done answered.
+        """Comparison of the runs that are done.
 
         Raises:
             RunError: none is done, or the bare host, with which all are compared, has not answered.
@@ -491,7 +491,7 @@ class Suite:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all runs that are reported are done."""
+        """True if all runs that are reported are done."""
         if not (self.folder / TUNED_FILE).exists():
             return False
         jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)

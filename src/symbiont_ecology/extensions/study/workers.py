@@ -1,4 +1,4 @@
-"""Who does the jobs of a suite: processes of this machine, or a cluster by Ray."""
+"""Workers for the jobs of a suite: processes of this machine, or a cluster by Ray."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _nobody_watches(stage: str, jobs: int, done: int) -> JobCallback:
 
 @dataclass(frozen=True)
 class Workers:
-    """How jobs are done: so many at a time. ``watch(stage, jobs, done)`` gives the callback of a
+    """Workers for jobs: so many at a time. ``watch(stage, jobs, done)`` gives the callback of a
     stage, some of whose jobs were done before."""
 
     count: int

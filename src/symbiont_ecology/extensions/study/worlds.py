@@ -13,13 +13,15 @@ import pandas as pd
 
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.statistics import Interval, wilson
-from symbiont_ecology.extensions.study.comparison import adjusted, of_seeds, over_seeds
+from symbiont_ecology.extensions.study.comparison import adjusted, of_seeds, over_seeds, plain
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.protocol import Goal
 from symbiont_ecology.extensions.study.results import Results
 
 HEADLINE, APART = "acceptance", ("adapters", "newcomers", "returns")
 """The measure in which arms are tested; others in which their differences are told."""
+MINUS_KEYS = ("estimate", "low", "high", "seeds", "p", "q", "is_claimed")
+"""Keys of a difference in ``summary.json``."""
 YES_OR_NO = ("exact",)
 """Measures that are true or false of a run: their mean is a share of runs."""
 
@@ -86,6 +88,17 @@ def summarise_worlds(results: Results) -> dict[str, Any]:
         "worlds": worlds,
         "goals": [judged for goal in protocol.goals if (judged := _judged(results, goal))],
     }
+
+
+def dump_worlds(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a comparison in worlds as plain values, by the keys that
+    ``summary.json`` has always had."""
+    values: dict[str, Any] = plain(numbers)
+    for world in values["worlds"].values():
+        for arm, test in world["minus"].items():
+            test["q"] = test["p_adjusted"]
+            world["minus"][arm] = {key: test[key] for key in MINUS_KEYS}
+    return values
 
 
 def measured(results: Results, world: str, arm: str, measure: str) -> pd.Series:
