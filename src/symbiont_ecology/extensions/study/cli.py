@@ -335,7 +335,7 @@ def transfer(
     import pandas as pd
 
     from symbiont_ecology.evaluate.spec import EvaluationSpec
-    from symbiont_ecology.extensions.study.transfer import transfer_matrix
+    from symbiont_ecology.extensions.study.routings import transfer_matrix
 
     file = None if holdout is None else str(holdout)
     spec = EvaluationSpec(holdout=file, per_cell=per_cell, shifts=tuple(shift))

@@ -38,9 +38,10 @@ from symbiont_ecology.extensions.study.outcomes import (
     SystemAnswers,
     Tuning,
     load_outcome,
+    run_summary,
+    training_curve,
 )
 from symbiont_ecology.extensions.study.protocol import Protocol
-from symbiont_ecology.extensions.study.run_summary import run_summary, training_curve
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import provenance
 from symbiont_ecology.run import start as runs

@@ -1,18 +1,25 @@
-"""Routings for studies: oracles that read labels, and votes that ask several."""
+"""Routings for studies: oracles that read labels, votes that ask several, and the transfer of each
+family's best organelle to other families."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, OrganelleId, cell_family, cell_name
 from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.evaluate.evaluator import Progress, no_progress
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.pool import AdapterPool
-from symbiont_ecology.evaluate.routings import Ask, Choice, favourites, routings
+from symbiont_ecology.evaluate.routings import Ask, AskOne, Choice, favourites, routings
+from symbiont_ecology.evaluate.shifts import draw_shifts
+from symbiont_ecology.run.runtime import Host
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.grading import final_answer
+from symbiont_ecology.tasks.mixture import TaskMixture
 
 MAX_VOTERS = 3
 """Candidates that are asked in a vote, and at most in a cascade."""
@@ -125,3 +132,59 @@ def _elected(ballot: Sequence[Rollout]) -> Rollout:
     votes = Counter(final_answer(rollout.text) for rollout in ballot)
     chosen = max(ballot, key=lambda rollout: votes[final_answer(rollout.text)])
     return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
+
+
+# Transfer between families.
+
+
+SELECTION_PER_CELL = 8
+"""Selection items per cell that say which organelle is a family's best."""
+
+
+@dataclass(frozen=True)
+class TransferMatrix:
+    """``organelles`` are each family's best, ``accuracy[owner][family]`` theirs on every family.
+
+    ``gain`` is their mean gain over the host: on the family itself (``own``), on other families of
+    its convention group, and on all others; None if there are none.
+    """
+
+    organelles: Mapping[str, OrganelleId]
+    host: Mapping[str, float]
+    accuracy: Mapping[str, Mapping[str, float]]
+    gain: Mapping[str, float | None]
+
+
+def transfer_matrix(
+    run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
+) -> TransferMatrix:
+    """Ask the best organelle of every family about every family."""
+    mixture = run.tasks
+    selection = draw_shifts(mixture, ["in-distribution"], SELECTION_PER_CELL, split="selection")
+    run = run.reselected(selection, host, progress)
+    cells: dict[str, list[str]] = {name: [] for name in mixture.families}
+    for cell in run.pool.scores:
+        cells.setdefault(cell_family(cell), []).append(cell)
+    best = {name: best_of(run.pool, cells[name]) for name in mixture.families}
+    host_shares = run.evaluate(items, host, "host", progress=progress).by_family()
+    accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
+    for owner, organelle_id in best.items():
+        routing = ("transfer", AskOne(organelle_id))
+        shares = run.evaluate(items, host, routing, progress=progress).by_family()
+        accuracy[owner] = {name: share.estimate for name, share in shares.items()}
+        for name, share in shares.items():
+            is_near = _group(name, mixture) == _group(owner, mixture)
+            kind = "own" if name == owner else "group" if is_near else "others"
+            gains[kind].append(share.estimate - host_shares[name].estimate)
+    means = {kind: sum(gain) / len(gain) if gain else None for kind, gain in gains.items()}
+    return TransferMatrix(
+        best, {name: share.estimate for name, share in host_shares.items()}, accuracy, means
+    )
+
+
+def _group(name: str, mixture: TaskMixture) -> str:
+    """Return the convention group of a family, which may be one that the run never met, or a word
+    of somebody's file."""
+    if name not in mixture.families and name not in tasks.names():
+        return name
+    return (mixture.families.get(name) or tasks.build(name)).group
