@@ -147,12 +147,6 @@ def test_a_ceiling_that_is_asked_for_is_asked_once(tmp_path: Path) -> None:
     }
 
 
-def test_a_flip_needs_two_families() -> None:
-    plan = protocol(set=("tasks.families=[math.add]", "tasks.depths=[short]"))
-    with pytest.raises(ConfigError, match="two families or more"):
-        plan.flipped(plan.config("single", 1.0, 0))
-
-
 def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: Path) -> None:
     plan = protocol()
     tuned = {arm: {"0.5": 0, "1": 1} for arm in plan.own_arms}
