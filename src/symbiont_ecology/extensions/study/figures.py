@@ -176,6 +176,7 @@ def _accuracy(summary: Summary, pens: Mapping[str, Pen]) -> Figure:
     """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest
     seed."""
     unit, views = summary.protocol.unit_flops, summary.accuracy[summary.largest]
+    pens = {HOST: Pen(":", "black"), **pens}
     flops = [float(budget) * unit for budget in summary.accuracy]
     panels: dict[str, dict[str, Curve]] = {view: {} for view in views}
     for view, curves in panels.items():
@@ -187,9 +188,7 @@ def _accuracy(summary: Summary, pens: Mapping[str, Pen]) -> Figure:
                 xs, *heights = np.array(rows).T
                 curves[arm] = xs, *(100 * height for height in heights)
     figure, axes = _panels(panels, pens, FLOPS, RIGHT)
-    for axis, shares_of in zip(axes, views.values(), strict=True):
-        if host := shares_of.get(HOST):
-            axis.axhline(100 * host.estimate, **MOMENT)
+    for axis in axes:
         axis.set(xscale="log", ylim=(0, 100))
         axis.set_xticks(flops, [f"{tick:.3g}" for tick in flops])
         axis.set_xticks([], minor=True)
