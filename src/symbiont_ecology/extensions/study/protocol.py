@@ -321,6 +321,11 @@ class Protocol(_Part):
         for name in (name for name in names if name not in self.arms):
             hint = did_you_mean(name, self.arms)
             raise ConfigError(f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}")
+        for name in names:
+            if (needed := self.runs_of(name)) not in names:
+                raise ConfigError(
+                    f"{where}: {name!r} answers with the runs of {needed!r}: name both"
+                )
         changes = {
             "name": ".".join((self.name, *names)),
             "arms": {name: self.arms[name] for name in names},
