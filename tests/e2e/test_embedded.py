@@ -15,7 +15,7 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.extensions.study.run_summary import run_summary
+from symbiont_ecology.extensions.study.outcomes import run_summary
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.start import start

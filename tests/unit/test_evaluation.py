@@ -26,7 +26,7 @@ from symbiont_ecology.evaluate.evaluation_log import (
 )
 from symbiont_ecology.evaluate.first_look import StyleLook
 from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
-from symbiont_ecology.extensions.study.run_summary import run_summary
+from symbiont_ecology.extensions.study.outcomes import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start

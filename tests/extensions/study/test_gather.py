@@ -15,7 +15,6 @@ from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.study import adhoc
 from symbiont_ecology.extensions.study.adhoc import gather
-from symbiont_ecology.extensions.study.jobs import items_of
 from symbiont_ecology.extensions.study.outcomes import SystemAnswers
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import CONFIG_FILE
@@ -69,17 +68,6 @@ def test_tables_say_how_many_gold_examples_a_warm_arm_saw(tmp_path: Path) -> Non
     seen = {arm.about.rpartition("/")[2]: arm.sees for arm in protocol.arms.values()}
     assert seen == {"warm": "verdicts, 2 gold examples per cell", "cold": "verdicts"}
     assert protocol.warm_arms == "single saw verdicts, 2 gold examples per cell"
-
-
-def test_runs_in_a_town_are_asked_what_its_own_users_want(tmp_path: Path) -> None:
-    start(town(seed=3, length=3), tmp_path / "a", host=ToyHost())
-    found = gather([tmp_path / "a"], ("habitats",), 5, "any")
-    run, moment = found.first, found.last_generation
-    asked = items_of(found.protocol, run.config, ("habitats",), moment)
-    own = run.items(5, ("habitats",))
-    assert [(one.habitat, one.prompt, one.answer) for one in asked] == [
-        (one.habitat, one.prompt, one.answer) for one in own
-    ]
 
 
 def test_users_are_asked_through_their_own_adapters(

@@ -11,14 +11,7 @@ import pytest
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Settled
-from symbiont_ecology.extensions.study.jobs import (
-    HOST_JOB,
-    Job,
-    JobContext,
-    Stopped,
-    check_questions,
-    run_job,
-)
+from symbiont_ecology.extensions.study.jobs import HOST_JOB, Job, JobContext, Stopped, run_job
 from symbiont_ecology.extensions.study.outcomes import Outcome, TuningScore
 from symbiont_ecology.extensions.study.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.extensions.study.suite import (
@@ -27,7 +20,6 @@ from symbiont_ecology.extensions.study.suite import (
     reported_jobs,
     tuning_jobs,
 )
-from towns import config as town
 from toy import Crash, ToyHost
 
 SINGLE = ("strategy={kind: single, questions: 2, samples: 2, learning_rate: 0.1}",)
@@ -128,13 +120,6 @@ def test_a_flip_behind_a_run_with_stages_is_measured_at_its_own_moments(tmp_path
     assert run_job(JobContext(flip, plan, tmp_path / "forked", lambda: False, ToyHost())) == alone
 
 
-def test_a_finished_job_is_not_done_again(tmp_path: Path) -> None:
-    job = JOBS[1]
-    first = run_job(JobContext(job, protocol(), tmp_path, lambda: False, ToyHost()))
-    again = ToyHost(crash_at=0)
-    assert run_job(JobContext(job, protocol(), tmp_path, lambda: False, again)) == first
-
-
 def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
     job, plan, stops = JOBS[2], protocol(), 0
     whole = run_job(JobContext(job, plan, tmp_path / "whole", lambda: False, ToyHost()))
@@ -160,12 +145,6 @@ def test_a_ceiling_that_is_asked_for_is_asked_once(tmp_path: Path) -> None:
     assert {len(answers) for cells in bits.values() for answers in cells.values()} == {
         plan.per_cell
     }
-
-
-def test_a_flip_needs_two_families() -> None:
-    plan = protocol(set=("tasks.families=[math.add]", "tasks.depths=[short]"))
-    with pytest.raises(ConfigError, match="two families or more"):
-        plan.flipped(plan.config("single", 1.0, 0))
 
 
 def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: Path) -> None:
@@ -269,9 +248,3 @@ def test_stages_that_end_behind_the_smallest_budget_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"above the smallest budget, 1\.5e\+07 FLOPs"):
         check_protocol(late, alike=("tasks",))
     check_protocol(late.model_copy(update={"budgets": (0.7, 1.0)}), alike=("tasks",))
-
-
-def test_seeds_that_draw_users_of_their_own_are_not_asked_alike() -> None:
-    check_questions(town(), ("habitats",), (3,))
-    with pytest.raises(ConfigError, match="expected runs of one seed, got seeds 3, 4"):
-        check_questions(town(), ("habitats",), (3, 4))

@@ -125,16 +125,6 @@ def test_a_mistake_in_a_protocol_is_one_line_before_anything_runs(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_plan_of_a_suite_can_be_read_without_doing_it(
-    symbiont: Symbiont, protocol: Path
-) -> None:
-    said = symbiont("suite", protocol, "--dry-run")
-    assert said.code == 0
-    assert "8 to tune, 12 to report" in said.out
-    assert symbiont("suite", "embedded-v2", "--dry-run").code == 0
-    assert "did you mean 'embedded-v2'" in symbiont("suite", "embeded-v2").error
-
-
 def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> None:
     plain = load_protocol(protocol)
     fewer = load_protocol(protocol, ["seeds=[0]", "arms.sft.about=imitation", "flip=null"])
@@ -287,27 +277,6 @@ def test_the_ci_protocol_ends_with_a_table_and_a_summary(
     assert "all of it had been done before" in again.err
 
 
-def test_a_complete_suite_gives_its_summary_as_json(
-    suite: Path, protocol: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    said = symbiont("suite", protocol, "--out", suite, "--json", "-")
-    assert said.code == 0, said.err
-    summary = json.loads(said.out)
-    assert symbiont("pack", suite, "--out", tmp_path / "packs" / "tiny").code == 0
-    assert summary == json.loads((tmp_path / "packs" / "tiny" / "summary.json").read_text())
-    runs = sorted((suite / "main").glob("*/x1/option-*/seed-*"))
-    said = symbiont("compare", *runs, "--per-cell", 3, "--json", "-")
-    assert set(json.loads(said.out)["arms"]) == {"single", "single-2"}
-
-
 def test_a_gpu_is_given_to_one_run_at_a_time() -> None:
     assert usual_workers(load_protocol("paper-qwen3")) == 1
     assert usual_workers(load_protocol("embedded-v2")) == usable_cores()
-
-
-def test_protocols_are_listed_and_explained(symbiont: Symbiont) -> None:
-    listed = symbiont("list", "protocols").out.splitlines()
-    assert [line.split()[0] for line in listed] == list(protocols())
-    assert "protocols:\n  ci  " in symbiont("list").out
-    assert symbiont("explain", "protocol", "ci").out.startswith("# The three controls")
-    assert "did you mean 'ci'?" in symbiont("explain", "protocols", "cii").error

@@ -19,7 +19,6 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.study import jobs, pack, suite
-from symbiont_ecology.extensions.study.cli import pack as typed_pack
 from symbiont_ecology.extensions.study.jobs import Job, course_of
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning
@@ -231,18 +230,6 @@ def test_one_seed_of_an_unfinished_suite_is_sure_of_nothing(
     assert "nan" not in page
 
 
-def test_pack_says_how_much_of_a_suite_is_missing(
-    done: tuple[Protocol, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    line = "the suite is not finished, 1 of 10 runs are missing: "
-    for is_whole in (True, False):
-        folder = shutil.copytree(done[1], tmp_path / f"suite-{is_whole}")
-        if not is_whole:
-            (folder / Job("stream", "ecology", 4, world="coming").name / "outcome.json").unlink()
-        typed_pack([folder], out=tmp_path / "pack", dry_run=True)
-        assert (line in capsys.readouterr().out) is not is_whole
-
-
 def test_a_suite_whose_main_arm_has_not_lived_yet_can_be_packed(
     results: Results, tmp_path: Path
 ) -> None:
@@ -308,7 +295,7 @@ def test_a_protocol_that_contradicts_itself_is_refused(change: dict[str, Any], w
     ("base", "change", "message"),
     [
         ("steady", (), "got none"),
-        ("habitats/log", (), "got users of data"),
+        ("habitats/log", (), "or users of data"),
         (
             "habitats/town",
             ("strategy={kind: single, samples: 0}", "learning_rule=supervised"),

@@ -12,7 +12,7 @@ _COMMANDS = {
     "ablate": "cli:ablate",
     "sft": "cli:sft",
     "pack": "cli:pack",
-    "transfer": "cli_transfer:transfer",
+    "transfer": "cli:transfer",
     "baselines": "cli_baselines:baselines",
     "general": "cli_baselines:general",
 }

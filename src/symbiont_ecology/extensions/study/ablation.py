@@ -26,6 +26,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, model_validator
 
 from symbiont_ecology.base.errors import ConfigError
@@ -37,12 +38,11 @@ from symbiont_ecology.extensions.study.comparison import (
     AdjustedDifference,
     adjusted,
     mean,
-    paired,
+    of_seeds,
     view_of,
 )
 from symbiont_ecology.extensions.study.measures import area
-from symbiont_ecology.extensions.study.pack import PAGES
-from symbiont_ecology.extensions.study.page import render
+from symbiont_ecology.extensions.study.pack import render
 from symbiont_ecology.extensions.study.protocol import Name, Protocol, read_changed
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed
 from symbiont_ecology.extensions.study.suite import check_protocol
@@ -91,7 +91,7 @@ def _each_once(rows: tuple[AblationRow, ...]) -> tuple[AblationRow, ...]:
 
 
 class _Rows(BaseModel):
-    """What a file of ablations has beside its protocol."""
+    """Part of a file of ablations that is no protocol."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -165,8 +165,8 @@ def check_ablation(ablation: Ablation) -> None:
 
 
 def _parts(config: RunConfig) -> list[object]:
-    """What could make a difference: every part as it was built, and all of the config that names
-    none."""
+    """Return all that could make a difference: every part as it was built, and all of the config
+    that names none."""
     parts = [
         (type(part), {name: value for name, value in vars(part).items() if name not in SPECS})
         for part in components(config)
@@ -220,13 +220,13 @@ class AblationResults(BaseModel):
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
     def effects(self) -> dict[str, dict[str, AdjustedDifference]]:
-        """What every mechanism adds, by measure, with the false discoveries of all tests together
+        """Effect of every mechanism, by measure, with the false discoveries of all tests together
         controlled."""
         ecology, tests = self.measured[self.protocol.main], {}
         for row in self.rows:
             for measure, values in self.measured[row.mechanism].items():
-                pair = ecology[measure], values
-                tests[row.mechanism, measure] = paired(*(reversed(pair) if row.add else pair))
+                pair = (values, ecology[measure]) if row.add else (ecology[measure], values)
+                tests[row.mechanism, measure] = of_seeds(np.subtract(*pair).tolist())
         effects: dict[str, dict[str, AdjustedDifference]] = {row.mechanism: {} for row in self.rows}
         for (mechanism, measure), effect in adjusted(tests, self.protocol.level).items():
             effects[mechanism][measure] = effect
@@ -234,7 +234,7 @@ class AblationResults(BaseModel):
 
     @property
     def readings(self) -> dict[str, str]:
-        """What holds of each mechanism, in plain words."""
+        """Conclusion about each mechanism, in plain words."""
         return {row.mechanism: reading(row, self.effects[row.mechanism]) for row in self.rows}
 
 
@@ -251,7 +251,7 @@ def results_of(results: Results, rows: Sequence[AblationRow]) -> AblationResults
         protocol=results.protocol,
         digest=results.host.protocol,
         host={"fingerprint": results.host.host, "versions": results.host.versions},
-        sources=sorted({outcome.source for outcome in results.outcomes}),
+        sources=results.sources,
         rows=rows,
         off_budget=max(abs(run.train.flops / target - 1) for run in runs),
         measured={arm: dict(_measured(results, arm)) for arm in results.protocol.arms},
@@ -317,7 +317,6 @@ def tests_planned(ablation: Ablation) -> Iterator[str]:
 def render_ablation(results: AblationResults) -> str:
     """Return the whole page, from the numbers by seed."""
     return render(
-        PAGES,
         "ablation.md.j2",
         results=results,
         measures={name: MEASURES[name] for name in results.measured[results.protocol.main]},

@@ -142,7 +142,7 @@ def _side(runs: Sequence[LoadedRun], shifts: Sequence[str]) -> Arm:
 
 
 def _sees(config: RunConfig) -> str:
-    """What learning is told."""
+    """Return the words for what learning is told."""
     reward, rule = reward_rules.build(config.reward), learning_rules.build(config.learning_rule)
     if reward.sees_gold or rule.sees_gold:
         return "gold answers"

@@ -44,7 +44,7 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 
 RECENT = 4
 """Losses that are compared with those before them, to see whether the world changed."""
-MEALS = 4
+INITIAL_STEPS = 4
 """Learning steps of a new adapter on what its habitats accepted, before it answers anything."""
 STARTS = 8
 """Runs of k-means, of which the tightest counts."""
@@ -60,7 +60,7 @@ LEADS_OVER = ("\n", " ")
 
 
 def _holders(state: EcologyState) -> dict[int, OrganelleId]:
-    """Who holds each niche."""
+    """Return the holder of each niche."""
     return {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
 
 
@@ -74,7 +74,7 @@ class Specialists(LearningStrategy):
     def _reset(
         self, outdated: Mapping[int, OrganelleId], context: StrategyContext
     ) -> list[Decision]:
-        """Whoever is out of date leaves, and its niche is founded anew."""
+        """Retire who is out of date, and found its niche anew."""
         retired: list[Decision] = [Retire(holder, "reset") for holder in outdated.values()]
         return [*retired, *self._found(outdated, context)]
 
@@ -93,7 +93,6 @@ class Independent(Specialists, CurriculumStrategy):
 
     @property
     def watches_losses(self) -> bool:  # type: ignore[override]
-        """Whether losses decide who starts anew."""
         return self.reset > 0
 
     def found(self, context: StrategyContext) -> list[Decision]:
@@ -114,7 +113,6 @@ class Independent(Specialists, CurriculumStrategy):
         return self.sampled(assigned, context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Nothing follows, unless someone is gone (a NaN, a catastrophe) or its loss jumped."""
         losses = context.state.losses
         outdated = {
             niche: holder
@@ -128,7 +126,8 @@ class Independent(Specialists, CurriculumStrategy):
 
 
 def _rise(losses: Sequence[float]) -> float:
-    """How much the last losses are above those before them, in nats per token; 0 while unknown."""
+    """Return by how much the last losses are above those before them, in nats per token; 0 while
+    unknown."""
     if len(losses) <= 2 * RECENT:
         return 0.0
     return fmean(losses[-RECENT:]) - fmean(losses[:-RECENT])
@@ -160,7 +159,6 @@ class Residents(Specialists):
         return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Found who is asked next and is not there yet, or is gone (a NaN, a catastrophe)."""
         return self._missing(context, context.state.generation + 1)
 
     def _missing(self, context: StrategyContext, generation: int) -> list[Decision]:
@@ -188,7 +186,6 @@ class PerHabitat(Residents):
     reset: bool = False  # whether an adapter starts anew when its habitat changed
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Found who is missing; whose habitat changed since its birth is founded anew."""
         state, world = context.state, context.tasks.habitats
         assert world is not None
         outdated = {
@@ -203,8 +200,8 @@ class PerHabitat(Residents):
 
 
 def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
-    """Whether a habitat changed while this organelle was its resident: then what it remembers
-    begins with an answer of it, and is shorter than its past."""
+    """Return True if a habitat changed while this organelle was its resident: then what it
+    remembers begins with an answer of it, and is shorter than its past."""
     if habitat is None or len(habitat.answers) >= min(habitat.asked, MOST_ANSWERS):
         return False
     return habitat.answers[0].organelle_id == resident
@@ -238,7 +235,6 @@ class Serving(LearningStrategy):
     needs_habitats: ClassVar[bool] = True
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The founder, if nobody lives; it starts as the host itself (B = 0), or warm."""
         return [] if context.state.population else [Found(self.traits, context.rank)]
 
     def servers(
@@ -317,7 +313,6 @@ class Clusters(Serving):
         return [Found(self.traits, context.rank) for _ in range(missing)]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Who asked is dealt out anew. Who is gone (a NaN, a catastrophe) is founded anew."""
         state = context.state
         living = list(state.population)
         scored = {
@@ -396,7 +391,6 @@ class Nearest(Serving):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """An adapter for every habitat that accepted enough."""
         state, decisions = context.state, list[Decision]()
         ready = [
             name
@@ -405,7 +399,7 @@ class Nearest(Serving):
         ]
         for name, (neighbour, likeness) in _nearest_of(ready, context).items():
             weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
-            decisions.append(Colonise((name,), self.traits, context.rank, MEALS, weights))
+            decisions.append(Colonise((name,), self.traits, context.rank, INITIAL_STEPS, weights))
         return [*decisions, *self.found(context)]
 
 
@@ -415,22 +409,22 @@ def _nearest_of(
     """For each habitat without an adapter of its own: the adapter of the one that is most like it,
     and by how much, in nats; None if nothing is known."""
     state, families = context.state, context.tasks.names
-    diets = {
-        server: diet
+    clusters = {
+        server: stats
         for name, habitat in state.habitats.items()
         if (server := _chosen(name, state))
-        and not (diet := stats_of(habitat.answers, families)).is_empty
+        and not (stats := stats_of(habitat.answers, families)).is_empty
     }
     prior, nearest = prior_in(state), dict[str, tuple[OrganelleId | None, float]]()
     for name in dict.fromkeys(names):
         answers = state.habitats.get(name, Habitat()).answers
-        taste = stats_of(answers, families, refusal_weight=prior.refusal_weight)
-        if _chosen(name, state) or taste.is_empty or not diets:
+        own = stats_of(answers, families, refusal_weight=prior.refusal_weight)
+        if _chosen(name, state) or own.is_empty or not clusters:
             nearest[name] = None, 0.0
             continue
-        agreements = prior.all_log_odds(list(diets.values()), taste)
+        agreements = prior.all_log_odds(list(clusters.values()), own)
         best = int(agreements.argmax())
-        nearest[name] = list(diets)[best], float(agreements[best])
+        nearest[name] = list(clusters)[best], float(agreements[best])
     return nearest
 
 
@@ -460,7 +454,6 @@ class Bank(Serving):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Who is not pleased moves, or gets a fresh adapter."""
         state, generator, rates = context.state, context.draw("bank"), _rates(context.state)
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
         for name in _asked(context) if state.population else ():
@@ -476,7 +469,7 @@ class Bank(Serving):
             if best := _highest(beliefs, generator):
                 moved[name] = best
             else:
-                decisions.append(Colonise((name,), self.traits, context.rank, MEALS))
+                decisions.append(Colonise((name,), self.traits, context.rank, INITIAL_STEPS))
         crowd = len(state.population) + len(decisions) - ROOM
         # The youngest have the fewest answers, because nobody has asked them yet.
         counts = Counter(a.organelle_id for h in state.habitats.values() for a in h.answers)
@@ -519,14 +512,14 @@ def _beliefs(
 
 
 def _verdicts_on(habitats: Iterable[Habitat]) -> Counter[tuple[OrganelleId, bool]]:
-    """How many of the remembered answers of each were accepted, and how many were not."""
+    """Count the accepted and the refused among the remembered answers of each."""
     return Counter((a.organelle_id, a.is_accepted) for h in habitats for a in h.answers)
 
 
 def _highest(
     beliefs: Mapping[OrganelleId, tuple[float, float]], generator: np.random.Generator
 ) -> OrganelleId:
-    """Who has the highest draw from its posterior."""
+    """Return the adapter with the highest draw from its posterior."""
     draws = {organelle_id: generator.beta(*belief) for organelle_id, belief in beliefs.items()}
     return max(draws, key=draws.__getitem__)
 
@@ -545,7 +538,6 @@ class Neutral(Serving):
     deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """The births and deaths of this generation."""
         state, generator = context.state, context.draw("neutral")
         servers = {
             name: habitat.last
@@ -557,7 +549,7 @@ class Neutral(Serving):
             if moment == state.generation and names:
                 drawn = generator.permutation(len(names))[:count]
                 habitats = tuple(names[place] for place in drawn)
-                decisions.append(Colonise(habitats, self.traits, context.rank, MEALS))
+                decisions.append(Colonise(habitats, self.traits, context.rank, INITIAL_STEPS))
         living = list(state.population)
         for place in generator.permutation(len(living))[: Counter(self.deaths)[state.generation]]:
             decisions.append(Retire(living[place], "drawn"))

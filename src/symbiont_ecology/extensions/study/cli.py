@@ -1,4 +1,5 @@
-"""``suite``, ``ablate``, ``compare``, ``pack`` and ``sft``: comparisons from the command line."""
+"""``suite``, ``ablate``, ``compare``, ``pack``, ``sft`` and ``transfer``: comparisons from the
+command line."""
 
 from __future__ import annotations
 
@@ -7,26 +8,17 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, RunError
 from symbiont_ecology.base.files import free_folder, write_whole
-from symbiont_ecology.cli import options
-from symbiont_ecology.cli.console import (
-    asking,
-    command_line,
-    open_run,
-    prepare,
-    report,
-    tell_facts,
-    typed_again,
-    write_json,
-)
+from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.console import command_line, prepare, report, write_json
 from symbiont_ecology.cli.options import argument, option
 
 if TYPE_CHECKING:
@@ -35,9 +27,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.extensions.study.jobs import Job
     from symbiont_ecology.extensions.study.protocol import Protocol
     from symbiont_ecology.extensions.study.sft import SweepPlan
-    from symbiont_ecology.extensions.study.workers import JobCallback, Workers
+    from symbiont_ecology.extensions.study.workers import JobCallback
     from symbiont_ecology.run.config import RunConfig
-    from symbiont_ecology.run.executors import Executor
 
 CI, METHODS = "ci", "methods-v1"
 """The protocols of ``--ci`` and of ``--methods``, if no other is named."""
@@ -62,7 +53,6 @@ LIVES = {
     "coverage": "coverage",
 }
 """What a table shows of the lives of arms."""
-_Number = TypeVar("_Number", int, float)
 
 
 def suite(
@@ -94,17 +84,8 @@ def suite(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Run the arms of a protocol over its seeds. Ctrl-C is safe, the same command goes on."""
-    from symbiont_ecology.cli.options import typed_spec
     from symbiont_ecology.extensions.study.protocol import load_protocol
-    from symbiont_ecology.extensions.study.suite import (
-        Suite,
-        check_protocol,
-        claim_folder,
-        run_suite,
-        usual_workers,
-    )
-    from symbiont_ecology.extensions.study.workers import jobs_at_a_time
-    from symbiont_ecology.run.executors import executors
+    from symbiont_ecology.extensions.study.suite import Suite, check_protocol
 
     names, changes = options.split_words(words)
     names += [CI] * ci or [METHODS] * (methods is not None and not names)
@@ -114,19 +95,11 @@ def suite(
     if methods is not None:
         plan = plan.of_arms(list(dict.fromkeys(name.strip() for name in methods.split(","))))
     check_protocol(plan)
-    doer, count = executors.build(typed_spec(executor, "--executor")), usual_workers(plan)
-    doer.check()
-    count = workers or (count if dry_run else jobs_at_a_time(doer, count))
+    doer = options.typed_spec(executor, "--executor")
     folder = out or Path("artifacts") / plan.name
     with report(json_file, dry_run) as write:
-        if not dry_run:
-            claim_folder(plan, folder)
-        _tell_plan(plan, folder, count)
-        if dry_run:
-            print(NOTHING_DONE)
+        if not work_through(plan, folder, workers, out, dry_run=dry_run, executor=doer):
             return
-        again = typed_again(folder, out)
-        work_through(lambda crew: run_suite(plan, folder, crew), folder, count, again, doer)
         if (ci or json_file is not None) and not plan.worlds:
             summary = Suite(plan, folder).comparison.summary
             if ci:
@@ -155,7 +128,7 @@ def ablate(
     """Measure what each mechanism adds to an ecology. Ctrl-C is safe, the same command goes on."""
     from symbiont_ecology.base.shipped import config_folder
     from symbiont_ecology.extensions.study import ablation
-    from symbiont_ecology.extensions.study.suite import Suite, run_suite, usual_workers
+    from symbiont_ecology.extensions.study.suite import Suite
 
     files, changes = options.split_words(words)
     if len(files) > 1:
@@ -164,18 +137,17 @@ def ablate(
     loaded = ablation.load_ablation(file, changes)
     ablation.check_ablation(loaded)
     plan = loaded.protocol
-    folder, count = out or Path("artifacts") / plan.name, workers or usual_workers(plan)
-    target = page or Path("docs/results") / f"{plan.name}.md"
-    _tell_plan(plan, folder, count)
+    folder, target = (
+        out or Path("artifacts") / plan.name,
+        page or Path("docs/results") / f"{plan.name}.md",
+    )
     for line in ablation.tests_planned(loaded):
         print(line)
-    if dry_run:
-        print(NOTHING_DONE)
+    if not dry_run:
+        prepare(target)
+        prepare(ablation.results_file(target))
+    if not work_through(plan, folder, workers, out, dry_run=dry_run):
         return
-    prepare(target)
-    prepare(ablation.results_file(target))
-    again = typed_again(folder, out)
-    work_through(lambda crew: run_suite(plan, folder, crew), folder, count, again)
     results = ablation.results_of(Suite(plan, folder).comparison.results, loaded.rows)
     write_json(ablation.results_file(target), results.model_dump(mode="json"))
     write_whole(target, ablation.render_ablation(results))
@@ -201,7 +173,7 @@ def compare(
             _tell_gathered(gathered)
             print(NOTHING_DONE)
             return
-        with asking() as count:
+        with console.asking() as count:
             summary = Comparison.of(gathered, count).summary
         tell_comparison(summary)
         write(summary.dump())
@@ -264,7 +236,7 @@ def pack(
         return
     prepare(target / packs.SUMMARY)
     if not is_suite:
-        with asking() as counted:
+        with console.asking() as counted:
             made = Comparison.of(gathered, counted)
     made.save_pack(target)
     print(f"{target / packs.PAGE} is written")
@@ -315,8 +287,8 @@ def sft(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.extensions.study import suite as suites
     from symbiont_ecology.extensions.study.sft import SweepPlan, sft_protocol, sweep_jobs
+    from symbiont_ecology.extensions.study.suite import check_protocol
     from symbiont_ecology.run.open_run import CONFIG_FILE
 
     if config is not None and "=" in config:  # with --match the first change stands there
@@ -337,56 +309,97 @@ def sft(
     tried = _numbers(ranks, int) if ranks else [resolved.host.rank]
     plan = SweepPlan(budget, scale * spent, swept, tried, questions, per_cell)
     protocol = sft_protocol(base, changes, resolved, plan)
-    suites.check_protocol(protocol, alike=("tasks",))
-    folder, count = out or free_folder("sft"), workers or suites.usual_workers(protocol)
-    host = resolved.host
-    _tell_plan(protocol, folder, count)
-    tell_facts({"host": f"{host.model} on {host.device} in {host.dtype}"})
-    if dry_run:
-        print(NOTHING_DONE)
+    check_protocol(protocol, alike=("tasks",))
+    folder, host = out or free_folder("sft"), resolved.host
+    if not dry_run:
+        prepare(folder / REPORT_FILE)
+    console.tell_facts({"host": f"{host.model} on {host.device} in {host.dtype}"})
+    stages = [("sft", sweep_jobs(protocol))]
+    if not work_through(protocol, folder, workers, out, dry_run=dry_run, stages=stages):
         return
-    prepare(folder / REPORT_FILE)
-    suites.claim_folder(protocol, folder)
-    stages, again = [("sft", sweep_jobs(protocol))], typed_again(folder, out)
-    work_through(lambda crew: suites.do_jobs(stages, protocol, folder, crew), folder, count, again)
     _export_best(protocol, plan, folder)
     words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
     print(f"next:   {command_line(*words, host.model)}")
     if match is not None:
-        print(f"        {command_line('evaluate', match, '--sft', folder / ADAPTER)}")
+        print(f"        {command_line('baselines', match, '--sft', folder / ADAPTER)}")
+
+
+def transfer(
+    folder: options.RunFolder,
+    holdout: Annotated[
+        Path | None, option("JSONL file of questions, instead of those that are drawn.")
+    ] = None,
+    per_cell: options.PerCellOption = 20,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    json_file: options.JsonOption = None,
+    host: options.HostOption = None,
+) -> None:
+    """Ask every family's best organelle the questions of all families."""
+    import pandas as pd
+
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+    from symbiont_ecology.extensions.study.baselines import transfer_matrix
+
+    file = None if holdout is None else str(holdout)
+    spec = EvaluationSpec(holdout=file, per_cell=per_cell, shifts=tuple(shift))
+    with report(json_file) as write:
+        run = console.open_run(folder, host)
+        with console.asking() as progress:
+            matrix = transfer_matrix(run.loaded, spec.items(run.loaded), run.host, progress)
+        table = pd.DataFrame({"(host)": matrix.host, **matrix.accuracy}).T
+        print((100 * table.rename_axis(index="best in, right %")).round().astype(int).to_string())
+        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
+        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
+        print(f"gain over the host: {listed}")
+        write(asdict(matrix))
 
 
 def work_through(
-    work: Callable[[Workers], bool],
+    plan: Protocol,
     folder: Path,
-    count: int,
-    again: str,
-    executor: Executor | None = None,
-) -> None:
-    """Do what is missing in a suite's folder; who stops it is told to go on with ``again``.
+    workers: int | None,
+    out: Path | None,
+    *,
+    dry_run: bool,
+    executor: Any = "local",
+    stages: Iterable[tuple[str, Sequence[Job]]] | None = None,
+) -> bool:
+    """Print a plan and do what is missing of it; return False in a dry run.
 
     Raises:
         typer.Exit: it was stopped.
     """
+    from symbiont_ecology.extensions.study import suite as suites
     from symbiont_ecology.extensions.study.jobs import OUTCOME_FILE
     from symbiont_ecology.extensions.study.workers import STOP_FILE, Workers
-    from symbiont_ecology.run.executors import LocalExecutor
+    from symbiont_ecology.run.executors import executors
 
     def pull(number: int, frame: object) -> None:
         """On Ctrl-C the generations in flight are finished and saved."""
         (folder / STOP_FILE).touch()
         os.write(2, b"\nfinishing the generations in flight\n")
 
+    crew = Workers(workers or suites.usual_workers(plan), _bar, executors.build(executor))
+    crew.executor.check()
+    if not dry_run:
+        suites.claim_folder(plan, folder)
+        crew = crew if workers else crew.at_a_time()
+    _tell_plan(plan, folder, crew.count)
+    if dry_run:
+        print(NOTHING_DONE)
+        return False
     before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
     try:
-        is_complete = work(Workers(count, _bar, executor or LocalExecutor()))
+        is_complete = suites.do_jobs(stages or suites.stages(plan, folder), plan, folder, crew)
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:
+        again = console.typed_again(folder, out)
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
     if len(list(folder.rglob(OUTCOME_FILE))) == before:
         print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
+    return True
 
 
 def _bar(stage: str, jobs: int, done: int) -> JobCallback:
@@ -410,8 +423,7 @@ def tell_comparison(summary: Summary) -> None:
     budget."""
     import pandas as pd
 
-    from symbiont_ecology.extensions.study.pack import claim
-    from symbiont_ecology.extensions.study.page import NO_VALUE, spread
+    from symbiont_ecology.extensions.study.pack import NO_VALUE, claim, spread
 
     largest, main = summary.largest, summary.protocol.main
     lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
@@ -439,23 +451,20 @@ def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
     from symbiont_ecology.extensions.study.suite import tuning_jobs
 
     budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
-    where = {"budgets": f"{budgets} useful training FLOPs"}
-    if plan.worlds:
-        where = {"worlds": ", ".join(plan.worlds)}
-    counts = f"{len(tuning_jobs(plan))} to tune, {plan.planned_runs} to report"
-    tell_facts(
-        {
-            "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
-            "arms": ", ".join(plan.arms),
-            **where,
-            "runs": f"{counts}, {workers} at a time",
-            "folder": str(folder),
-        }
-    )
+    place = ("worlds", ", ".join(plan.worlds)) if plan.worlds else ("budgets", f"{budgets} FLOPs")
+    facts = [
+        ("protocol", f"{plan.name} ({plan.digest}): {plan.question}"),
+        ("arms", ", ".join(plan.arms)),
+        place,
+        ("runs", f"{len(tuning_jobs(plan))} to tune, {plan.planned_runs} to report"),
+        ("workers", f"{workers} at a time"),
+        ("folder", str(folder)),
+    ]
+    console.tell_facts(dict(facts))
 
 
 def _tell_gathered(gathered: GatheredRuns) -> None:
-    """Which runs would be asked how much."""
+    """Print the runs, and how much would be asked."""
     from symbiont_ecology.extensions.study.jobs import items_of
 
     protocol = gathered.protocol
@@ -496,7 +505,7 @@ def _resolved(
 
 
 def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
-    """Writes the adapter that the sweep chose, and what was swept."""
+    """Write the adapter that the sweep chose, and what was swept."""
     from symbiont_ecology.extensions.study.sft import best_point, sweep_points
 
     points = sweep_points(protocol, folder, plan)
@@ -505,7 +514,7 @@ def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
         about = f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget"
         mark = "chosen: " if point is best else ""
         print(f"{mark}{about}: {point.accuracy:.1%} of the selection questions right")
-    run = open_run(folder / best.folder)
+    run = console.open_run(folder / best.folder)
     card = (
         f"# SFT adapter\n\nRank {best.rank}, learning rate {best.learning_rate:g}, "
         f"{best.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
@@ -522,11 +531,11 @@ def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
     write_json(folder / REPORT_FILE, values)
 
 
-def _numbers(text: str, kind: Callable[[str], _Number]) -> list[_Number]:
+def _numbers(text: str, kind: type[float]) -> list[Any]:
     try:
         numbers = [kind(part) for part in text.split(",")]
-    except ValueError as error:
-        raise ConfigError(f"expected numbers with commas between them, got {text!r}") from error
-    if not all(number > 0 for number in numbers):
-        raise ConfigError(f"expected numbers above 0, got {text!r}")
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) <= 0:
+        raise ConfigError(f"expected numbers above 0 with commas between them, got {text!r}")
     return numbers

@@ -46,7 +46,7 @@ Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number")
 Views = dict[str, dict[str, Number]]
 """By view and arm."""
-BySeed = Mapping[str, Mapping[int, float]]
+BySeed = Mapping[str, pd.Series]
 """A number of each run, by arm and seed."""
 
 
@@ -130,7 +130,7 @@ def summarise(results: Results) -> Summary:
     return Summary(
         protocol=protocol,
         host={"fingerprint": host.host, "versions": host.versions},
-        sources=sorted({outcome.source for outcome in results.outcomes}),
+        sources=results.sources,
         cells=results.cells,
         seeds={arm: len(results.runs(arm, results.largest)) for arm in arms},
         arms={arm: dict(_spending(results, arm)) for arm in arms},
@@ -147,14 +147,14 @@ def summarise(results: Results) -> Summary:
 
 
 def _unpaired(results: Results) -> list[str]:
-    arms = results.protocol.arms
-    seeds = {arm: {run.seed for run in results.runs(arm, results.largest)} for arm in arms}
-    main = seeds[results.protocol.main]
-    return [arm for arm in arms if main and seeds[arm] and main.isdisjoint(seeds[arm])]
+    runs = {arm: results.runs(arm, results.largest) for arm in results.protocol.arms}
+    seeds = {arm: {run.seed for run in own} for arm, own in runs.items() if own}
+    main = seeds.get(results.protocol.main, set())
+    return [arm for arm, own in seeds.items() if main and main.isdisjoint(own)]
 
 
 def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What an arm did and spent, by budget: means, but for the worst ``off_budget``.
+    """Yield the deeds and the costs of an arm, by budget: means, but for the worst ``off_budget``.
 
     Energy is in mATP, ``roi`` is revenue over cost. ``break_even_solved`` is the number of right
     answers from which training pays off against the bare host; None: never.
@@ -222,51 +222,47 @@ def _differences(
 
 
 def _peer(results: Results) -> dict[str, Any]:
-    """Is SFT a strong peer? Its accuracy against the mean cue ceiling, and its course over the
-    budgets."""
+    """Return how strong a peer SFT is: its accuracy against the mean cue ceiling, and its course
+    over the budgets."""
     ceiling = results.verdicts(HOST, 0, "ceiling")
-    if "sft" not in results.protocol.arms or ceiling is None:
-        return {}
-    by_budget = {
+    shares = {
         f"{budget:g}": mean(by_seed(verdicts))
         for budget in results.protocol.budgets
-        if (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
+        if "sft" in results.protocol.arms
+        and (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
     }
-    if not by_budget:
+    if ceiling is None or not shares:
         return {}
-    cue_ceiling, best = mean(by_seed(ceiling)), max(by_budget.values())
-    largest, last = list(by_budget.items())[-1]
+    cue_ceiling, best, largest = mean(by_seed(ceiling)), max(shares.values()), list(shares)[-1]
     return {
         "ceiling": cue_ceiling,
-        "sft": by_budget,
+        "sft": shares,
         "largest": largest,
-        "sft_minus_ceiling": last - cue_ceiling,
-        "share_of_best": {key: value / best if best else 0.0 for key, value in by_budget.items()},
+        "sft_minus_ceiling": shares[largest] - cue_ceiling,
+        "share_of_best": {key: value / best if best else 0.0 for key, value in shares.items()},
     }
 
 
 def _retention(results: Results) -> dict[str, dict[str, Any]]:
     """Skill against retention of what the bare host could do; the area of the frontier over the
     budgets."""
-    frontiers: dict[str, Any] = {}
-    areas: dict[str, dict[int, float]] = {}
+    frontiers, areas = dict[str, Any](), dict[str, pd.Series]()
     for arm in results.protocol.arms:
-        points: dict[str, list[tuple[float, float]]] = {}
-        pairs_of: dict[int, list[tuple[float, float]]] = {}
+        points = dict[str, pd.Series]()
         for budget in results.protocol.budgets:
             retention = view_of(results, arm, budget, "retention")
             skill = results.verdicts(arm, budget, "in-distribution")
             if retention is not None and skill is not None:
                 pairs = list(zip(by_seed(skill), by_seed(retention), strict=True))
-                points[f"{budget:g}"] = pairs
-                for seed, pair in zip(skill.columns, pairs, strict=True):
-                    pairs_of.setdefault(seed, []).append(pair)
+                points[f"{budget:g}"] = pd.Series(pairs, index=skill.columns)
         if points:  # a seed that lacks a budget has another frontier
-            most = max(map(len, pairs_of.values()))
-            complete = {seed: pairs for seed, pairs in pairs_of.items() if len(pairs) == most}
-            areas[arm] = {seed: hypervolume(pairs) for seed, pairs in complete.items()}
-            volumes = list(areas[arm].values())
-            frontiers[arm] = {"points": points, "hypervolume": volumes, "mean": mean(volumes)}
+            table = pd.DataFrame(points)
+            sizes = table.notna().sum(axis=1)
+            rows = table[sizes == sizes.max()].iterrows()
+            areas[arm] = pd.Series({seed: hypervolume(pairs.dropna()) for seed, pairs in rows})
+            volumes = areas[arm].to_list()
+            lists = {budget: pairs.to_list() for budget, pairs in points.items()}
+            frontiers[arm] = {"points": lists, "hypervolume": volumes, "mean": mean(volumes)}
     return {"arms": frontiers, "differences": against_main(results, areas)}
 
 
@@ -302,23 +298,26 @@ def _flip(results: Results) -> dict[str, dict[str, Any]]:
     """Accuracy through the flip and back: curves, their areas, and what is right before anything is
     spent."""
     arms: dict[str, Any] = {}
-    numbers: dict[str, dict[str, dict[int, float]]] = {}
+    numbers: dict[str, dict[str, pd.Series]] = {"area": {}, "at_zero": {}}
     for arm in results.protocol.arms:
         legs = results.legs_of(arm)
         runs = {int(seed): run for seed, run in legs.groupby("seed", sort=False)}
         if not runs:
             continue
-        for name, measure in (("area", area), ("at_zero", at_zero)):
-            numbers.setdefault(name, {})[arm] = {seed: measure(run) for seed, run in runs.items()}
-        values = {name: [*by_arm[arm].values()] for name, by_arm in numbers.items()}
+        own = {
+            name: pd.Series({seed: measure(run) for seed, run in runs.items()})
+            for name, measure in (("area", area), ("at_zero", at_zero))
+        }
+        for name, by_arm in numbers.items():
+            by_arm[arm] = own[name]
         arms[arm] = {
             "curves": {side: list(_curve(legs, side)) for side in SIDES},
-            **values,
+            **{name: values.to_list() for name, values in own.items()},
             "seeds": list(runs),
-            "mean": {name: mean(own) for name, own in values.items()},
+            "mean": {name: mean(values) for name, values in own.items()},
         }
     against = {name: against_main(results, by_arm) for name, by_arm in numbers.items()}
-    return {"arms": arms, "differences": against}
+    return {"arms": arms, "differences": against if arms else {}}
 
 
 def _curve(legs: pd.DataFrame, side: str) -> Iterator[dict[str, Any]]:
@@ -334,20 +333,18 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
     the change of a token of plain English in nats), their intervals, the main arm minus the others,
     and by arm the mean course of every family."""
     measured: dict[str, dict[str, list[float]]] = {}
-    numbers: dict[str, dict[str, dict[int, float]]] = {"at_last": {}, "lost": {}}
+    tables: dict[str, pd.DataFrame] = {}
     courses: dict[str, Any] = {}
     for arm, side in results.protocol.arms.items():
         by_seed = results.courses(arm)
         if not by_seed:
             continue
         measures = {seed: stage_measures(course) for seed, course in by_seed.items()}
-        for name, by_arm in numbers.items():
-            by_arm[arm] = {seed: own[name] for seed, own in measures.items()}
-        table = pd.DataFrame(measures.values()).to_dict("list")
+        tables[arm] = pd.DataFrame(measures).T
         runs = results.runs(arm, results.largest)
         general = [run.general[side.routing] for run in runs if side.routing in run.general]
         english = [one.english.change.estimate for one in general]
-        measured[arm] = {str(name): values for name, values in table.items()} | {"english": english}
+        measured[arm] = {**tables[arm].to_dict("list"), "english": english}
         first = next(run.run for run in runs if run.run is not None)
         shares = np.mean(list(by_seed.values()), axis=0).tolist()
         courses[arm] = dict(zip(first.arrived, shares, strict=True))
@@ -359,7 +356,10 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
             arm: {name: _interval_over_seeds(values) for name, values in own.items()}
             for arm, own in measured.items()
         },
-        "differences": {name: against_main(results, by_arm) for name, by_arm in numbers.items()},
+        "differences": {
+            name: against_main(results, {arm: table[name] for arm, table in tables.items()})
+            for name in ("at_last", "lost")
+        },
         "courses": courses,
     }
 
@@ -368,7 +368,7 @@ def _interval_over_seeds(values: Sequence[float]) -> Interval | None:
     """Student's interval of a mean; without width from one seed, None of none."""
     if len(values) < 2:
         return Interval(values[0], values[0], values[0]) if values else None
-    return paired_interval(values, [0.0] * len(values))
+    return over_seeds(values)
 
 
 def views_of(results: Results) -> list[str]:
@@ -406,40 +406,42 @@ def difference_of(verdicts: pd.DataFrame) -> Difference:
     """Return a difference with interval, p-value over seeds, and the effect that so many seeds
     would find."""
     seeds = by_seed(verdicts)
-    several = len(seeds) > 1
+    if len(seeds) > 1:
+        return of_seeds(seeds, interval_of(verdicts))
+    return Difference(**vars(interval_of(verdicts)), p=1.0, detectable=None, seeds=seeds)
+
+
+def of_seeds(differences: Sequence[float], interval: Interval | None = None) -> Difference:
+    """Return the difference of numbers by seed; its interval is Student's unless another is given.
+
+    Raises:
+        ValueError: less than two seeds.
+    """
     return Difference(
-        **vars(interval_of(verdicts)),
-        p=sign_flip(seeds) if several else 1.0,
-        detectable=detectable(seeds) if several else None,
-        seeds=seeds,
+        **vars(interval or over_seeds(differences)),
+        p=sign_flip(differences),
+        detectable=detectable(differences),
+        seeds=list(differences),
     )
+
+
+def over_seeds(values: Sequence[float]) -> Interval:
+    """Return the mean of some seeds with Student's interval.
+
+    Raises:
+        ValueError: less than two seeds.
+    """
+    return paired_interval(values, [0.0] * len(values))
 
 
 def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifference]:
     """Return the main arm's numbers, by seed, minus every other's on the seeds that both have."""
-    main, tests = values.get(results.protocol.main, {}), dict[str, Difference]()
+    main, tests = values.get(results.protocol.main, pd.Series(dtype=float)), dict[str, Difference]()
     for arm, others in values.items():
-        shared = sorted(set(others) & set(main))
-        if arm != results.protocol.main and len(shared) > 1:
-            first, second = ([own[seed] for seed in shared] for own in (main, others))
-            tests[arm] = paired(first, second)
+        gaps = main.sub(others).dropna().sort_index()
+        if arm != results.protocol.main and len(gaps) > 1:
+            tests[arm] = of_seeds(gaps.to_list())
     return adjusted(tests, results.protocol.level)
-
-
-def paired(mine: Sequence[float], theirs: Sequence[float]) -> Difference:
-    """Return a difference of numbers by seed, as ``difference_of`` gives one of verdicts; its
-    interval is Student's.
-
-    Raises:
-        ValueError: less than two seeds, or not the same number of both.
-    """
-    seeds = [first - second for first, second in zip(mine, theirs, strict=True)]
-    return Difference(
-        **vars(paired_interval(mine, theirs)),
-        p=sign_flip(seeds),
-        detectable=detectable(seeds),
-        seeds=seeds,
-    )
 
 
 def adjusted(

@@ -1,20 +1,21 @@
-"""The figures of comparisons: accuracy against compute, differences, energy, retention, the flip,
-families one after another, and for worlds how much is accepted and who serves whom."""
+"""The figures of comparisons: lines with bands, points with intervals, bars with intervals, and for
+worlds a picture of who serves whom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter, ScalarFormatter
 from scipy import stats
 
+from symbiont_ecology.base.statistics import Interval
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import Evaluation
 from symbiont_ecology.extensions.evoscope.palette import (
@@ -24,8 +25,9 @@ from symbiont_ecology.extensions.evoscope.palette import (
     SECOND_COLOUR,
     VIEW_COLOURS,
 )
-from symbiont_ecology.extensions.study.comparison import Summary
+from symbiont_ecology.extensions.study.comparison import AdjustedDifference, Summary
 from symbiont_ecology.extensions.study.measures import SIDES, Stream
+from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results
 
 COMPARED = ("in-distribution", "wording", "retention", "flip, area")
@@ -34,14 +36,111 @@ PERIODS = 10
 """Parts of a run that the return on energy is summed over."""
 MAX_POINTS, MIN_ANSWERS, DEMO_POINTS = 40, 400, 26
 """Points of a curve at most, and answers of all seeds to a point at least; points in the demo."""
-TICKS = (1, 2, 3, 4, 6, 8, 12, 24, 50, 100, 200, 500, 1000)
 BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
 """Of systems, the main one last."""
-_NOBODY = "#ffffff"
 WIDE, THIN = 2.6, 1.3
 """Widths of lines, in points."""
+FLOPS, RIGHT = "useful training FLOPs", "right answers, %"
+MOMENT: dict[str, Any] = {"color": "black", "ls": ":", "lw": 1}
+"""The line at a value that is of interest."""
 Curve = tuple[np.ndarray, ...]
 """Points, heights, and for a band the lowest and the highest."""
+
+
+@dataclass(frozen=True)
+class Pen:
+    """The line of an arm: wide for the arm in question, dashed where only the routing is
+    another."""
+
+    dash: str
+    colour: str
+    width: float = THIN
+
+
+def pens_of(protocol: Protocol) -> dict[str, Pen]:
+    """Return the pen of every arm. Of more arms than colours, the further ones have dots and
+    dashes."""
+    pens, places = dict[str, Pen](), dict[str, int]()
+    for arm in protocol.arms:
+        runs, width = protocol.runs_of(arm), WIDE if arm == protocol.main else THIN
+        if runs in (protocol.main, protocol.second):
+            colour, dash = MAIN_COLOUR if runs == protocol.main else SECOND_COLOUR, "-"
+        else:
+            rounds, place = divmod(places.setdefault(runs, len(places)), len(ARM_COLOURS))
+            colour, dash = ARM_COLOURS[place], ("-", "-.", ":")[rounds % 3]
+        pens[arm] = Pen(dash if runs == arm else "--", colour, width)
+    return pens
+
+
+# The three kinds.
+
+
+def lines(
+    axis: Axes, curves: Mapping[str, Curve], pens: Mapping[str, Pen], marker: str = ""
+) -> None:
+    """Draw a line for each name; around a wide one, the band between its lowest and highest
+    values."""
+    for name, curve in curves.items():
+        pen, (xs, ys) = pens[name], curve[:2]
+        axis.plot(xs, ys, marker + pen.dash, color=pen.colour, label=name, lw=pen.width)
+        if len(curve) > 2 and pen.width == WIDE:
+            axis.fill_between(xs, curve[2], curve[3], color=pen.colour, alpha=0.15, lw=0)
+    axis.grid(alpha=0.3)
+
+
+def points(axis: Axes, tests: Mapping[str, AdjustedDifference], rows: Sequence[str]) -> None:
+    """Draw a point with its interval in the row of each name; filled where it is claimed."""
+    for place, test in ((place, tests[row]) for place, row in enumerate(rows) if row in tests):
+        low, middle, high = 100 * test.low, 100 * test.estimate, 100 * test.high
+        fill = MAIN_COLOUR if test.is_claimed else "white"
+        axis.plot([low, high], [place, place], color=MAIN_COLOUR, lw=1.3)
+        axis.plot(middle, place, "o", ms=6, mec=MAIN_COLOUR, mfc=fill)
+    axis.axvline(0, color="black", lw=1)
+    axis.grid(alpha=0.3)
+
+
+def bars(axis: Axes, shares: Mapping[str, Mapping[str, Interval]]) -> None:
+    """Draw the intervals of several systems beside each other, in groups of the same name."""
+    ends = {
+        end: 100 * pd.DataFrame(shares).map(lambda share, end=end: getattr(share, end))
+        for end in ("estimate", "low", "high")
+    }
+    heights = ends["estimate"]
+    errors = np.array([heights - ends["low"], ends["high"] - heights]).transpose(2, 0, 1)
+    colours = BAR_COLOURS[-len(shares) :]
+    heights.plot.bar(ax=axis, yerr=errors, color=colours, width=0.75, rot=0, error_kw={"lw": 0.8})
+    axis.grid(axis="y", alpha=0.3)
+    axis.set_axisbelow(True)
+    axis.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
+
+
+def _panels(
+    panels: Mapping[str, Mapping[str, Curve]],
+    pens: Mapping[str, Pen],
+    x: str,
+    y: str,
+    size: tuple[float, float] = (4.1, 3.4),
+) -> tuple[Figure, list[Axes]]:
+    """Lines in panels, at most three beside each other, with one legend below."""
+    columns = min(len(panels), 3)
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = list(np.atleast_1d(figure.subplots(rows, columns, sharey=True)).ravel())
+    for axis in axes[len(panels) :]:
+        axis.axis("off")
+    for axis, (title, curves) in zip(axes, panels.items(), strict=False):
+        lines(axis, curves, pens, ".")
+        axis.set(title=title, xlabel=x)
+    figure.supylabel(y, fontsize=10)
+    # A later panel may have a line that the first one lacks.
+    handles = {
+        label: handle
+        for axis in axes[: len(panels)]
+        for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)
+    }
+    columns = min(len(handles), 5, int(figure.get_figwidth() / 2))
+    figure.legend(handles.values(), handles, fontsize=8, loc="outside lower center", ncols=columns)
+    return figure, axes[: len(panels)]
 
 
 def save(figure: Figure, path: Path) -> None:
@@ -49,89 +148,11 @@ def save(figure: Figure, path: Path) -> None:
     figure.savefig(path, dpi=110, metadata={"Software": None})
 
 
-@dataclass(frozen=True)
-class Pen:
-    """The line of an arm: wide for the arm in question, dashed where only the routing is another.
-    Of more arms than colours, the further ones have dots and dashes."""
-
-    dash: str
-    colour: str
-    width: float
-
-    def draw(self, axis: Axes, curve: Curve, label: str | None = None, marker: str = "") -> None:
-        """Draw a line; around a wide one, the band between its lowest and highest values."""
-        axis.plot(*curve[:2], marker + self.dash, color=self.colour, label=label, lw=self.width)
-        if len(curve) > 2 and self.width > THIN:
-            xs, _, lowest, highest = curve
-            axis.fill_between(xs, lowest, highest, color=self.colour, alpha=0.15, lw=0)
-
-
-def pens_of(
-    arms: Sequence[str], main: str, second: str | None = None, of: Mapping[str, str] | None = None
-) -> dict[str, Pen]:
-    """Return the pen of every arm; ``of`` names the arm whose runs, and colour, another one has."""
-    pens, places, runs_of = dict[str, Pen](), dict[str, int](), of or {}
-    for arm in arms:
-        runs = runs_of.get(arm, arm)
-        if runs in (main, second):
-            colour, dash = MAIN_COLOUR if runs == main else SECOND_COLOUR, "-"
-        else:
-            rounds, place = divmod(places.setdefault(runs, len(places)), len(ARM_COLOURS))
-            colour, dash = ARM_COLOURS[place], ("-", "-.", ":")[rounds % 3]
-        pens[arm] = Pen("--" if runs != arm else dash, colour, WIDE if arm == main else THIN)
-    return pens
-
-
-def _pens(results: Results) -> dict[str, Pen]:
-    arms = results.protocol.arms
-    of = {name: arm.of for name, arm in arms.items() if arm.of}
-    return pens_of(list(arms), results.protocol.main, results.protocol.second, of)
-
-
-def _panels(
-    panels: Mapping[str, Mapping[str, Curve]],
-    pens: Mapping[str, Pen],
-    size: tuple[float, float],
-    labels: tuple[str, str],
-    ylim: tuple[float | None, float | None] = (0, 100),
-) -> tuple[Figure, list[Axes]]:
-    """Lines of arms in panels, at most three beside each other, with one legend."""
-    columns = min(len(panels), 3)
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
-    axes = list(np.atleast_1d(figure.subplots(rows, columns, sharey=True)).ravel())
-    for axis, (title, curves) in zip(axes, panels.items(), strict=False):
-        for arm, pen in pens.items():
-            if arm in curves:
-                pen.draw(axis, curves[arm], arm, ".")
-        axis.set(title=title, ylim=ylim)
-        axis.grid(alpha=0.3)
-    for axis in axes[len(panels) :]:
-        axis.axis("off")
-    for axis in axes[max(len(panels) - columns, 0) : len(panels)]:
-        axis.set_xlabel(labels[0])
-    figure.supylabel(labels[1], fontsize=10)
-    return figure, axes[: len(panels)]
-
-
-def _legend_below(figure: Figure, axis: Axes, columns: int = 5) -> None:
-    handles, labels = axis.get_legend_handles_labels()
-    columns = min(len(labels), columns, int(figure.get_figwidth() / 2))
-    figure.legend(handles, labels, fontsize=8, loc="outside lower center", ncols=columns)
-
-
-def _legend_beside(axis: Axes) -> None:
-    """A legend at the right, lines in the order in which they end."""
-    handles, labels = axis.get_legend_handles_labels()
-    ends = [float(np.asarray(line.get_ydata())[-1]) for line in handles]  # type: ignore[attr-defined]
-    order = np.argsort(ends)[::-1]
-    axis.legend(
-        [handles[place] for place in order],
-        [labels[place] for place in order],
-        fontsize=8,
-        loc="center left",
-        bbox_to_anchor=(1, 0.5),
-    )
+def _saved(figures: Mapping[str, Figure | None], folder: Path) -> list[str]:
+    drawn = {name: figure for name, figure in figures.items() if figure is not None}
+    for name, figure in drawn.items():
+        save(figure, folder / name)
+    return list(drawn)
 
 
 # Budgets.
@@ -139,174 +160,141 @@ def _legend_beside(axis: Axes) -> None:
 
 def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
     """Draw every figure that the results have data for; return the names of the files."""
-    painters = {
-        "accuracy.png": _accuracy,
-        "differences.png": _differences,
-        "roi.png": _roi,
-        "retention.png": _retention,
-        "flip.png": _flip,
-        "stages.png": _stages,
+    pens = pens_of(results.protocol)
+    figures = {
+        "accuracy.png": _accuracy(summary, pens),
+        "differences.png": _differences(summary),
+        "roi.png": _roi(results, pens),
+        "retention.png": _retention(summary, pens),
+        "flip.png": _flip(summary, pens),
+        "stages.png": _stages(summary),
     }
-    figures = {name: draw(results, summary) for name, draw in painters.items()}
-    return _saved({name: figure for name, figure in figures.items() if figure is not None}, folder)
+    return _saved(figures, folder)
 
 
-def _saved(figures: Mapping[str, Figure], folder: Path) -> list[str]:
-    for name, figure in figures.items():
-        save(figure, folder / name)
-    return list(figures)
-
-
-def _accuracy(results: Results, summary: Summary) -> Figure:
+def _accuracy(summary: Summary, pens: Mapping[str, Pen]) -> Figure:
     """Accuracy against training FLOPs, one panel per view; a band from the lowest to the highest
-    seed of the main arm."""
-    flops = [budget * results.protocol.unit_flops for budget in results.protocol.budgets]
-    views = summary.accuracy[summary.largest]
+    seed."""
+    unit, views = summary.protocol.unit_flops, summary.accuracy[summary.largest]
+    pens = {HOST: Pen(":", "black"), **pens}
+    flops = [float(budget) * unit for budget in summary.accuracy]
     panels: dict[str, dict[str, Curve]] = {view: {} for view in views}
     for view, curves in panels.items():
-        for arm in results.protocol.arms:
+        for arm in pens:
             shares = [own.get(view, {}).get(arm) for own in summary.accuracy.values()]
-            points = [(x, share) for x, share in zip(flops, shares, strict=True) if share]
-            rows = [(x, one.estimate, min(one.seeds), max(one.seeds)) for x, one in points]
+            found = [(x, share) for x, share in zip(flops, shares, strict=True) if share]
+            rows = [(x, one.estimate, min(one.seeds), max(one.seeds)) for x, one in found]
             if rows:
                 xs, *heights = np.array(rows).T
                 curves[arm] = xs, *(100 * height for height in heights)
-    labels = "useful training FLOPs", "right answers, %"
-    figure, axes = _panels(panels, _pens(results), (4.1, 3.1), labels)
-    for axis, view in zip(axes, views, strict=True):
-        if host := views[view].get(HOST):
-            axis.axhline(100 * host.estimate, color="black", ls=":", lw=1, label="bare host")
-        axis.set_xscale("log")
+    figure, axes = _panels(panels, pens, FLOPS, RIGHT)
+    for axis in axes:
+        axis.set(xscale="log", ylim=(0, 100))
         axis.set_xticks(flops, [f"{tick:.3g}" for tick in flops])
         axis.set_xticks([], minor=True)
-    _legend_below(figure, axes[0])
     return figure
 
 
-def _differences(results: Results, summary: Summary) -> Figure | None:
+def _differences(summary: Summary) -> Figure | None:
     """The main arm minus those that learn, at the largest budget: a panel per view, a row per
     arm."""
-    views = summary.differences[summary.largest]
+    protocol, views = summary.protocol, summary.differences[summary.largest]
     all_views = {**views, "flip, area": summary.flip["differences"].get("area")}
     panels = {view: tests for view in COMPARED if (tests := all_views.get(view))}
-    learners = [arm for arm, side in results.protocol.arms.items() if side.sees != "nothing"]
-    arms = [arm for arm in views.get(results.protocol.shifts[0], {}) if arm in learners]
+    learners = [arm for arm, side in protocol.arms.items() if side.sees != "nothing"]
+    arms = [arm for arm in views.get(protocol.shifts[0], {}) if arm in learners]
     if not arms:
         return None
     figure = Figure(figsize=(1.4 + 2.7 * len(panels), 0.9 + 0.27 * len(arms)), layout="constrained")
     axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
     for axis, (view, tests) in zip(axes, panels.items(), strict=True):
-        axis.axvline(0, color="black", lw=1)
-        for place, arm in enumerate(arms):
-            if (test := tests.get(arm)) is None:
-                continue
-            low, middle, high = 100 * test.low, 100 * test.estimate, 100 * test.high
-            fill = MAIN_COLOUR if test.is_claimed else "white"
-            axis.plot([low, high], [place, place], color=MAIN_COLOUR, lw=1.3)
-            axis.plot(middle, place, "o", ms=6, mec=MAIN_COLOUR, mfc=fill)
+        points(axis, tests, arms)
         axis.set(title=view, xlabel="points")
-        axis.grid(alpha=0.3)
-    axes[0].set_yticks(range(len(arms)), [f"{results.protocol.main} − {arm}" for arm in arms])
+    axes[0].set_yticks(range(len(arms)), [f"{protocol.main} − {arm}" for arm in arms])
     axes[0].invert_yaxis()
     return figure
 
 
-def _roi(results: Results, summary: Summary) -> Figure | None:
+def _roi(results: Results, pens: Mapping[str, Pen]) -> Figure | None:
     """Revenue over cost through training, at the largest budget, for arms that earn."""
     end, curves = results.largest * results.protocol.unit_flops, dict[str, Curve]()
-    edges = np.linspace(0, end, PERIODS + 1)
+    columns = ["flops", "accuracy", "revenue", "cost", "population"]
     for arm, side in results.protocol.arms.items():
+        runs = (
+            [] if side.of else results.runs(arm, results.largest)
+        )  # it earned what its sister did
         ratios = []
-        for run in results.runs(arm, results.largest):
-            course = run.run.course if run.run else []
-            flops, _, revenue, cost, _ = np.array(course or np.zeros((0, 5))).T
-            if revenue.any() and not side.of:  # which earned what its sister did
-                xs = np.minimum(flops, end)  # the last generation may end a rollout later
-                earned, spent = (np.histogram(xs, edges, weights=e)[0] for e in (revenue, cost))
-                empty = np.full(PERIODS, np.nan)
-                ratios.append(np.divide(earned, spent, out=empty, where=spent > 0))
+        for run in runs:
+            course = pd.DataFrame(run.run.course if run.run else [], columns=columns)
+            # The last generation may end a rollout later.
+            period = (course.flops / end * PERIODS).clip(upper=PERIODS - 1).astype(int)
+            sums = course.groupby(period)[["revenue", "cost"]].sum()
+            if sums.revenue.any():
+                ratios.append(sums.revenue / sums.cost.where(sums.cost > 0))
         if ratios:
-            mask = ~np.isnan(ratios).all(axis=0)  # long generations leave periods without an end
-            grid = ((edges[1:] + edges[:-1]) / 2)[mask]
-            curves[arm] = grid, np.nanmean(np.array(ratios)[:, mask], axis=0)
+            means = pd.concat(ratios, axis=1).mean(axis=1).dropna().sort_index()
+            middles = (means.index.to_numpy() + 0.5) * end / PERIODS
+            curves[arm] = middles, means.to_numpy()
     if not curves:
         return None
-    labels = "useful training FLOPs", "revenue ÷ cost (ROI)"
-    figure, (axis,) = _panels({"": curves}, _pens(results), (6.4, 4.2), labels, (0, None))
-    axis.axhline(1, color="black", ls=":", lw=1)
-    _legend_below(figure, axis)
+    figure, (axis,) = _panels({"": curves}, pens, FLOPS, "revenue ÷ cost (ROI)", (6.4, 4.2))
+    axis.axhline(1, **MOMENT)
+    axis.set_ylim(0, None)
     return figure
 
 
-def _retention(results: Results, summary: Summary) -> Figure | None:
-    """Skill against retention, means over seeds from the smallest budget to the largest point."""
-    curves, pens = dict[str, Curve](), _pens(results)
+def _retention(summary: Summary, pens: Mapping[str, Pen]) -> Figure | None:
+    """Skill against retention, means over seeds; the point of the largest budget is the largest."""
+    curves: dict[str, Curve] = {}
     for arm, frontier in summary.retention["arms"].items():
-        means = [np.mean(points, axis=0) for points in frontier["points"].values()]
+        means = [np.mean(pairs, axis=0) for pairs in frontier["points"].values()]
         curves[arm] = tuple(100 * np.array(means).T)
     if not curves:
         return None
     labels = "skill: right in distribution, %", "retention of other conventions, %"
-    figure, (axis,) = _panels({"": curves}, pens, (6.4, 4.8), labels, (None, None))
+    figure, (axis,) = _panels({"": curves}, pens, *labels, (6.4, 4.8))
     for arm, (skill, retention) in curves.items():
         sizes = 14 * np.arange(1, len(skill) + 1)
         axis.scatter(skill, retention, s=sizes, color=pens[arm].colour, lw=0)
-    _legend_below(figure, axis)
     return figure
 
 
-def _flip(results: Results, summary: Summary) -> Figure | None:
+def _flip(summary: Summary, pens: Mapping[str, Pen]) -> Figure | None:
     """Accuracy on families that changed and on those that did not, through the flip and back."""
-    plan, unit = results.protocol.flip, results.protocol.unit_flops
+    plan, unit = summary.protocol.flip, summary.protocol.unit_flops
     if plan is None or not summary.flip["arms"]:
         return None
     starts = {"before": plan.at, "flipped": plan.at, "back": plan.back}
     panels: dict[str, dict[str, Curve]] = {f"{side} families": {} for side in SIDES}
     for arm, flip in summary.flip["arms"].items():
-        for title, side in zip(panels, SIDES, strict=True):
-            rows = []
-            for phase, start in starts.items():
-                legs = [leg for leg in flip["curves"][side] if leg["phase"] == phase]
-                shares = [[100 * leg[key] for key in ("mean", "low", "high")] for leg in legs]
-                moments = [(start + leg["extra"]) * unit for leg in legs]
-                rows += [(x, *own) for x, own in zip(moments, shares, strict=True)]
-                rows.append((np.nan,) * 4)  # the line ends here
-            panels[title][arm] = tuple(np.array(rows).T)
-    labels = "useful training FLOPs", "right answers, %"
-    figure, axes = _panels(panels, _pens(results), (4.2, 4.2), labels)
+        for curves, side in zip(panels.values(), SIDES, strict=True):
+            legs = pd.DataFrame(flip["curves"][side])
+            xs = (legs.phase.map(starts) + legs.extra) * unit
+            curves[arm] = xs.to_numpy(), *(100 * legs[["mean", "low", "high"]].to_numpy().T)
+    figure, axes = _panels(panels, pens, FLOPS, RIGHT, (4.2, 4.2))
     for axis in axes:
+        axis.set_ylim(0, 100)
         for moment in (plan.at, plan.back):
-            axis.axvline(moment * unit, color="black", ls=":", lw=1)
-    _legend_below(figure, axes[0])
+            axis.axvline(moment * unit, **MOMENT)
     return figure
 
 
-def _stages(results: Results, summary: Summary) -> Figure | None:
+def _stages(summary: Summary) -> Figure | None:
     """A panel per arm: what is right of each family, from the end of its own stage on."""
     courses = summary.stages.get("courses", {})
     if not courses:
         return None
-    columns = min(len(courses), 4)
-    rows = -(-len(courses) // columns)
-    figure = Figure(figsize=(3.1 * columns, 2.6 * rows + 0.5), layout="constrained")
-    axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-    for place, axis in enumerate(axes.flat):
-        axis.set_visible(place < len(courses))
-    for axis, (arm, course) in zip(axes.flat, courses.items(), strict=False):
-        for number, (family, shares) in enumerate(course.items()):
-            colour = VIEW_COLOURS[number % len(VIEW_COLOURS)]
-            xs, heights = np.arange(1, len(shares) + 1), 100 * np.array(shares)
-            axis.plot(xs[: number + 1], heights[: number + 1], ":", color=colour, lw=1)
-            axis.plot(xs[number:], heights[number:], "o-", color=colour, ms=3, label=family)
-        weight = "bold" if arm == results.protocol.main else None
-        axis.set_title(arm, fontsize=9, fontweight=weight)
-        axis.set(ylim=(-3, 103), xticks=np.arange(1, len(course) + 1))
-        axis.grid(alpha=0.3)
-    for axis in axes[:, 0]:
-        axis.set_ylabel("right, %")
-    for axis in axes[-1]:
-        axis.set_xlabel("families that came")
-    _legend_below(figure, axes[0][0], 6)
+    panels: dict[str, dict[str, Curve]] = {
+        arm: {
+            family: (np.arange(number, len(shares)) + 1, 100 * np.array(shares[number:]))
+            for number, (family, shares) in enumerate(course.items())
+        }
+        for arm, course in courses.items()
+    }
+    families = dict.fromkeys(family for curves in panels.values() for family in curves)
+    colours = {name: VIEW_COLOURS[n % len(VIEW_COLOURS)] for n, name in enumerate(families)}
+    pens = {name: Pen("-", colour) for name, colour in colours.items()}
+    figure, _ = _panels(panels, pens, "families that came", RIGHT, (3.1, 2.8))
     return figure
 
 
@@ -316,12 +304,14 @@ def _stages(results: Results, summary: Summary) -> Figure | None:
 def draw_worlds(results: Results, folder: Path) -> list[str]:
     """Draw every figure of a suite of worlds; return the names of the files. A world in which the
     main arm has not lived yet has none."""
-    main, figures = results.protocol.main, dict[str, Figure]()
+    main, figures = results.protocol.main, dict[str, Figure | None]()
+    pens = pens_of(results.protocol)
     for world in results.protocol.worlds:
-        lived = {arm: results.streams.get((world, arm), {}) for arm in results.protocol.arms}
-        runs = {arm: list(own.values()) for arm, own in lived.items() if own}
+        lived = {arm: list(results.streams.get((world, arm), {}).values()) for arm in pens}
+        runs = {arm: own for arm, own in lived.items() if own}
         if main in runs:
-            figures[f"{world}.png"] = _acceptance(runs, _pens(results), main)
+            on_top = dict(sorted(runs.items(), key=lambda entry: entry[0] == main))
+            figures[f"{world}.png"] = _acceptance(on_top, pens)
             figures[f"{world}-servers.png"] = _servers(runs[main][0])
     return _saved(figures, folder)
 
@@ -331,25 +321,24 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     below."""
     figure = Figure(figsize=(9.6, 6.4), layout="constrained")
     above, below = figure.subplots(2, 1, height_ratios=(1, 1.1), sharex=True)
-    for arm, pen in pens_of(list(runs), main).items():
-        xs, ys = _curve(runs[arm], DEMO_POINTS)
-        pen.draw(above, (xs, 100 * ys), arm)
+    others = [arm for arm in runs if arm != main]
+    pens = {arm: Pen("-", colour) for arm, colour in zip(others, ARM_COLOURS, strict=False)}
+    pens[main] = Pen("-", MAIN_COLOUR, WIDE)
+    curves = {arm: _course([run], DEMO_POINTS) for arm, run in runs.items()}
+    lines(above, curves, pens)
     above.set(ylabel="accepted answers, %", ylim=(0, 100))
-    above.grid(alpha=0.3)
-    _legend_beside(above)
+    above.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     _draw_servers(runs[main], below)
     below.set_ylabel("users, by what they want at the end")
     record = runs[main].record
     moments = {"^": [moment for moment, _ in record.births], "x": record.deaths}
-    for place, (marker, generations) in enumerate(moments.items()):  # along the upper edge
-        ys = np.full(len(generations), 1.025 + 0.035 * place)
-        edge = below.get_xaxis_transform()
-        below.plot(
-            generations, ys, marker, color="black", ms=4, mew=1, clip_on=False, transform=edge
-        )
+    edge = below.get_xaxis_transform()
+    for place, (marker, xs) in enumerate(moments.items()):  # along the upper edge
+        ys = np.full(len(xs), 1.025 + 0.035 * place)
+        below.plot(xs, ys, marker, color="black", ms=4, mew=1, clip_on=False, transform=edge)
     if (moment := runs[main].asked.world.config.drift_at) is not None:
         for axis in (above, below):
-            axis.axvline(moment, color="black", ls=":", lw=1)
+            axis.axvline(moment, **MOMENT)
         words = "some users change their mind"
         above.annotate(words, (moment, 4), (4, 0), textcoords="offset points", fontsize=9)
     title = (
@@ -360,55 +349,53 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
 
 
 def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
-    """Draw groups of bars, right answers of several systems with their intervals: a group for every
-    family, and one for all."""
+    """Draw right answers of several systems: a group for every family, and one for all."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     axis = figure.subplots()
-    shares = {name: {**own.by_family(), "all": own.accuracy()} for name, own in systems.items()}
-    heights = 100 * pd.DataFrame(shares).map(lambda share: share.estimate)
-    lows, highs = (
-        100 * pd.DataFrame(shares).map(lambda share, end=end: getattr(share, end))
-        for end in ("low", "high")
-    )
-    errors = np.array([heights - lows, highs - heights]).transpose(2, 0, 1)
-    colours = BAR_COLOURS[-len(systems) :]
-    heights.plot.bar(ax=axis, yerr=errors, color=colours, width=0.75, rot=0, error_kw={"lw": 0.8})
+    bars(axis, {name: {**own.by_family(), "all": own.accuracy()} for name, own in systems.items()})
     axis.set(ylabel="right, %", ylim=(0, 104))
-    axis.grid(axis="y", alpha=0.3)
-    axis.set_axisbelow(True)
-    axis.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
     save(figure, path)
 
 
-def _acceptance(runs: Mapping[str, Sequence[Stream]], pens: Mapping[str, Pen], main: str) -> Figure:
+def _acceptance(runs: Mapping[str, Sequence[Stream]], pens: Mapping[str, Pen]) -> Figure:
     """Acceptance through time, means over seeds, with the interval of the main arm, and the number
     of adapters."""
     figure = Figure(figsize=(9.6, 3.6), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    for arm, streams in sorted(runs.items(), key=lambda entry: entry[0] == main):  # it is on top
+    shares, living = dict[str, Curve](), dict[str, Curve]()
+    for arm, streams in runs.items():
         answers = sum(len(run.accepted) for run in streams)
-        points = min(MAX_POINTS, max(answers // MIN_ANSWERS, 2))
-        xs, shares = zip(*(_curve(run, points) for run in streams), strict=True)
-        middle, half = 100 * np.mean(shares, axis=0), np.zeros(1)
-        if len(streams) > 1:
-            half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(100 * np.array(shares))
-        pens[arm].draw(left, (xs[0], middle, middle - half, middle + half), arm)
-        living = np.mean([run.record.population for run in streams], axis=0)
-        pens[arm].draw(right, (np.arange(len(living)), living))
+        shares[arm] = _course(streams, min(MAX_POINTS, max(answers // MIN_ANSWERS, 2)))
+        heights = np.mean([run.record.population for run in streams], axis=0)
+        living[arm] = np.arange(len(heights)), heights
+    lines(left, shares, pens)
+    lines(right, living, pens)
     left.set(xlabel="generation", ylabel="accepted, %", ylim=(0, 100))
     right.set(xlabel="generation", ylabel="adapters", yscale="log")
-    low, high = right.get_ylim()
-    right.set_yticks([tick for tick in TICKS if low <= tick <= high])
-    right.yaxis.set_major_formatter(ScalarFormatter())
-    right.yaxis.set_minor_formatter(NullFormatter())
-    for axis in (left, right):
-        axis.grid(alpha=0.3)
-    _legend_beside(left)
+    right.yaxis.set_major_formatter("{x:g}")
+    left.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     return figure
 
 
+def _course(streams: Sequence[Stream], count: int) -> Curve:
+    """Return the accepted share of each part of a run, in percent: the middles of the parts, in
+    generations, the means over runs, and of several runs the bounds of Student's interval."""
+    length = streams[0].asked.length
+    edges = np.linspace(0, length, min(count, length) + 1)
+    middles, shares = (edges[1:] + edges[:-1]) / 2, []
+    for run in streams:
+        asked, _ = np.histogram(run.asked.generations, edges)
+        accepted, _ = np.histogram(run.asked.generations, edges, weights=run.accepted)
+        shares.append(100 * accepted / np.maximum(asked, 1))
+    mean = np.mean(shares, axis=0)
+    if len(streams) < 2:
+        return middles, mean
+    half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(shares)
+    return middles, mean, mean - half, mean + half
+
+
 def _servers(run: Stream) -> Figure:
-    """Who serves whom in one run."""
+    """Draw who serves whom in one run."""
     rows = len(run.asked.world.names)
     figure = Figure(figsize=(9.6, 1.5 + min(rows, 120) / 36), layout="constrained")
     axis = figure.subplots()
@@ -422,12 +409,11 @@ def _servers(run: Stream) -> Figure:
 
 
 def _draw_servers(run: Stream, axis: Axes) -> None:
-    """Who serves whom through time: a row per habitat, by kind, and a colour per organelle."""
+    """Draw who serves whom through time: a row per habitat, by kind, and a colour per organelle."""
     servers, kinds = run.servers, run.kinds[:, -1]
     order = np.lexsort((run.asked.world.arrivals, kinds))
-    organelles = [organelle for organelle in np.unique(servers) if organelle >= 0]
-    busiest = sorted(organelles, key=lambda organelle: -int((servers == organelle).sum()))
-    colours = np.full((*servers.shape, 3), to_rgb(_NOBODY))
+    colours = np.ones((*servers.shape, 3))  # white where nobody serves
+    busiest = pd.Series(servers[servers >= 0]).value_counts().index
     for place, organelle in enumerate(busiest):
         code = VIEW_COLOURS[place] if place < len(VIEW_COLOURS) else OTHERS_COLOUR
         colours[servers == organelle] = to_rgb(code)
@@ -436,11 +422,3 @@ def _draw_servers(run: Stream, axis: Axes) -> None:
         axis.axhline(edge, color="black", lw=0.8)
     axis.set(xlabel="generation", ylabel="users")
     axis.set_yticks([])
-
-
-def _curve(run: Stream, points: int) -> tuple[np.ndarray, np.ndarray]:
-    """The middle of each part of a run, in generations, and the share that was accepted in it."""
-    edges = np.linspace(0, run.asked.length, min(points, run.asked.length) + 1)
-    counts, _ = np.histogram(run.asked.generations, edges)
-    accepted, _ = np.histogram(run.asked.generations, edges, weights=run.accepted)
-    return (edges[1:] + edges[:-1]) / 2, accepted / np.maximum(counts, 1)

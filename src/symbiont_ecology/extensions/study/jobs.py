@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
@@ -39,9 +39,10 @@ from symbiont_ecology.extensions.study.outcomes import (
     SystemAnswers,
     Tuning,
     load_outcome,
+    run_summary,
+    training_curve,
 )
 from symbiont_ecology.extensions.study.protocol import Protocol
-from symbiont_ecology.extensions.study.run_summary import run_summary, training_curve
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import provenance
 from symbiont_ecology.run import start as runs
@@ -109,9 +110,9 @@ HOST_JOB = Job("host", HOST, 0)
 
 @dataclass(frozen=True)
 class Moment:
-    """When a run is measured, at how many training FLOPs, and what is asked then: so many questions
-    per cell of some shifts. ``extra`` is the number of a stage, or the units of FLOPs since a
-    flip. At the end everything is asked that the protocol names."""
+    """A measurement of a run at so many training FLOPs: so many questions per cell of some shifts.
+    ``extra`` is the number of a stage, or the units of FLOPs since a flip. At the end everything is
+    asked that the protocol names."""
 
     phase: Phase
     train_flops: float | None
@@ -367,7 +368,7 @@ def run_parts(
     acts = (event for event in events if isinstance(event, Acted))
     record = {
         "life": run_summary(events),
-        "course": [astuple(point) for point in training_curve(events)],
+        "course": training_curve(events),
         "solved": sum(sum(event.verdicts) for event in acts if event.purpose == "practice"),
         "selection_flops": 0,
         **({"arrived": list(arrived)} if arrived else {}),
@@ -385,8 +386,8 @@ def stream_parts(run: LoadedRun, host: Host | None = None) -> dict[str, object]:
 
 
 def _general(run: LoadedRun, host: Host, answers_by: Sequence[str] = ()) -> dict[str, object]:
-    """What plain English is to some routings and to each adapter that serves, if the host knows
-    any."""
+    """Return what plain English is to some routings and to each adapter that serves, if the host
+    knows any."""
     reader = general_reader(run.config, run.pool, host)
     if reader is None:
         return {}
@@ -399,51 +400,43 @@ def course_of(
 ) -> dict[str, object]:
     """Return what became of every question, and of everybody (``StreamRecord``); ``served`` are the
     habitats of each living organelle at the end."""
-    generations = 0
     answers: dict[tuple[int, str, str], list[float]] = defaultdict(list)
-    numbers: dict[str, int] = {}
-    population, births, deaths = list[int](), list[tuple[int, int]](), list[int]()
-    servers: dict[str, str] = {}
-    moves = list[tuple[int, int, int]]()
-    birth_of: dict[str, int] = {}
+    servers, moves = dict[str, OrganelleId](), list[tuple[int, int, int]]()
+    numbers: dict[OrganelleId, int] = defaultdict(lambda: len(numbers))
+    births = dict[OrganelleId, tuple[int, int]]()
+    deaths = [event.generation for event in events if isinstance(event, Retired)]
+    ended = [event for event in events if isinstance(event, GenerationEnded)]
     for event in events:
         match event:
             case Acted(purpose="practice"):
-                for place, item in enumerate(event.items):
-                    verdict = event.verdicts[place * event.samples]
+                for item, verdict in zip(
+                    event.items, event.verdicts[:: event.samples], strict=True
+                ):
                     answers[event.generation, event.habitat, item].append(verdict)
                 if servers.get(event.habitat) != event.id:
                     servers[event.habitat] = event.id
-                    number = numbers.setdefault(event.id, len(numbers))
-                    moves.append((event.generation, world.number(event.habitat), number))
+                    user = world.number(event.habitat)
+                    moves.append((event.generation, user, numbers[event.id]))
             case Born() if event.operator != "founder":
-                birth_of[event.id] = len(births)
-                births.append((event.generation, 0))
+                births[event.id] = event.generation, 0
             case Served():
                 for name, count in Counter(event.servers.values()).items():
-                    if name in birth_of and births[birth_of[name]] == (event.generation, 0):
-                        births[birth_of[name]] = (event.generation, count)
-            case Retired():
-                deaths.append(event.generation)
-            case GenerationEnded():
-                population.append(event.population)
-                generations = event.generation + 1
-            case _:
-                pass
+                    if births.get(name) == (event.generation, 0):
+                        births[name] = event.generation, count
     verdicts = list[str]()
-    for generation in range(generations):
+    for generation in range(ended[-1].generation + 1 if ended else 0):
         for question in world.questions(generation):
             marks = answers.get((generation, question.habitat, question.id))
             verdicts.append(str(int(marks.pop(0) >= 0.5)) if marks else "-")
     served_by = dict.fromkeys(world.names, -1)
     for organelle_id, habitats in served.items():
-        served_by |= dict.fromkeys(habitats, numbers.setdefault(organelle_id, len(numbers)))
+        served_by |= dict.fromkeys(habitats, numbers[organelle_id])
     return {
         "verdicts": "".join(verdicts),
         "moves": moves,
         "served_by": list(served_by.values()),
-        "population": population,
-        "births": births,
+        "population": [event.population for event in ended],
+        "births": list(births.values()),
         "deaths": deaths,
     }
 

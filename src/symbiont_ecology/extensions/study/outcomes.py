@@ -1,4 +1,4 @@
-"""What a job leaves: one JSON object, from which every number of a pack is made.
+"""Outcomes of jobs: one JSON object each, from which every number of a pack is made.
 
 ``jobs`` fills it, ``results`` makes the table of answers from its legs. Outcomes of schema 1 are
 read as well: packs of earlier versions are made of them. Keys that nothing needs are ignored.
@@ -7,22 +7,25 @@ read as well: packs of earlier versions are made of them. Keys that nothing need
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from symbiont_ecology.base.errors import DataError, RunError
+from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import Evaluation
 from symbiont_ecology.extensions.study.general import GeneralAbility
-from symbiont_ecology.extensions.study.run_summary import RunSummary
 
 OUTCOME_SCHEMA = 2
 """Raise it when a key goes or changes its meaning."""
+MAX_MOMENTS = 64
+"""Moments of a training curve."""
 Phase = Literal["run", "selection", "stage", "before", "flipped", "back"]
 JobKind = Literal["tune", "main", "flip", "host", "stream"]
 
@@ -69,8 +72,8 @@ class SystemAnswers(_Record):
 
 
 class Leg(_Record):
-    """What was measured at once: at the end of a run, after a stage, or ``extra`` units of FLOPs
-    after a flip."""
+    """Answers that were measured at once: at the end of a run, after a stage, or ``extra`` units of
+    FLOPs after a flip."""
 
     phase: Phase = "run"
     extra: float = 0.0
@@ -78,8 +81,32 @@ class Leg(_Record):
     systems: dict[str, SystemAnswers]
 
 
+@dataclass(frozen=True)
+class RunSummary:
+    """Counts, and energy in mATP. ``founders`` are all without living parents, the refounded
+    included."""
+
+    generations: int = 0
+    founders: int = 0
+    births: int = 0
+    merges: int = 0
+    """Births with two parents or more."""
+    deaths: int = 0
+    bankruptcies: int = 0
+    """Deaths of debt."""
+    alive: int = 0
+    earned: int = 0
+    spent: int = 0
+    held: int = 0
+    train_flops: int = 0
+    rollouts: int = 0
+    """Of any purpose, founding included."""
+    practice: int = 0
+    """Rollouts whose verdict entered learning."""
+
+
 class RunRecord(_Record):
-    """What a run to its budget did."""
+    """Deeds of a run to its budget."""
 
     life: RunSummary
     course: list[tuple[float, float, float, float, float]] = []
@@ -92,7 +119,7 @@ class RunRecord(_Record):
 
 
 class StreamRecord(_Record):
-    """What a run in a world with habitats answered, question by question, and who lived in it."""
+    """Answers of a run in a world with habitats, question by question, and who lived in it."""
 
     verdicts: str
     """A letter per question in the order of the stream: 1 accepted, 0 refused, - not answered."""
@@ -112,7 +139,7 @@ class StreamRecord(_Record):
 
 
 class Outcome(_Record):
-    """What a job leaves: who was asked, the answers of every leg, and what a run did on the way."""
+    """Outcome of a job: who was asked, the answers of every leg, and what a run did on the way."""
 
     schema_: int = Field(OUTCOME_SCHEMA, alias="schema")
     kind: JobKind
@@ -223,8 +250,62 @@ class TuningScore(_Record):
 
 
 class Tuning(_Record):
-    """How the arms were tuned: the option chosen by arm and budget, and every config with its
+    """Tuning of the arms: the option chosen by arm and budget, and every config with its
     scores."""
 
     chosen: Chosen
     sweep: list[TuningScore] = []
+
+
+# What events say of a run.
+
+
+def run_summary(events: Iterable[Event]) -> RunSummary:
+    """Return the counts of a run."""
+    kept = list(events)
+    acted = [event for event in kept if isinstance(event, Acted)]
+    born = [event for event in kept if isinstance(event, Born)]
+    retired = [event for event in kept if isinstance(event, Retired)]
+    settled = [event for event in kept if isinstance(event, Settled)]
+    ended = [event for event in kept if isinstance(event, GenerationEnded)]
+    founders = sum(not event.parents for event in born)
+    last = ended[-1] if ended else None
+    return RunSummary(
+        generations=last.generation + 1 if last else 0,
+        founders=founders,
+        births=len(born) - founders,
+        merges=sum(len(event.parents) > 1 for event in born),
+        deaths=len(retired),
+        bankruptcies=sum(event.cause == "bankrupt" for event in retired),
+        alive=last.population if last else founders,
+        earned=sum(event.revenue for event in settled),
+        spent=sum(event.spent for event in settled),
+        held=last.energy_total if last else 0,
+        train_flops=last.train_flops if last else 0,
+        rollouts=sum(len(event.verdicts) for event in acted),
+        practice=sum(len(event.verdicts) for event in acted if event.purpose == "practice"),
+    )
+
+
+def training_curve(events: Iterable[Event]) -> list[tuple[int, float, int, int, int]]:
+    """Return the course of a run: training FLOPs so far, success of practice, revenue and cost in
+    mATP, and population, of at most ``MAX_MOMENTS`` moments.
+
+    Energy is summed over the generations that a moment stands for, accuracy is their mean.
+    """
+    moments, revenue, cost = list[tuple[int, float, int, int, int]](), 0, 0
+    for event in events:
+        if isinstance(event, Settled):
+            revenue, cost = revenue + event.revenue, cost + event.spent
+        elif isinstance(event, GenerationEnded):
+            accuracy = event.accuracy or 0.0
+            moments.append((event.train_flops, accuracy, revenue, cost, event.population))
+            revenue = cost = 0
+    step = max(-(-len(moments) // MAX_MOMENTS), 1)
+    parts = [
+        list(zip(*moments[at : at + step], strict=True)) for at in range(0, len(moments), step)
+    ]
+    return [
+        (flops[-1], sum(shares) / len(shares), sum(earned), sum(spent), alive[-1])
+        for flops, shares, earned, spent, alive in parts
+    ]

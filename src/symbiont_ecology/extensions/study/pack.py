@@ -14,6 +14,7 @@ import gzip
 import hashlib
 import io
 import json
+import math
 import warnings
 import zlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -21,6 +22,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from pydantic import BaseModel
 
 from symbiont_ecology.base.errors import DataError, EcologyWarning, lines_of
@@ -32,20 +34,20 @@ from symbiont_ecology.extensions.study.comparison import (
     SEEDS_NEEDED,
     AdjustedDifference,
     Summary,
-    plain,
     summarise,
 )
 from symbiont_ecology.extensions.study.figures import draw_all, draw_worlds
 from symbiont_ecology.extensions.study.measures import NO_SHARES
 from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning, TuningScore, parse_outcomes
-from symbiont_ecology.extensions.study.page import NO_VALUE, pages_of, render, spread
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results
-from symbiont_ecology.extensions.study.worlds import summarise_worlds
+from symbiont_ecology.extensions.study.worlds import dump_worlds, summarise_worlds
 
 PROTOCOL, OUTCOMES, TUNED = "protocol.json", "outcomes.jsonl.gz", "tuned.json"
 SUMMARY, PAGE, MANIFEST, INDEX = "summary.json", "README.md", "manifest.json", "README.md"
 EXCERPT = "excerpt.md"
+NO_VALUE = "–"
+"""A cell without a value."""
 TITLE = "# Paper packs"
 MAX_BYTES = 5_000_000
 """Bytes that the outcomes of a pack may take, compressed."""
@@ -118,7 +120,7 @@ def rebuild(folder: Path) -> None:
         numbers = summarise_worlds(results)
         figures = draw_worlds(results, folder)
         pages = {PAGE: render_worlds(results, numbers, tuning, figures, digest)}
-        _write(folder / SUMMARY, plain(numbers))
+        _write(folder / SUMMARY, dump_worlds(numbers))
     else:
         summary = summarise(results)
         figures = draw_all(results, summary, folder)
@@ -188,22 +190,53 @@ def write_index(folder: Path) -> None:
         except (OSError, ValueError, LookupError, TypeError, AttributeError):
             message = f"{place} is left out of {page}: its {SUMMARY} or {MANIFEST} is damaged"
             warnings.warn(message, EcologyWarning, stacklevel=2)
-    write_whole(page, render(PAGES, "index.md.j2", title=TITLE, packs=packs))
+    write_whole(page, render("index.md.j2", title=TITLE, packs=packs))
 
 
 # Pages.
 
 
+def render(template: str, **values: object) -> str:
+    """Return a page from its template. Lines of a paragraph are joined, empty paragraphs left
+    out."""
+    blocks = PAGES.get_template(template).render(values).split("\n\n")
+    parts = (_joined(block.strip()) for block in blocks)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _joined(block: str) -> str:
+    is_whole = block.startswith(("|", "- "))  # a table, or a list with an item on every line
+    return block if is_whole else " ".join(map(str.strip, block.splitlines()))
+
+
+def table_cell(value: object) -> str:
+    """Return a text that cannot break the table that it stands in."""
+    return " ".join(str(value).splitlines()).replace("|", "\\|")
+
+
+def spread(
+    interval: Interval | None, scale: float = 100, form: str = ".1f", ends: str = "", mark: str = ""
+) -> str:
+    """Return an estimate with its interval, such as ``**12.0** [10.1, 13.9]``; alone if it has
+    none. One of nothing is no value."""
+    if interval is None or math.isnan(interval.estimate):
+        return NO_VALUE
+    if math.isnan(interval.low):
+        return f"{mark}{scale * interval.estimate:{form}}{mark}"
+    low, high = (f"{scale * end:{ends or form}}" for end in (interval.low, interval.high))
+    return f"{mark}{scale * interval.estimate:{form}}{mark} [{low}, {high}]"
+
+
 def render_pack(summary: Summary, tuning: Tuning, figures: Collection[str], digest: str) -> str:
     """Return the page of a pack; ``figures`` are the files that were drawn."""
     parts = {"tuning": tuning, "figures": figures, "digest": digest, "stages": summary.stages}
-    return render(PAGES, "pack.md.j2", summary=summary, **parts)
+    return render("pack.md.j2", summary=summary, **parts)
 
 
 def excerpt(summary: Summary) -> str:
     """Return one table for other pages: percent right by budget in distribution, and by shift at
     the largest one."""
-    return render(PAGES, "excerpt.md.j2", summary=summary)
+    return render("excerpt.md.j2", summary=summary)
 
 
 def render_worlds(
@@ -231,7 +264,6 @@ def render_worlds(
         return "; ".join(parts) or "nothing to choose"
 
     return render(
-        PAGES,
         "worlds.md.j2",
         protocol=protocol,
         numbers=numbers,
@@ -274,14 +306,24 @@ def present(arms: Iterable[str], views: Mapping[str, Collection[str]]) -> list[s
     return [arm for arm in arms if any(arm in view for view in views.values())]
 
 
-PAGES = pages_of("symbiont_ecology.extensions.study")
+PAGES = Environment(
+    loader=PackageLoader("symbiont_ecology.extensions.study"),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    autoescape=False,  # Markdown; ``table_cell`` keeps tables whole
+)
 PAGES.globals |= {"host": HOST, "seeds_needed": SEEDS_NEEDED}
 PAGES.filters |= {
+    "cell": table_cell,
     "claim": claim,
+    "flops": lambda value: f"{value:.3g}",
     "knob": lambda word: word.removeprefix("strategy."),
+    "number": format,
     "of_measure": of_measure,
     "points": lambda share: f"{100 * share.estimate:.0f}" if share else NO_VALUE,
     "present": present,
+    "spread": spread,
     "tuned": tuned,
 }
 

@@ -86,7 +86,7 @@ class World(_Part):
 
 
 class Goal(_Part):
-    """What the main arm is meant to reach in a world, fixed before the seeds are looked at.
+    """Goal that the main arm is meant to reach in a world, fixed before the seeds are looked at.
 
     It is about the mean over seeds of a measure; or of its difference to another arm, to another
     world, or of both.
@@ -157,7 +157,7 @@ class Protocol(_Part):
             if name not in names:
                 hint = did_you_mean(name, names) or f" expected one of {', '.join(names)}"
                 raise ValueError(f"{where}: {name!r} is not there;{hint}")
-        for fault in self._faults():
+        for fault in (*self._faults_of_arms(), *self._faults()):
             raise ValueError(fault)
         return self
 
@@ -186,8 +186,7 @@ class Protocol(_Part):
                 known = [str(number) for number in range(len(self.arms[arm_name].tune))]
                 yield f"chosen.{name}.{arm_name}", str(option), known
 
-    def _faults(self) -> Iterator[str]:
-        """Yield what contradicts itself."""
+    def _faults_of_arms(self) -> Iterator[str]:
         for name, arm in self.arms.items():
             count = len(arm.tune)
             if name == HOST:
@@ -198,19 +197,22 @@ class Protocol(_Part):
                 yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
             if arm.repeats and (self.arms[arm.repeats].repeats or count > 1):
                 yield f"arms.{name}.repeats: expected an arm that repeats none, and no tune here"
-        if self.worlds:
-            fields = type(self).model_fields
-            for key in OF_BUDGETS:
-                if getattr(self, key) != fields[key].default:
-                    yield f"{key}: expected none of it in a protocol with worlds"
-        else:
-            counts = {name: len(self.arms[name].tune) for name in self.own_arms}
-            if not {"unit_flops", "budgets"} <= self.model_fields_set:
-                yield "expected unit_flops and budgets, or worlds"
-            if list(self.budgets) != sorted(self.budgets):
-                yield f"budgets: expected rising numbers, got {list(self.budgets)}"
-            if len(set(counts.values())) > 1:
-                yield f"every arm gets the same number of tuning configs, got {counts}"
+
+    def _faults(self) -> Iterator[str]:
+        """Yield what contradicts itself in the whole."""
+        fields, counts = (
+            type(self).model_fields,
+            {len(self.arms[one].tune) for one in self.own_arms},
+        )
+        for key in (key for key in OF_BUDGETS if self.worlds):
+            if getattr(self, key) != fields[key].default:
+                yield f"{key}: expected none of it in a protocol with worlds"
+        if not self.worlds and not {"unit_flops", "budgets"} <= self.model_fields_set:
+            yield "expected unit_flops and budgets, or worlds"
+        if list(self.budgets) != sorted(self.budgets):
+            yield f"budgets: expected rising numbers, got {list(self.budgets)}"
+        if not self.worlds and len(counts) > 1:
+            yield f"every arm gets the same number of tuning configs, got {sorted(counts)}"
         for goal in self.goals:
             if goal.at_least is None and goal.at_most is None:
                 yield f"goals: expected at_least or at_most, got {goal.about!r}"
@@ -238,7 +240,7 @@ class Protocol(_Part):
 
     @property
     def planned_runs(self) -> int:
-        """How many runs are reported."""
+        """Number of runs that are reported."""
         arms = sum(len(place.arms) for place in self.places.values())
         per_arm = len(self.run_budgets) + (self.flip is not None)
         return arms * per_arm * len(self.seeds)
@@ -316,12 +318,10 @@ class Protocol(_Part):
         where = f"protocol {self.name!r}"
         if self.worlds:
             raise ConfigError(f"{where}: expected one whose arms share one world: take them all")
+        for name in (name for name in names if name not in self.arms):
+            hint = did_you_mean(name, self.arms)
+            raise ConfigError(f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}")
         for name in names:
-            if name not in self.arms:
-                hint = did_you_mean(name, self.arms)
-                raise ConfigError(
-                    f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}"
-                )
             if (needed := self.runs_of(name)) not in names:
                 raise ConfigError(
                     f"{where}: {name!r} answers with the runs of {needed!r}: name both"

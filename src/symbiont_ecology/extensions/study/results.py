@@ -64,14 +64,19 @@ class Results:
         return self.protocol.budgets[-1]
 
     @property
+    def sources(self) -> list[str]:
+        """Digests of the code that ran."""
+        return sorted({outcome.source for outcome in self.outcomes})
+
+    @property
     def missing(self) -> int:
-        """How many of the reported runs are not done."""
+        """Number of reported runs that are not done."""
         done = sum(outcome.kind != "host" for outcome in self.outcomes)
         return self.protocol.planned_runs - done
 
     @cached_property
     def host(self) -> Outcome:
-        """What the bare host answered.
+        """Answers of the bare host.
 
         Raises:
             DataError: it was not asked.
@@ -121,7 +126,7 @@ class Results:
 
     @cached_property
     def known(self) -> np.ndarray:
-        """Which questions of the shift ``retention`` the bare host answers, ``(questions,)``."""
+        """Mask of the questions of ``retention`` that the bare host answers, ``(questions,)``."""
         verdicts = self.verdicts(HOST, 0, "retention")
         return np.zeros(0, dtype=bool) if verdicts is None else verdicts[NO_SEED].to_numpy() > 0
 

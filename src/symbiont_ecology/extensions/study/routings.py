@@ -196,3 +196,6 @@ def _elected(ballot: Sequence[Rollout]) -> Rollout:
     votes = Counter(final_answer(rollout.text) for rollout in ballot)
     chosen = max(ballot, key=lambda rollout: votes[final_answer(rollout.text)])
     return replace(chosen, cost=sum((rollout.cost for rollout in ballot), Cost()))
+
+
+# Transfer between families.

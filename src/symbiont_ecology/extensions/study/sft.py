@@ -38,9 +38,9 @@ ARM = "sft"
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """What is spent (``amount`` in the unit of ``measure``, a key of ``BUDGET_KEYS``), and what is
-    swept: every rate with every rank. ``questions`` are reference answers per cell and step,
-    ``per_cell`` selection items."""
+    """A sweep: what is spent (``amount`` in the unit of ``measure``, a key of ``BUDGET_KEYS``), and
+    what is swept: every rate with every rank. ``questions`` are reference answers per cell and
+    step, ``per_cell`` selection items."""
 
     measure: str
     amount: float

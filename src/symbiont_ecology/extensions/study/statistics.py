@@ -86,7 +86,7 @@ def crossed_bootstrap(
 
 
 def _multinomial(generator: np.random.Generator, count: int, resamples: int) -> np.ndarray:
-    """How often each of ``count`` things is drawn in as many draws, (resamples, count)."""
+    """Return how often each of ``count`` things is drawn in as many draws, (resamples, count)."""
     return generator.multinomial(count, np.full(count, 1 / count), resamples)
 
 

@@ -12,7 +12,6 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -20,7 +19,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.files import write_whole
@@ -32,6 +32,7 @@ from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.evaluate.shifts import shifts
 from symbiont_ecology.extensions.study import adhoc
+from symbiont_ecology.extensions.study.comparison import Summary, summarise
 from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
     TUNED_FILE,
@@ -43,16 +44,11 @@ from symbiont_ecology.extensions.study.jobs import (
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.outcomes import Chosen, Outcome, Tuning, TuningScore
 from symbiont_ecology.extensions.study.protocol import Protocol, load_protocol
+from symbiont_ecology.extensions.study.results import Results
 from symbiont_ecology.extensions.study.workers import STOP_FILE, JobCallback, Workers, job_pool
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from symbiont_ecology.extensions.study.comparison import Summary
-    from symbiont_ecology.extensions.study.results import Results
 
 PROTOCOL_FILE = "protocol.json"
 
@@ -110,15 +106,15 @@ def _check_comparable(
         check(protocol.flipped(config))
     is_bare = protocol.arms[arm].routing == HOST
     mine, theirs = (_common(protocol, one, alike, is_bare=is_bare) for one in (config, first))
-    for part, value in mine.items():
-        if value != theirs[part]:
-            raise ConfigError(f"expected the {part} of {protocol.main!r}, got others")
+    if others := [part for part, value in mine.items() if value != theirs[part]]:
+        raise ConfigError(f"expected the {others[0]} of {protocol.main!r}, got others")
     if not protocol.worlds:
         return
-    habitats = mixture(config).habitats
-    if not isinstance(habitats, SyntheticHabitats):
-        habitat_kind = "none" if habitats is None else "users of data, whose kinds nobody knows"
-        raise ConfigError(f"expected a world with habitats that the seed draws, got {habitat_kind}")
+    if not isinstance(mixture(config).habitats, SyntheticHabitats):
+        raise ConfigError(
+            "expected a world with habitats that the seed draws, got none, or users of data, whose "
+            "kinds nobody knows"
+        )
     if strategies.build(config.strategy).samples == 0:
         raise ConfigError(
             "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
@@ -129,20 +125,19 @@ def _check_comparable(
 def _common(
     protocol: Protocol, config: RunConfig, alike: Sequence[str], *, is_bare: bool
 ) -> dict[str, object]:
-    """What all arms have in common. In a world these are the questions and whose answers they get;
-    how they are put is an arm's own affair.
+    """Return what all arms have in common. In a world these are the questions and whose answers
+    they get; how they are put is an arm's own affair.
 
     Elsewhere families that come one after another may come at once in another arm, and the bare
     host may be asked in another style: these are controls.
     """
-    if protocol.worlds:
-        tasks = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
-        parts = {"tasks": tasks, "run.generations": config.run.generations}
-    else:
+    tasks: object = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
+    parts: dict[str, object] = {"run.generations": config.run.generations}
+    if not protocol.worlds:
         loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
+        tasks = config.tasks.model_copy(update=loose)
         parts = {part: getattr(config, part) for part in alike}
-        parts["tasks"] = config.tasks.model_copy(update=loose)
-    return {**parts, "host.model": config.host.model}
+    return {**parts, "tasks": tasks, "host.model": config.host.model}
 
 
 # The jobs, and who does them.
@@ -198,19 +193,16 @@ def stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job
 
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     """The chosen options, written down with the whole sweep."""
-    sweep, chosen = list[TuningScore](), {key: dict(o) for key, o in protocol.chosen.items()}
-    tried = defaultdict[tuple[str, str], list[TuningScore]](list)
-    if not protocol.worlds:
-        keys = [(arm, f"{budget:g}") for arm in protocol.own_arms for budget in protocol.budgets]
-        tried |= {key: [] for key in keys}
+    sweep, chosen = list[TuningScore](), {key: dict(own) for key, own in protocol.chosen.items()}
+    arms = () if protocol.worlds else protocol.own_arms
+    tried = {
+        (arm, f"{budget:g}"): list[TuningScore]() for arm in arms for budget in protocol.budgets
+    }
     for job in jobs:
-        outcome = read_outcome(folder / job.name, protocol)
-        if outcome is None:
-            continue
-        score = score_of(outcome, has_retention=bool(protocol.tie))
-        sweep.append(score)
-        key = (job.world, job.arm) if job.world else (job.arm, f"{job.budget:g}")
-        tried[key].append(score)
+        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
+            sweep.append(score_of(outcome, has_retention=bool(protocol.tie)))
+            key = (job.world, job.arm) if job.world else (job.arm, f"{job.budget:g}")
+            tried.setdefault(key, []).append(sweep[-1])
     for (first, second), scores in tried.items():
         chosen.setdefault(first, {})[second] = choose(scores, protocol.tie)
     text = Tuning(chosen=chosen, sweep=sweep).model_dump_json(indent=1, exclude_none=True)
@@ -241,24 +233,14 @@ def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
     spirit of the one-standard-error rule (Breiman et al. 1984, Classification and Regression Trees,
     section 3.4.3).
     """
-    by_option: dict[int, list[TuningScore]] = defaultdict(list)
-    for score in sorted(scores, key=lambda score: score.option):
+    by_option = {option: list[TuningScore]() for option in sorted({one.option for one in scores})}
+    for score in scores:
         by_option[score.option].append(score)
     accuracy = {key: fmean(one.accuracy for one in own) for key, own in by_option.items()}
     retention = {key: fmean(one.retention or 0.0 for one in own) for key, own in by_option.items()}
     best = max(accuracy.values(), default=0.0)
     equals = [option for option, value in accuracy.items() if value >= best - tie]
     return max(equals, key=retention.__getitem__, default=0)
-
-
-def run_suite(protocol: Protocol, folder: Path, workers: Workers) -> bool:
-    """Do all jobs that are not done; return whether the suite is complete.
-
-    Raises:
-        RunError: a job failed, or the folder belongs to another protocol (``claim_folder``).
-    """
-    claim_folder(protocol, folder)
-    return do_jobs(stages(protocol, folder), protocol, folder, workers)
 
 
 def do_jobs(
@@ -364,7 +346,7 @@ def read_tuning(folder: Path) -> Tuning:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """What the runs of several arms answered to the same questions."""
+    """Answers of the runs of several arms to the same questions."""
 
     protocol: Protocol
     outcomes: Sequence[Outcome]
@@ -399,8 +381,6 @@ class Comparison:
     @cached_property
     def results(self) -> Results:
         """The table of answers with a record of every run. All numbers are made of it."""
-        from symbiont_ecology.extensions.study.results import Results
-
         return Results(self.protocol, self.outcomes)
 
     @property
@@ -411,8 +391,6 @@ class Comparison:
     @cached_property
     def summary(self) -> Summary:
         """Accuracies and paired differences with intervals, as in ``summary.json`` of a pack."""
-        from symbiont_ecology.extensions.study.comparison import summarise
-
         return summarise(self.results)
 
     def save_pack(self, folder: str | Path) -> Path:
@@ -481,12 +459,13 @@ class Suite:
         Raises:
             RunError: a run failed.
         """
-        run_suite(self.protocol, self.folder, Workers(workers or usual_workers(self.protocol)))
+        crew = Workers(workers or usual_workers(self.protocol))
+        do_jobs(stages(self.protocol, self.folder), self.protocol, self.folder, crew)
         return self
 
     @property
     def outcomes(self) -> list[Outcome]:
-        """What the finished reported jobs left, in the order of the protocol.
+        """Outcomes of the finished reported jobs, in the order of the protocol.
 
         Raises:
             RunError: the suite has not got that far.
@@ -497,7 +476,7 @@ class Suite:
 
     @property
     def comparison(self) -> Comparison:
-        """What the runs that are done answered.
+        """Comparison of the runs that are done.
 
         Raises:
             RunError: none is done, or the bare host, with which all are compared, has not answered.
@@ -512,7 +491,7 @@ class Suite:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all runs that are reported are done."""
+        """True if all runs that are reported are done."""
         if not (self.folder / TUNED_FILE).exists():
             return False
         jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)

@@ -1,4 +1,4 @@
-"""Who does the jobs of a suite: processes of this machine, or a cluster by Ray."""
+"""Workers for the jobs of a suite: processes of this machine, or a cluster by Ray."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.base.errors import ConfigError, EcologyError, LockedError, RunError
+from symbiont_ecology.base.errors import EcologyError, LockedError, RunError
 from symbiont_ecology.extensions.study.jobs import Job
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import start as runs
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.executors import Executor, LocalExecutor, executors
+from symbiont_ecology.run.executors import LocalExecutor
 
 RAY = "symbiont_ecology.extensions.ray.executor"
 """Imported where a cluster is asked for: Ray is an extra."""
 LOCK_SECONDS_LEFT = 30.0
 """Seconds to wait for a run that a dying suite still holds."""
+AUTO = ("auto", None)
+"""Workers and address of a cluster that is this machine."""
 STOP_FILE = "stop"
 """In a suite's folder while workers are to come to an end; it reaches other machines, too."""
 
@@ -43,52 +45,41 @@ def _nobody_watches(stage: str, jobs: int, done: int) -> JobCallback:
 
 @dataclass(frozen=True)
 class Workers:
-    """How jobs are done: so many at a time. ``watch(stage, jobs, done)`` gives the callback of a
+    """Workers for jobs: so many at a time. ``watch(stage, jobs, done)`` gives the callback of a
     stage, some of whose jobs were done before."""
 
     count: int
     watch: Callable[[str, int, int], JobCallback] = _nobody_watches
-    executor: Executor = field(default_factory=LocalExecutor)
+    executor: Any = field(default_factory=LocalExecutor)
 
+    def at_a_time(self) -> Workers:
+        """Return them with one for every core of the cluster that does the jobs, if one does.
 
-def jobs_at_a_time(executor: Any, usual: int) -> int:
-    """Return how many jobs an executor does side by side, if nobody says it; ``usual`` is the
-    number on this machine.
-
-    Raises:
-        RunError: its cluster is out of reach.
-    """
-    if executors.name_of(executor) != "ray":
-        return usual
-    if executor.workers != "auto":
-        return int(executor.workers)
-    if executor.address is None:
-        return usual
-    machines = import_module(RAY).connect(executor.address, executor.seconds)
-    return max(int(sum(machine.cores for machine in machines)), 1)
+        Raises:
+            RunError: the cluster is out of reach.
+        """
+        executor = self.executor
+        if isinstance(executor, LocalExecutor) or (executor.workers, executor.address) == AUTO:
+            return self
+        if executor.workers != "auto":
+            return replace(self, count=executor.workers)
+        machines = import_module(RAY).connect(executor.address, executor.seconds)
+        return replace(self, count=max(int(sum(machine.cores for machine in machines)), 1))
 
 
 @contextmanager
 def job_pool(workers: Workers, folder: Path) -> Iterator[Submit]:
     """Offer those who do the jobs of a suite in a folder, for as long as the context lasts. They
-    stop after the generation in flight once there is a ``STOP_FILE``.
-
-    Raises:
-        ConfigError: the executor does no jobs.
-    """
+    stop after the generation in flight once there is a ``STOP_FILE``."""
     executor, stop_file = workers.executor, folder / STOP_FILE
     stop_file.unlink(missing_ok=True)
     try:
-        match executor:
-            case LocalExecutor():
-                with worker_processes(workers.count) as pool:
-                    yield lambda job, text: pool.submit(_work, job, text, folder)
-            case other if executors.name_of(other) == "ray":
-                with _cluster(other, workers.count, folder.resolve()) as submit:
-                    yield submit
-            case _:
-                name = executors.name_of(executor)
-                raise ConfigError(f"--executor: {name!r} does no jobs, choose local or ray")
+        if isinstance(executor, LocalExecutor):
+            with worker_processes(workers.count) as pool:
+                yield lambda job, text: pool.submit(_work, job, text, folder)
+        else:
+            with _cluster(executor, workers.count, folder.resolve()) as submit:
+                yield submit
     finally:
         stop_file.unlink(missing_ok=True)
 

@@ -6,19 +6,22 @@ All differences of a comparison in acceptance, in all worlds, are one family of 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pandas as pd
+
 from symbiont_ecology.base.errors import DataError
-from symbiont_ecology.base.statistics import Interval, paired_interval, wilson
-from symbiont_ecology.extensions.study.comparison import adjusted, paired
+from symbiont_ecology.base.statistics import Interval, wilson
+from symbiont_ecology.extensions.study.comparison import adjusted, of_seeds, over_seeds, plain
 from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.protocol import Goal
 from symbiont_ecology.extensions.study.results import Results
 
 HEADLINE, APART = "acceptance", ("adapters", "newcomers", "returns")
 """The measure in which arms are tested; others in which their differences are told."""
+MINUS_KEYS = ("estimate", "low", "high", "seeds", "p", "q", "is_claimed")
+"""Keys of a difference in ``summary.json``."""
 YES_OR_NO = ("exact",)
 """Measures that are true or false of a run: their mean is a share of runs."""
 
@@ -31,15 +34,15 @@ class Value(Interval):
     seeds: list[float]
 
     @classmethod
-    def of(cls, values: Sequence[float], measure: str = "") -> Value:
+    def of(cls, values: pd.Series, measure: str = "") -> Value:
         """Return that of the values of the seeds. A share of runs has a Wilson interval."""
-        if len(values) == 1:
-            interval = Interval(values[0], math.nan, math.nan)
-        elif measure in YES_OR_NO:
-            interval = wilson(sum(values), len(values))
+        seeds = values.to_list()
+        if len(seeds) == 1:
+            interval = Interval(seeds[0], math.nan, math.nan)
         else:
-            interval = paired_interval(values, [0.0] * len(values))
-        return cls(**vars(interval), seeds=list(values))
+            is_share = measure in YES_OR_NO
+            interval = wilson(sum(seeds), len(seeds)) if is_share else over_seeds(seeds)
+        return cls(**vars(interval), seeds=seeds)
 
 
 def summarise_worlds(results: Results) -> dict[str, Any]:
@@ -54,83 +57,86 @@ def summarise_worlds(results: Results) -> dict[str, Any]:
     protocol, streams = results.protocol, results.streams
     if not streams:
         raise DataError("expected outcomes of a suite of worlds, got none")
-    lived = [
-        (name, arm)
-        for name, world in protocol.worlds.items()
-        for arm in world.arms
-        if (name, arm) in streams
-    ]
-    rest = [place for place in lived if place[1] != protocol.main]
-    shared = {place: _shared(results, *place) for place in rest}
-    tests = {place: paired(*pair) for place, pair in shared.items() if len(pair[0]) > 1}
-    worlds: dict[str, Any] = {
-        name: {"measures": {}, "minus": {}, "apart": {}} for name in protocol.worlds
-    }
-    for name, arm in lived:
-        worlds[name]["measures"][arm] = {
-            measure: Value.of(list(values.values()), measure)
-            for measure in STREAM_MEASURES
-            if (values := measured(results, name, arm, measure))
-        }
+    worlds: dict[str, Any] = {}
+    tests = {}
+    for name, world in protocol.worlds.items():
+        lived = [arm for arm in world.arms if (name, arm) in streams]
+        parts: dict[str, Any] = {"measures": {}, "minus": {}, "apart": {}}
+        worlds[name] = parts
+        for arm in lived:
+            parts["measures"][arm] = {
+                measure: Value.of(values, measure)
+                for measure in STREAM_MEASURES
+                if len(values := measured(results, name, arm, measure))
+            }
+        for arm in (arm for arm in lived if arm != protocol.main):
+            gaps = {one: minus_arm(results, name, arm, one) for one in (HEADLINE, *APART)}
+            several = {measure: gap for measure, gap in gaps.items() if len(gap) > 1}
+            parts["apart"][arm] = {one: Value.of(several[one]) for one in APART if one in several}
+            if HEADLINE in several:
+                tests[name, arm] = of_seeds(several[HEADLINE].to_list())
     for (name, arm), test in adjusted(tests, protocol.level).items():
         worlds[name]["minus"][arm] = test
-    for name, arm in rest:
-        pairs = {measure: _shared(results, name, arm, measure) for measure in APART}
-        worlds[name]["apart"][arm] = {
-            measure: Value.of([first - second for first, second in zip(*pair, strict=True)])
-            for measure, pair in pairs.items()
-            if len(pair[0]) > 1
-        }
     seeds = {
-        arm: {seed for (_, a), runs in streams.items() if a == arm for seed in runs}
+        arm: {seed for (_, other), runs in streams.items() if other == arm for seed in runs}
         for arm in protocol.arms
     }
     return {
         "protocol": protocol.model_dump(mode="json", include={"name", "question", "main", "level"}),
         "seeds": {arm: len(own) for arm, own in seeds.items()},
-        "sources": sorted({outcome.source for outcome in results.outcomes}),
+        "sources": results.sources,
         "worlds": worlds,
         "goals": [judged for goal in protocol.goals if (judged := _judged(results, goal))],
     }
 
 
-def measured(results: Results, world: str, arm: str, measure: str) -> dict[int, float]:
+def dump_worlds(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the numbers of a comparison in worlds as plain values, by the keys that
+    ``summary.json`` has always had."""
+    values: dict[str, Any] = plain(numbers)
+    for world in values["worlds"].values():
+        for arm, test in world["minus"].items():
+            test["q"] = test["p_adjusted"]
+            world["minus"][arm] = {key: test[key] for key in MINUS_KEYS}
+    return values
+
+
+def measured(results: Results, world: str, arm: str, measure: str) -> pd.Series:
     """Return a measure of every run of an arm by seed; of none if one does not have it, since the
     others might be better or worse than all."""
     runs = results.streams.get((world, arm), {})
-    values = {seed: STREAM_MEASURES[measure](run) for seed, run in runs.items()}
-    known = {seed: value for seed, value in values.items() if value is not None}
-    return known if len(known) == len(values) else {}
+    values = pd.Series(
+        {seed: STREAM_MEASURES[measure](run) for seed, run in runs.items()}, dtype=float
+    )
+    return values if values.notna().all() else values[:0]
 
 
-def _shared(
-    results: Results, world: str, arm: str, measure: str = HEADLINE
-) -> tuple[list[float], list[float]]:
-    """The main arm's numbers and another's, on the seeds that both have."""
+def minus_arm(results: Results, world: str, arm: str, measure: str) -> pd.Series:
+    """Return the main arm's numbers minus another's, on the seeds that both have."""
     main = measured(results, world, results.protocol.main, measure)
-    other = measured(results, world, arm, measure)
-    both = [seed for seed in main if seed in other]
-    return [main[seed] for seed in both], [other[seed] for seed in both]
+    return _minus(main, measured(results, world, arm, measure))
+
+
+def _minus(first: pd.Series, second: pd.Series) -> pd.Series:
+    both = [seed for seed in first.index if seed in second.index]
+    return first[both] - second[both]
 
 
 def _judged(results: Results, goal: Goal) -> dict[str, Any] | None:
     """A goal and what came of it, if it has runs. It is met by the mean; it is sure if the whole
     interval meets it, so one seed is never sure."""
 
-    def in_world(name: str) -> dict[int, float]:
-        first = measured(results, name, results.protocol.main, goal.measure)
-        if goal.minus is None:
-            return first
-        second = measured(results, name, goal.minus, goal.measure)
-        return {seed: first[seed] - second[seed] for seed in first if seed in second}
+    def in_world(name: str) -> pd.Series:
+        if goal.minus is not None:
+            return minus_arm(results, name, goal.minus, goal.measure)
+        return measured(results, name, results.protocol.main, goal.measure)
 
-    values, is_difference = in_world(goal.world), bool(goal.minus or goal.than)
+    values = in_world(goal.world)
     if goal.than is not None:
-        base = in_world(goal.than)
-        values = {seed: values[seed] - base[seed] for seed in values if seed in base}
-    if not values:
+        values = _minus(values, in_world(goal.than))
+    if values.empty:
         return None
-    value = Value.of(list(values.values()), "" if is_difference else goal.measure)
+    value = Value.of(values, "" if goal.minus or goal.than else goal.measure)
     low = -math.inf if goal.at_least is None else goal.at_least
     high = math.inf if goal.at_most is None else goal.at_most
     return {

@@ -200,35 +200,6 @@ def flipping(
     return config.model_copy(update={"tasks": config.tasks.model_copy(update={"flip": flip})})
 
 
-def test_a_flip_changes_what_is_right_between_its_moments_and_nothing_else(tmp_path: Path) -> None:
-    whole = start(
-        toy_config(generations=30, families=FAMILIES, strategy=SINGLE),
-        tmp_path / "whole",
-        host=ToyHost(),
-    )
-    end = whole.state.spent.flops
-    start(
-        flipping(end / 3, 2 * end / 3, generations=30, strategy=SINGLE),
-        tmp_path / "run",
-        host=ToyHost(),
-    )
-    spent, met = 0, {True: 0, False: 0}
-    for event in read_events(tmp_path / "run/events.jsonl"):
-        if isinstance(event, Acted) and event.id != HOST:
-            for identity in event.items:
-                name, _, convention, _ = identity.split("/", 3)
-                family = tasks.build(name)
-                is_flipped = int(convention) != family.target
-                met[is_flipped] += 1
-                if is_flipped:
-                    assert name in FAMILIES[:2]
-                    assert int(convention) == family.rarest
-                    assert 0.99 * end / 3 <= spent < 2 * end / 3
-        elif type(event).__name__ == "GenerationEnded":
-            spent = event.train_flops  # type: ignore[attr-defined]
-    assert min(met.values()) > 20
-
-
 @every_arm
 def test_every_arm_meets_the_flip_at_its_moment_and_has_the_same_extra_flops(
     arm: str, tmp_path: Path
@@ -243,8 +214,11 @@ def test_every_arm_meets_the_flip_at_its_moment_and_has_the_same_extra_flops(
         if isinstance(event, Acted) and event.purpose == "practice":
             for identity in event.items:
                 name, _, convention, _ = identity.split("/", 3)
-                if int(convention) != tasks.build(name).target:
+                family = tasks.build(name)
+                if int(convention) != family.target:
                     began, ended = began or spent, spent
+                    assert name in FAMILIES[:2]
+                    assert int(convention) == family.rarest
     assert began == pytest.approx(unit, rel=0.03)  # within the generation that it falls into
     assert ended <= 1.51 * unit
     ends = [
@@ -278,21 +252,6 @@ def test_a_flip_that_the_prompts_would_tell_is_refused(tmp_path: Path) -> None:
         start(told, tmp_path / "run", host=ToyHost())
 
 
-def test_one_that_resets_starts_anew_after_a_change_and_not_without_one(tmp_path: Path) -> None:
-    strategy = {**SINGLE, "questions": 6, "reset": 8.0}
-    calm = live(tmp_path / "calm", generations=60, strategy=strategy)
-    assert not [event for event in calm if isinstance(event, Retired)]
-    spent = checkpoint.load_state(tmp_path / "calm").spent.flops
-    changes = {"generations": 60, "strategy": strategy, "families": FAMILIES}
-    config = flipping(spent / 2, None, **{k: v for k, v in changes.items() if k != "families"})
-    start(config, tmp_path / "changed", host=ToyHost())
-    events = list(read_events(tmp_path / "changed/events.jsonl"))
-    gone = [event for event in events if isinstance(event, Retired)]
-    assert [event.cause for event in gone] == ["reset"]
-    assert gone[0].generation < 55
-    assert len(checkpoint.load_state(tmp_path / "changed").population) == 1
-
-
 def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_next(
     tmp_path: Path,
 ) -> None:
@@ -320,6 +279,7 @@ def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_ne
     ("strategy", "rule", "learners"),
     [
         ({**SPECIALISTS, "reset": 0.5}, "supervised", 2),
+        ({**SINGLE, "questions": 6, "reset": 8.0}, "expert_iteration", 1),
         ({**SINGLE, "questions": 6, "reset": 6.0, "by_family": True}, "expert_iteration", 1),
     ],
 )
@@ -378,6 +338,6 @@ def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(
 
 
 def test_every_strategy_is_an_arm_here() -> None:
-    """But for those of worlds with habitats (test_habitats)."""
+    """But for those of worlds with habitats (tests/engine/test_habitats)."""
     here = {name for name in strategies.names() if not strategies.build(name).needs_habitats}
     assert {arm["strategy"]["kind"] for arm in ARMS.values()} == here

@@ -64,11 +64,3 @@ def test_the_crossed_bootstrap_finds_what_is_not_there_at_most_as_often_as_it_sa
         LEVEL
     )  # it draws the noise of single answers twice, and so errs on the safe side
     assert 0.01 <= np.mean([not one.low <= 0 <= one.high for one in intervals]) <= high
-
-
-def test_a_difference_that_is_there_is_found() -> None:
-    found = [
-        sign_flip((simulated(split, 8).mean(axis=1) + 0.25).tolist()) <= LEVEL
-        for split in range(SPLITS)
-    ]
-    assert np.mean(found) > 0.8
