@@ -293,8 +293,8 @@ def test_a_run_without_checksums_is_refused(run: Path) -> None:
     state.write_bytes(b"".join(line for line in lines if b'"checkpoint"' not in line))
     refused(run, r"state\.json is damaged: expected a checksum in its second line")
     state.write_bytes(whole)
-    edit(facts, lambda known: [known.pop(key) for key in ("config", "config_checksum", "checksum")])
-    refused(run, r"provenance\.json is damaged or was edited: .* symbiont verify .* --repair")
+    edit(facts, lambda known: known.pop("checksum"))
+    refused(run, r"provenance\.json is damaged or was edited.*: symbiont verify .* --repair")
 
 
 def test_a_state_that_contradicts_itself_is_refused_whatever_its_checksum(run: Path) -> None:

@@ -211,8 +211,8 @@ def part_faults(context: GenerationContext) -> list[PartFailed]:
     context.faults.check(context.state.faults)
     events = []
     for part, tally in context.faults.tallies.items():
-        if tally.failed and part not in context.warned:
-            context.warned.add(part)
+        if tally.failed and part not in context.reporter.warned:
+            context.reporter.warned.add(part)
             line = f"{part} {tally.fault}: the event log counts how often"
             warnings.warn(line, EcologyWarning, stacklevel=2)
         if tally.failed and tally.is_told:
