@@ -1,4 +1,4 @@
-"""Where a run comes from: host, data, plug-ins, versions, seed.
+"""Provenance of a run: host, data, plug-ins, versions, seed.
 
 A run goes on with the same host and data only. Other versions and plug-ins are warned of: who mends
 a plug-in may go on.

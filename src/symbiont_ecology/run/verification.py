@@ -49,7 +49,7 @@ class Part:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, empty if it is whole."""
+        """Fault of it, empty if it is whole."""
         return _fault(self.check)
 
 

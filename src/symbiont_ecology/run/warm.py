@@ -1,4 +1,4 @@
-"""What is learned before anybody is asked: the warm start of founders, and the first steps of
+"""Learning before anybody is asked: the warm start of founders, and the first steps of
 newborns.
 
 Verdicts alone teach nothing where nothing is ever right. So every founder without parents may begin

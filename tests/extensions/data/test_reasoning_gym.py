@@ -262,7 +262,7 @@ def test_a_run_lives_on_them_and_goes_on_with_the_same_alone(
     record = json.loads((tmp_path / "run" / PROVENANCE_FILE).read_text())
     assert record["data"] == {"sums": mixture(plan).families["sums"].digest}  # type: ignore[attr-defined]
     resume(tmp_path / "run", overrides=["run.generations=5"], host=ToyHost())
-    monkeypatch.setattr(reasoning, "READ_VERSION", "0.0.1")
+    monkeypatch.setattr(GymTask, "digest", "of other versions")
     with pytest.raises(RunError, match="is not what the run in"):
         resume(tmp_path / "run", overrides=["run.generations=6"], host=ToyHost())
 
