@@ -44,25 +44,6 @@ MIN_GENERATIONS = 10
 """Generations that a budget should pay for, at least."""
 
 
-class PhaseTimer:
-    """A clock for the phases of a generation, in ``seconds`` by phase. Nothing that a run does
-    depends on it."""
-
-    def __init__(self) -> None:
-        self.begin()
-
-    def begin(self) -> None:
-        """Begin a generation."""
-        self.seconds: dict[str, float] = {}
-        self._since = time.perf_counter()
-
-    def end(self, phase: str, more: float = 0.0) -> None:
-        """End a phase: it took what has passed since the last one, and ``more`` seconds."""
-        now = time.perf_counter()
-        self.seconds[phase] = round(now - self._since + more, 4)
-        self._since = now
-
-
 @dataclass(eq=False, repr=False)
 class OpenRun:
     """A run whose folder this process has locked, between two generations."""
@@ -74,7 +55,6 @@ class OpenRun:
     log: EventLog
     checkpoints: Checkpoints
     followers: Followers
-    timer: PhaseTimer
     elapsed: float
     """Wall-clock seconds of all generations so far, as ``lived_seconds`` reads them."""
     is_endless: bool = False
@@ -92,17 +72,15 @@ class OpenRun:
 
     def step(self) -> Generation:
         """Live one generation, and make a checkpoint if one is due or the run ends."""
-        self.timer.begin()
+        start = time.perf_counter() - self.saving
         summary = run_generation(self.state, self.runtime, self.log)
         self.runtime.store.forget(self.state.reachable())
-        self.is_saved = False
-        self.timer.end("save", self.saving)
-        seconds = round(sum(self.timer.seconds.values()), 4)
-        timing = {"generation": summary.generation, "seconds": seconds}
+        seconds = round(time.perf_counter() - start, 4)
         # As it is written, and before the checkpoint: who resumes must find the same end.
         self.elapsed += seconds
-        append_line(self.folder / TIMINGS_FILE, timing | {"phases": self.timer.seconds})
-        self.saving = 0.0
+        timing = {"generation": summary.generation, "seconds": seconds}
+        append_line(self.folder / TIMINGS_FILE, timing)
+        self.is_saved, self.saving = False, 0.0
         if self.is_complete or self.state.generation % self.config.run.checkpoint_every == 0:
             self.save()
         generation = Generation(self.state, summary, seconds)
@@ -146,8 +124,8 @@ def opened(
     ):
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
-        timer, path = PhaseTimer(), folder / EVENTS_FILE
-        runtime = build_runtime(config, host, folder, Reporter(on_progress, timer.end))
+        path = folder / EVENTS_FILE
+        runtime = build_runtime(config, host, folder, Reporter(on_progress))
         checkpoints = Checkpoints(folder, runtime.store, path, config.run.checkpoint_every)
         if is_founded := (folder / STATE_FILE).exists():
             check_host(folder, host)
@@ -166,7 +144,7 @@ def opened(
             runtime.transcripts.rewind(0)
             runtime.store.collect(())
         elapsed = lived_seconds(folder, state.generation)
-        parts = (config, folder, runtime, state, EventLog(path), checkpoints, followers, timer)
+        parts = (config, folder, runtime, state, EventLog(path), checkpoints, followers)
         run = OpenRun(*parts, elapsed, is_endless, is_saved=is_founded)
         if not is_founded:
             found_population(state, runtime, run.log)

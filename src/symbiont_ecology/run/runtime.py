@@ -96,8 +96,6 @@ class Reporter:
 
     on_progress: Callable[[str], None] = lambda message: None
     """Hears what is done before the first generation, and what takes long within one."""
-    on_phase: Callable[[str], None] = lambda phase: None
-    """Hears that a phase of a generation is over."""
     warned: set[str] = field(default_factory=set)
     """Parts whose faults were warned of."""
 
