@@ -167,7 +167,7 @@ def _check_habitats(config: RunConfig, strategy: Strategy, mix: TaskMixture) -> 
     misfits = [kind for kind in strategy.mechanism_names if not mechanisms[kind].fits_habitats]
     where = f"strategy.mechanisms: {misfits[0]!r}" if misfits else where
     if not strategy.fits_habitats:
-        raise ConfigError(f"{where} asks its own questions, as habitats do: leave it out (false)")
+        raise ConfigError(f"{where} asks its own questions, as habitats do: switch it off (false)")
     if strategy.habitat_faults:
         raise ConfigError(strategy.habitat_faults[0])
     if strategy.needs_kinds and not isinstance(mix.habitats, SyntheticHabitats):
