@@ -64,11 +64,3 @@ def test_a_run_lives_about_as_long_as_is_estimated(
     seen = estimate_run(config, build_host(config))
     run = Run.start(config, folder=tmp_path / "run").finish()
     assert seen.run / seen.generation == pytest.approx(run.state.generation, rel=0.25)
-
-
-def test_who_reads_only_is_not_charged_for_rollouts(symbiont: Symbiont, small: list[str]) -> None:
-    read = ["learning_rule=supervised", "strategy={kind: single, samples: 0, questions: 2}"]
-    config = load_config("steady", [*small, *read])
-    seen = estimate_run(config, build_host(config))
-    assert seen.generation == pytest.approx(4 * seen.lesson)
-    assert "at most 36 examples read per generation" in symbiont("run", "steady", *read, DRY).out

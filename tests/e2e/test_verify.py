@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +10,6 @@ from pathlib import Path
 import pytest
 
 from said import Symbiont
-
-
-def test_a_run_in_order_is_said_to_be_whole(copied: Path, symbiont: Symbiont) -> None:
-    said = symbiont("verify", copied)
-    assert said.code == 0, said.err
-    assert "DAMAGED" not in said.out
-    assert "state.json" in said.out
-    assert f"{copied} is whole" in said.out.replace("\n", "")
 
 
 def test_a_lost_state_is_refused_named_and_repaired(
@@ -65,20 +56,6 @@ def test_damaged_lines_of_the_log_of_evaluations_are_named(
     assert said.code == 1
     assert "skipped, damaged: line 1, 2, 3" in said.out
     assert "every line of" in said.err
-
-
-def test_a_file_that_cannot_be_written_whole_leaves_nothing(
-    copied: Path, symbiont: Symbiont, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", full)
-        said = symbiont("phylogeny", copied)
-    assert said.code == 1
-    assert "No space left" in said.error
-    assert not list(copied.glob("phylogeny*"))
 
 
 @contextmanager

@@ -136,7 +136,7 @@ def test_resume_equals_uninterrupted_with_arrivals_ranges_and_replay(tmp_path: P
 @pytest.mark.parametrize(
     ("moments", "message"),
     [
-        ((1e6,), "expected a moment for each family after the first, 2 of them, got 1"),
+        ((1e6,), "expected 2 moments, one for each family after the first, got 1"),
         ((2e6, 1e6), "expected numbers above 0 that rise"),
         ((0.0, 1e6), "expected numbers above 0 that rise"),
     ],

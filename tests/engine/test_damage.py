@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -166,12 +165,6 @@ def test_a_family_that_was_dropped_by_hand_is_named(run: Path) -> None:
         read_config(run)
 
 
-def test_a_seed_that_was_edited_by_hand_is_named(run: Path) -> None:
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("seed: 3", "seed: 4"))
-    refused(run, r"config\.yaml was edited by hand: seed was 3, is 4: put back")
-
-
 def test_an_end_that_was_edited_by_hand_is_named_with_what_to_type(run: Path) -> None:
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("generations: 8", "generations: 9"))
@@ -193,11 +186,6 @@ def test_a_mechanism_without_knobs_that_was_edited_by_hand_is_named(
     changed = config.model_copy(update={"strategy": {"kind": "ecology", "mechanisms": now}})
     (tmp_path / "run/config.yaml").write_text(dump_config(changed))
     refused(tmp_path / "run", said)
-
-
-def test_a_config_in_the_provenance_that_was_edited_is_no_measure_of_the_config(run: Path) -> None:
-    edit(run / "provenance.json", lambda facts: facts["config"]["strategy"].update(samples=4))
-    refused(run, r"provenance\.json is damaged or was edited")
 
 
 def test_a_comment_in_the_config_changes_nothing(run: Path, whole: dict[str, bytes]) -> None:
@@ -223,12 +211,6 @@ def test_other_versions_are_named_and_the_run_goes_on(
     ):
         resume(run, host=ToyHost())
     assert ending(run) == whole
-
-
-def test_the_same_versions_are_not_worth_a_word(run: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        resume(run, host=ToyHost())
 
 
 # Links: nothing is written elsewhere.
@@ -293,8 +275,8 @@ def test_a_run_without_checksums_is_refused(run: Path) -> None:
     state.write_bytes(b"".join(line for line in lines if b'"checkpoint"' not in line))
     refused(run, r"state\.json is damaged: expected a checksum in its second line")
     state.write_bytes(whole)
-    edit(facts, lambda known: [known.pop(key) for key in ("config", "config_checksum", "checksum")])
-    refused(run, r"provenance\.json is damaged or was edited: .* symbiont verify .* --repair")
+    edit(facts, lambda known: known.pop("checksum"))
+    refused(run, r"provenance\.json is damaged or was edited.*: symbiont verify .* --repair")
 
 
 def test_a_state_that_contradicts_itself_is_refused_whatever_its_checksum(run: Path) -> None:

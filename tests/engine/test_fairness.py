@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Acted, Born
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Completions, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.ecology import Found
 from symbiont_ecology.ecology.population import ApplyContext, apply
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.generation import run_generation
-from symbiont_ecology.run.start import start
-from toy import LAYOUT, ToyHost, toy_config, toy_ecology, toy_prices, toy_runtime
+from toy import LAYOUT, toy_config, toy_ecology, toy_prices, toy_runtime
 
 PAIRS, GENERATIONS = 100, 10
 FAMILIES = ("math.add", "string.sort", "logic.bool")
@@ -91,28 +86,3 @@ def test_two_founders_that_swap_their_names_fare_as_before(allocator: str, tmp_p
     for gap in gaps.T:
         assert np.count_nonzero(gap) > PAIRS / 2  # names move draws, so single runs differ
         assert stats.wilcoxon(gap).pvalue > 0.01  # but by chance alone, to either side alike
-
-
-@dataclass
-class BusyHost(ToyHost):
-    """Takes its time, as a host does on a machine with other work."""
-
-    def rollout(self, rows: Sequence[Request], draws: Any, decoding: Any) -> Completions:
-        """Late."""
-        time.sleep(0.002)
-        return super().rollout(rows, draws, decoding)
-
-    def learn(
-        self, batch: LearningBatch, weights: Any, optimizer_state: Any
-    ) -> tuple[dict[int, AdapterWeights], dict[int, OptimizerState], LearningStatistics]:
-        """Later."""
-        time.sleep(0.003)
-        return super().learn(batch, weights, optimizer_state)
-
-
-def test_a_busy_machine_changes_no_event(tmp_path: Path) -> None:
-    config = toy_config(3, 30, FAMILIES, strategy=toy_ecology())
-    for name, host in (("idle", ToyHost()), ("busy", BusyHost())):
-        start(config, tmp_path / name, host=host)
-    idle, busy = ((tmp_path / name / "events.jsonl").read_bytes() for name in ("idle", "busy"))
-    assert idle == busy

@@ -10,13 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from faulty import Act, Chance, Moody, goes_wrong, learns, leaves, of, raises
+from faulty import Act, Chance, goes_wrong, learns, leaves, of, raises
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.events import PartFailed, VerifierFailed
-from symbiont_ecology.ecology.learning import reward_rules
 from symbiont_ecology.ecology.routing.allocators import Allocator, allocators
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.run.build import check
 from symbiont_ecology.run.start import start
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
@@ -127,19 +125,6 @@ def test_a_style_that_fails_is_one_line_and_leaves_nothing_behind(
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not (tmp_path / "run").exists()
-
-
-def test_a_part_that_cannot_be_made_is_one_line_before_a_model_is_loaded() -> None:
-    @dataclass(frozen=True)
-    class Unmade(Moody):
-        """Cannot be made."""
-
-        def __post_init__(self) -> None:
-            raise OSError("no such thing")
-
-    reward_rules.register("unmade")(Unmade)
-    with pytest.raises(ConfigError, match="a plug-in raised OSError: no such thing"):
-        check(toy_config(reward="unmade"))
 
 
 @pytest.mark.parametrize("question", [None, 3, "\ud800"])

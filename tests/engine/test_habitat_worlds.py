@@ -186,9 +186,9 @@ def test_controls_for_habitats_need_habitats(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        ("independent", "strategy: 'independent' asks questions of its own"),
+        ("independent", "strategy: 'independent' asks its own questions"),
         ("ecology", r"strategy.mechanisms: 'upheaval' .* switch it off"),
-        ({**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}}, "'merging' asks questions"),
+        ({**ECOLOGY, "mechanisms": {**FORAGING, "merging": True}}, "'merging' asks its own"),
     ],
 )
 def test_who_asks_questions_of_its_own_does_not_fit(

@@ -84,7 +84,3 @@ def test_bankruptcies_are_sick_if_as_many_as_were_founded_earned_less_than_half(
     assert found(Life(revenue=8_500, more=broke[:3])) == []
     assert found(Life(revenue=8_500, more=broke)) == ["everyone is bankrupt"]
     assert found(Life(revenue=15_000, more=broke)) == []
-
-
-def test_a_log_without_a_generation_has_nothing_to_find() -> None:
-    assert found(Life(generations=0)) == []

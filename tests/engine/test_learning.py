@@ -210,7 +210,7 @@ def test_timings_are_kept_apart_from_what_happened(tmp_path: Path) -> None:
 def test_the_clock_of_a_run_is_what_its_timings_say(tmp_path: Path) -> None:
     with opened(toy_config(generations=9), tmp_path / "run", ToyHost(), is_new=True) as run:
         for _ in range(7):
-            run.live()
+            run.step()
             assert run.elapsed == lived_seconds(tmp_path / "run")
 
 

@@ -160,12 +160,12 @@ def test_controls_learn_from_logs_too(strategy: str, log: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("strategy=told", "is told the kind of every habitat, and data do not say it"),
+        ("strategy=told", "is told kinds of habitats, which data do not say"),
         ("tasks.habitats.kinds=3", "tasks.habitats.kinds: the data say who asks what"),
         ("tasks.habitats=null", "says who asks, and the config has no habitats"),
-        ("run.train_flops=1e9", "a run ends by run.generations alone"),
-        ("learning_rule=hebbian", "learns from what the kernel does in answers"),
-        ("learning_rule=supervised", "learns from reference answers"),
+        ("run.train_flops=1e9", "end a run by run.generations alone"),
+        ("learning_rule=hebbian", "learns while the kernel answers"),
+        ("learning_rule=supervised", "learning_rule: expected tasks with reference answers"),
         ("strategy.samples=2", "strategy.samples: a logged question has one reply, got 2"),
     ],
 )

@@ -13,12 +13,11 @@ import pytest
 from resumed import GENERATIONS, config, finish, stop_after, stopped, trace
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import HostError, RunError
-from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.checkpoints import check_blobs
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import tidy
-from symbiont_ecology.run.start import generations, read_config, resume, start
+from symbiont_ecology.run.start import generations, resume, start
 from symbiont_ecology.run.verification import repair
 from toy import Crash, ToyHost, toy_config
 
@@ -43,15 +42,6 @@ def test_a_run_stopped_at_any_generation_resumes_exactly(
     assert finish(tmp_path / "run") == whole
 
 
-def test_a_run_stopped_at_every_generation_resumes_exactly(
-    tmp_path: Path, whole: dict[str, bytes]
-) -> None:
-    start(config(), tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
-    while not resume(tmp_path / "run", host=ToyHost(), should_stop=lambda: True).is_complete:
-        pass
-    assert trace(tmp_path / "run") == whole
-
-
 @pytest.mark.parametrize("count", range(1, GENERATIONS + 1))
 def test_whoever_breaks_out_of_the_generations_leaves_a_checkpoint(
     count: int, tmp_path: Path, whole: dict[str, bytes]
@@ -64,31 +54,6 @@ def test_whoever_breaks_out_of_the_generations_leaves_a_checkpoint(
     assert checkpoint.load_state(folder) == generation.state
     assert generation.state.generation == count
     assert finish(folder) == whole
-
-
-def test_a_run_can_be_iterated_piece_by_piece(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    folder, lived = tmp_path / "run", list[int]()
-    while len(lived) < GENERATIONS:
-        for generation in generations(config(), folder, ToyHost()):
-            lived.append(generation.summary.generation)
-            if len(lived) % 3 == 2:
-                break
-    assert lived == list(range(GENERATIONS))
-    assert list(generations(config(), folder, ToyHost())) == []
-    assert trace(folder) == whole
-
-
-def test_an_error_of_whoever_iterates_loses_nothing(
-    tmp_path: Path, whole: dict[str, bytes]
-) -> None:
-    def iterate() -> None:
-        for generation in generations(config(), tmp_path / "run", ToyHost(), is_new=True):
-            if generation.state.generation == 5:
-                raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        iterate()
-    assert finish(tmp_path / "run") == whole
 
 
 def test_who_iterates_keeps_others_out_and_founds_nothing_twice(
@@ -156,15 +121,6 @@ def test_files_of_others_stay_in_the_folder_of_a_run_whatever_their_ending(
     assert all(other.read_text() == "mine" for other in others)
 
 
-def test_a_run_that_died_before_its_first_checkpoint_begins_again(
-    tmp_path: Path, whole: dict[str, bytes]
-) -> None:
-    with pytest.raises(Crash):
-        start(config(), tmp_path / "run", host=ToyHost(crash_at=0))
-    assert not (tmp_path / "run/state.json").exists()
-    assert finish(tmp_path / "run") == whole
-
-
 def test_a_run_that_left_nothing_but_its_config_begins_again(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
@@ -207,16 +163,6 @@ def test_blobs_of_the_dead_are_deleted(tmp_path: Path) -> None:
     assert len(seen) > 2 * len(list((folder / "blobs").iterdir()))
 
 
-def test_a_run_of_no_generations_is_founded_and_kept(tmp_path: Path) -> None:
-    nothing = toy_config(generations=0)
-    founded = start(nothing, tmp_path / "run", host=ToyHost())
-    assert founded.is_complete
-    assert len(founded.state.population) == 4
-    before = trace(tmp_path / "run")
-    assert resume(tmp_path / "run", host=ToyHost()).state == founded.state
-    assert trace(tmp_path / "run") == before
-
-
 def test_a_finished_run_that_goes_on_equals_one_that_was_longer_from_the_start(
     tmp_path: Path,
 ) -> None:
@@ -243,13 +189,6 @@ def test_a_second_writer_is_refused(tmp_path: Path, whole: dict[str, bytes]) -> 
     assert trace(tmp_path / "run") == whole
 
 
-def test_a_folder_with_a_run_is_not_founded_again(tmp_path: Path) -> None:
-    before = trace(stopped(tmp_path / "run"))
-    with pytest.raises(RunError, match="holds a run already: resume it"):
-        start(config(), tmp_path / "run", host=ToyHost())
-    assert trace(tmp_path / "run") == before
-
-
 def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_again(
     tmp_path: Path, whole: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -262,14 +201,6 @@ def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_aga
     with pytest.raises(RunError, match="holds a run already: resume it"):
         start(toy_config(seed=4, generations=GENERATIONS), tmp_path / "run")
     assert trace(tmp_path / "run") == whole
-
-
-def test_a_folder_without_a_run_is_not_resumed(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no run in"):
-        resume(tmp_path / "nowhere", host=ToyHost())
-    with pytest.raises(RunError, match="no run in"):
-        read_config(tmp_path)
-    assert not (tmp_path / "nowhere").exists()
 
 
 def test_what_is_evaluated_while_a_run_lives_stays_and_is_read_once(
@@ -307,8 +238,3 @@ def test_the_checkpoint_is_json_that_a_person_can_read(whole: dict[str, bytes]) 
     assert state["generation"] == GENERATIONS
     assert sum(state["ledger"]["balances"].values()) + state["ledger"]["world"] == 0
     assert state["next_seq"] == len(whole["events.jsonl"].splitlines()) - 1
-
-
-def test_the_log_of_a_run_reads_back(tmp_path: Path) -> None:
-    folder = stopped(tmp_path / "run")
-    assert len(list(read_events(folder / "events.jsonl"))) == checkpoint.load_state(folder).next_seq

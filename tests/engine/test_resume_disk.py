@@ -5,14 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from resumed import finish, stopped, trace
-from symbiont_ecology.base.errors import ConfigError, RunError
+from resumed import finish, trace
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import resume, start
@@ -137,40 +137,3 @@ def test_a_write_that_does_not_fit_is_one_clear_line_and_loses_nothing(
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "\n" not in str(refused.value)
     assert finish(tmp_path / "run") == expected
-
-
-def damage(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
-
-
-def damaged() -> Iterator[tuple[str, Callable[[Path], None]]]:
-    """A file to damage, and how."""
-    yield "state", lambda run: damage(run / "state.json", b'{"seed": ')
-    yield "state of another shape", lambda run: damage(run / "state.json", b'{"seed": "x"}')
-    yield "log too short", lambda run: damage(run / "events.jsonl", b'{"schema":1}\n')
-    yield "log of another schema", lambda run: damage(run / "events.jsonl", b'{"schema":99}\n')
-    yield (
-        "config",
-        lambda run: damage(run / "config.yaml", b"tasks: {families: [math.add], famlies: 3}\n"),
-    )
-    yield "blob gone", lambda run: sorted((run / "blobs").iterdir())[0].unlink()
-    yield "provenance", lambda run: damage(run / "provenance.json", b"{")
-    yield "provenance of another shape", lambda run: damage(run / "provenance.json", b"[]")
-
-
-@pytest.mark.parametrize(("name", "harm"), [*damaged()], ids=[name for name, _ in damaged()])
-def test_a_damaged_run_is_refused_in_one_line(
-    name: str, harm: Callable[[Path], None], tmp_path: Path
-) -> None:
-    folder = stopped(tmp_path / "run")
-    if name == "blob gone":  # the weights of someone alive
-        state = checkpoint.load_state(folder)
-        (
-            folder / "blobs" / f"{next(iter(state.population.values())).genome.weights}.safetensors"
-        ).unlink()
-    else:
-        harm(folder)
-    with pytest.raises((RunError, ConfigError)) as refused:
-        resume(folder, host=ToyHost())
-    assert "\n" not in str(refused.value)
-    assert str(folder) in str(refused.value)

@@ -218,20 +218,6 @@ def test_a_provenance_that_is_lost_with_its_copy_cannot_be_repaired(run: Path) -
     assert list(faults(run)) == ["provenance.json"]
 
 
-def test_a_run_without_the_copy_gets_one_when_it_goes_on(run: Path) -> None:
-    (run / "provenance.copy.json").unlink()
-    resume(run, host=ToyHost())
-    names = "provenance.json", "provenance.copy.json"
-    first, second = ((run / name).read_bytes() for name in names)
-    assert first == second
-
-
-def test_the_checkpoint_before_is_the_newest_that_was_due(made: dict[str, Path]) -> None:
-    for name, last, before in (("stopped", 5, 4), ("complete", 9, 8)):
-        assert read_checkpoint(made[name] / "state.json").state.generation == last
-        assert read_checkpoint(made[name] / "state.previous.json").state.generation == before
-
-
 def test_a_run_that_goes_on_without_the_checkpoint_before_says_so(
     run: Path, made: dict[str, Path]
 ) -> None:

@@ -168,7 +168,7 @@ def test_a_run_without_a_warm_start_says_nothing_of_it(tmp_path: Path) -> None:
 def test_the_warm_start_is_told(tmp_path: Path) -> None:
     said: list[str] = []
     for _ in generations(
-        warm_config(1), tmp_path / "run", ToyHost(), is_new=True, tell=said.append
+        warm_config(1), tmp_path / "run", ToyHost(), is_new=True, on_progress=said.append
     ):
         pass
     assert said == ["warm start on 9 examples …"]
@@ -213,7 +213,7 @@ def test_a_log_is_refused(tmp_path: Path) -> None:
     changes = {"families": ("log",), "depths": None, "sources": (source,)}
     changes |= {"habitats": HabitatsConfig(questions=6)}
     of_log = config.tasks.model_copy(update=changes)
-    with pytest.raises(ConfigError, match=r"strategy\.warm: a log has no reference answers"):
+    with pytest.raises(ConfigError, match=r"strategy\.warm: expected tasks with reference answers"):
         check(config.model_copy(update={"tasks": of_log}))
 
 

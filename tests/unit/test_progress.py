@@ -69,13 +69,6 @@ def test_news_stand_on_stderr_or_beside_the_bar_of_a_terminal(
     assert capsys.readouterr().err == ""
 
 
-def test_a_run_that_asks_nothing_says_so(tmp_path: Path) -> None:
-    reading: dict[str, Any] = {"strategy": {"kind": "single", "samples": 0}}
-    config = toy_config(generations=3, learning_rule="supervised", **reading)
-    for line in shown(config, tmp_path / "run").splitlines():
-        assert "  nothing asked  " in line
-
-
 def test_the_time_to_go_follows_the_pace_of_this_sitting() -> None:
     clock, file = Clock(), StringIO()
     console = Console(file=file, width=200)

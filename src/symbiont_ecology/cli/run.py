@@ -85,7 +85,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
         model = lived.config.host.model
         find_folder(model, view.tell)
         view.tell(f"loading the host {model} …")
-        lived.tell = view.tell
+        lived.on_progress = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:

@@ -1,4 +1,4 @@
-"""Where a run ends, or the runtime changes: a generation asks and learns no more than what is left
+"""Ends of a run and changes of its world: a generation asks and learns no more than what is left
 pays for.
 
 Arms whose generations differ in size then stop at one budget, and meet a change of the runtime at

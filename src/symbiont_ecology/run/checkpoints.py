@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 from symbiont_ecology.adapters.blobs import BlobStore
@@ -44,24 +44,21 @@ WRITTEN_WHOLE = (
 class Checkpoints:
     """The two last checkpoints of a run whose folder this process has locked.
 
-    ``is_due`` says after how many generations a checkpoint is made in any case.
+    One is made ``every`` so many generations in any case.
     """
 
-    def __init__(
-        self, folder: Path, store: BlobStore, log: Path, is_due: Callable[[int], bool]
-    ) -> None:
-        self.folder, self._store, self._is_due = folder, store, is_due
+    def __init__(self, folder: Path, store: BlobStore, log: Path, every: int = 1) -> None:
+        self.folder, self._store, self._every = folder, store, every
         self._log, self._growing = log, GrowingLog(log)
         self._last: int | None = None
         """The generation of ``state.json``."""
         self._needed = set[BlobRef]()
         self._needed_before = set[BlobRef]()
         self._evaluated = dict[Path, set[BlobRef]]()
-        """What the states of evaluations need, by their files."""
+        """Blobs of the states of evaluations, by their files."""
 
     def restore(self) -> EcologyState:
-        """The last checkpoint, once its log and its blobs are found to be whole. The log is cut
-        behind it.
+        """Return the last checkpoint, if its log and its blobs are whole. The log is cut behind it.
 
         Raises:
             RunError: it is missing, or something that it needs is damaged.
@@ -81,14 +78,14 @@ class Checkpoints:
         return state
 
     def save(self, state: EcologyState) -> None:
-        """Makes a checkpoint. The log holds what led to this state, and has been synced.
+        """Make a checkpoint. The log holds what led to this state, and has been synced.
 
         Raises:
             RunError: the disk is full or gone; what was there before is untouched.
         """
         self._store.flush(state.reachable())
         mark = self._growing.mark(state.next_seq)
-        if self._last is not None and self._is_due(self._last):
+        if self._last is not None and self._last % self._every == 0:
             checkpoint.keep_previous(self.folder)
             self._needed_before = self._needed
         checkpoint.save_state(state, self.folder, log=mark)
@@ -96,7 +93,7 @@ class Checkpoints:
         self._clean()
 
     def check_end(self) -> None:
-        """Whether everything that a complete run consists of is on the disk as it should be.
+        """Check that everything that a complete run consists of is whole on the disk.
 
         Raises:
             RunError: something is not.
@@ -106,7 +103,7 @@ class Checkpoints:
         check_blobs(self._store, last.state.reachable())
 
     def _blobs_before(self) -> set[BlobRef]:
-        """What the checkpoint before the last one needs. One that is damaged is of no use."""
+        """Return what the checkpoint before the last one needs; of one that is damaged, nothing."""
         path = self.folder / PREVIOUS_FILE
         if not path.exists():
             return set()
@@ -120,27 +117,28 @@ class Checkpoints:
         return needed
 
     def _clean(self) -> None:
-        """Deletes every blob that neither the run, nor an evaluation of it, can be asked for."""
+        """Delete every blob that neither the run, nor an evaluation of it, can be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
             needs = map(self._needed_by, checkpoint.kept_files(self.folder))
             self._store.collect(self._needed.union(self._needed_before, *needs))
 
     def _needed_by(self, path: Path) -> set[BlobRef]:
-        """What the state of an evaluation needs; its file never changes."""
+        """Return what the state of an evaluation needs; its file never changes."""
         if path not in self._evaluated:
             self._evaluated[path] = checkpoint.read_checkpoint(path).state.reachable()
         return self._evaluated[path]
 
 
 def unfinished_files(folder: Path) -> list[Path]:
-    """Files of a run that a crash left half written. Others with that ending are not its own."""
+    """Return the files of a run that a crash left half written; others with that ending are not its
+    own."""
     halves = [folder / (name + UNFINISHED) for name in WRITTEN_WHOLE]
     halves += sorted((folder / checkpoint.KEPT).glob(f"*.json{UNFINISHED}"))
     return [path for path in halves if os.path.lexists(path)]
 
 
 def check_log(path: Path, last: Checkpoint) -> None:
-    """Whether a log holds what it did when a checkpoint was made. More may stand behind it.
+    """Check that a log holds what it did when a checkpoint was made. More may stand behind it.
 
     Raises:
         RunError: it does not; the damaged line is named.
@@ -160,7 +158,7 @@ def check_log(path: Path, last: Checkpoint) -> None:
 
 
 def check_blobs(store: BlobStore, refs: Iterable[BlobRef]) -> None:
-    """Whether blobs are whole on the disk.
+    """Check that blobs are whole on the disk.
 
     Raises:
         RunError: one is missing or damaged.

@@ -71,7 +71,7 @@ _Layer = str | Path | Mapping[str, object]
 
 
 class LoopConfig(BaseModel):
-    """How long a run goes on and what it leaves behind."""
+    """End of a run, and what it leaves behind."""
 
     model_config = _Schema
 
@@ -88,7 +88,7 @@ class LoopConfig(BaseModel):
 
 
 class RunConfig(BaseModel):
-    """Everything that decides a run."""
+    """The config of a run: everything that decides it."""
 
     model_config = _Schema
 
@@ -137,8 +137,8 @@ def arm_key(config: RunConfig) -> str:
 def load_config(
     name_or_path: str | Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
 ) -> RunConfig:
-    """The config of a preset or a file, with overrides such as ``run.generations=8`` merged in
-    last. Who only looks at a run that somebody sent does not run its plug-ins.
+    """Return the config of a preset or a file, with overrides such as ``run.generations=8``
+    on top. Who only looks at a run that somebody sent does not run its plug-ins.
 
     Raises:
         ConfigError: one line with the dotted key, what was expected, what came and the nearest
@@ -157,7 +157,7 @@ def load_config(
 def compose(
     layers: Sequence[_Layer], overrides: Sequence[str], where: str, *, runs_plugins: bool = True
 ) -> RunConfig:
-    """The config of presets, files and values, each over those before it, with overrides on top.
+    """Return the config of presets, files and values, each over those before it, and overrides.
 
     Raises:
         ConfigError: as ``load_config``; ``where`` begins the line.
@@ -174,32 +174,31 @@ def compose(
 
 
 def dump_config(config: RunConfig) -> str:
-    """The whole config as YAML, defaults included; equal configs give equal text, and it can be
-    loaded."""
-    data = config.model_dump(mode="json")
-    for key in _component_keys():
-        data[key] = _ordered(data[key])
-    data["tasks"]["style"] = _ordered(data["tasks"]["style"])
-    data["host"]["engine"] = _ordered(data["host"]["engine"])
-    data["tasks"]["sources"] = [_ordered(source) for source in data["tasks"]["sources"]]
-    return str(OmegaConf.to_yaml(data))
+    """Return the whole config as YAML, defaults included; equal configs give equal text, and it can
+    be loaded."""
+    return str(OmegaConf.to_yaml(_ordered(config.model_dump(mode="json"))))
+
+
+def _ordered(value: object) -> object:
+    """Return a value whose components have their fields in alphabetical order behind the kind:
+    their order in a file means nothing."""
+    if isinstance(value, dict):
+        keys = sorted(value, key=lambda key: (key != "kind", key)) if "kind" in value else value
+        return {key: _ordered(value[key]) for key in keys}
+    return [_ordered(item) for item in value] if isinstance(value, list) else value
 
 
 def _default_components() -> dict[str, object]:
-    """The components that a config has without naming them, so that it can set their fields
+    """Return the components that a config has without naming them, so that it can set their fields
     alone."""
-    top = {name: RunConfig.model_fields[name].default for name in _component_keys()}
+    fields = RunConfig.model_fields
+    top = {name: field.default for name, field in fields.items() if field.annotation == Spec}
     return {**top, "tasks": {"style": TasksConfig.model_fields["style"].default}}
 
 
-def _component_keys() -> list[str]:
-    """The keys of a run's config whose value is a component."""
-    return [name for name, field in RunConfig.model_fields.items() if field.annotation == Spec]
-
-
 def _with_sources(data: Mapping[str, object], where: str) -> Mapping[str, object]:
-    """The same with the mappings among the task families described under ``tasks.sources``, names
-    in their place. Sources that no family names are left out: they are of a layer whose families
+    """Return the same with mappings among the task families under ``tasks.sources``, and names in
+    their place. Sources that no family names are left out: they are of a layer whose families
     were replaced."""
     tasks = data.get("tasks")
     if not isinstance(tasks, Mapping) or not isinstance(tasks.get("families"), list):
@@ -218,10 +217,3 @@ def _with_sources(data: Mapping[str, object], where: str) -> Mapping[str, object
     if isinstance(sources, list) and all(isinstance(source, Mapping) for source in sources):
         sources = [source for source in sources if source.get("name") in names] + inline
     return {**data, "tasks": {**tasks, "families": names, "sources": sources}}
-
-
-def _ordered(spec: Spec) -> Spec:
-    """Fields in alphabetical order behind the kind: their order in a file means nothing."""
-    if isinstance(spec, str):
-        return spec
-    return {key: spec[key] for key in sorted(spec, key=lambda key: (key != "kind", key))}

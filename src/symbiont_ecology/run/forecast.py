@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import TypeVar
 
 import numpy as np
@@ -57,10 +58,11 @@ def estimate_run(config: RunConfig, host: Host) -> RunEstimate:
     rollout, answers = _timed(
         lambda rows: host.rollout(requests[:rows], draws[:rows], runtime.practice), len(items)
     )
+    done = [answers[row] for row in range(len(answers))]
     lessons = [
-        Lesson(requests[row].prompt, answers[row].token_ids, requests[row].slot)
-        for row in range(len(answers))
-        if answers[row].token_ids
+        Lesson(request.prompt, answer.token_ids, request.slot)
+        for request, answer in zip(requests, done, strict=False)
+        if answer.token_ids
     ]
     lesson = 0.0
     if lessons and not isinstance(rule, NoLearning) and rule.estimator is None:
@@ -72,13 +74,11 @@ def estimate_run(config: RunConfig, host: Host) -> RunEstimate:
         )
     rows, shape, size = strategy.max_rows(tasks), host.shape, host.layout.size(config.host.rank)
     rollouts, taught = rows if strategy.samples else 0, rows if lesson else 0
-    flops = tokens = bare = 0.0
-    for answer in (answers[row] for row in range(len(answers))):
-        read, written = answer.prompt_tokens, len(answer.token_ids)
-        bare += shape.rollout_flops(0, read, written) / len(answers)
-        flops += rollouts * shape.rollout_flops(size, read, written) / len(answers)
-        flops += taught * shape.learning_flops(size, read, written) / len(answers)
-        tokens += (rollouts + taught) * (read + written) / len(answers)
+    pairs = [(answer.prompt_tokens, len(answer.token_ids)) for answer in done]
+    bare = fmean([shape.rollout_flops(0, *pair) for pair in pairs])
+    flops = rollouts * fmean([shape.rollout_flops(size, *pair) for pair in pairs])
+    flops += taught * fmean([shape.learning_flops(size, *pair) for pair in pairs])
+    tokens = (rollouts + taught) * fmean([sum(pair) for pair in pairs])
     generations = min(
         config.run.generations,
         budget_flops(config, round(bare)) / flops,

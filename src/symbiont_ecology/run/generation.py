@@ -39,27 +39,22 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = retire_the_bankrupt(state, context.prices) if strategy.is_mortal else []
     events += retire_by_catastrophe(state, context.climate, context.draw)
-    context.passed("retire")
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.
     assignments = affordable_assignments(strategy.ask(context.strategy_context), context)
-    context.passed("ask")
 
     # Act: the population is the batch. Verifiers have the only say on what was right.
     outcomes = act(assignments, context)
-    context.passed("act")
 
     # Learn: one step for everyone who practised. The new weights wait: the old ones earned the
     # verdicts.
     updates = learn(outcomes, context)
-    context.passed("learn")
 
     # Remember: habitats keep the last answers that they were given, and what they thought of them.
     remember(outcomes, context)
 
     # Write down what was replied, and at which price: for people, nothing here reads it again.
     context.transcripts.write(transcribe(outcomes, context))
-    context.passed("remember")
 
     # Settle: verified answers are energy; compute, rent and tickets cost it.
     events += settle(outcomes, updates, context)
@@ -69,12 +64,10 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
     # Install: what was learned takes the place of what acted.
     events += install(updates, state)
-    context.passed("settle")
 
     # Tell: the strategy sees the outcomes and decides. In an ecology its mechanisms do: who breeds,
     # who is founded anew, who tries to be leaner, whether the world has changed.
     events += execute(strategy.tell(replace(context.strategy_context, outcomes=outcomes)), context)
-    context.passed("tell")
 
     # Parts that others wrote may fail, and are named. One that does nothing else ends the run.
     events += part_faults(context) + _shrinking(memory_mb, context)

@@ -40,7 +40,7 @@ from symbiont_ecology.run.runtime import GenerationContext
 
 @dataclass(frozen=True)
 class Update:
-    """What a generation did to one organelle: the event that records it, and its optimizer state.
+    """Change of one organelle by a generation: the event that records it, and its optimizer state.
 
     ``flops`` are those of the event by cell name. ``is_sick`` says that a loss or gradient was not
     finite.
@@ -60,17 +60,11 @@ def learn(outcomes: Sequence[Outcome], context: GenerationContext) -> list[Updat
     practice |= practice_of(o for o in outcomes if o.assignment.is_learned_from)
     if context.learning_rule.needs_host_log_probabilities:
         # Where nobody learns, nothing is read.
-        traits = {name: context.state.genome(name).traits for name in practice}
-        read = [
-            one for name in practice if learning_rate(traits[name], 0) for one in practice[name]
-        ]
+        able = [name for name in practice if learning_rate(context.state.genome(name).traits, 0)]
+        read = [outcome for name in able for outcome in practice[name]]
         practice |= practice_of(map_rollouts(read, partial(read_by_host, context=context)))
     taught = [
-        [
-            _taught(learner, practice[name], remembered.get(name, ()), context)
-            for learner in wave
-            for name in [learner.organelle.id]
-        ]
+        [_taught(learner, practice, remembered, context) for learner in wave]
         for wave in _learners(set(practice), context)
     ]
     lessons = [lesson for wave in taught for learner in wave for lesson in learner.lessons]
@@ -124,20 +118,24 @@ def _learners(names: set[OrganelleId], context: GenerationContext) -> Iterator[l
 
 def _taught(
     learner: Learner,
-    outcomes: Sequence[Outcome],
-    remembered: Sequence[RememberedAnswer],
+    practice: Mapping[OrganelleId, Sequence[Outcome]],
+    remembered: Mapping[OrganelleId, Sequence[RememberedAnswer]],
     context: GenerationContext,
 ) -> Learner:
     """Return a learner with all lessons that its rule would give it; where the rule fails, there
     are none."""
     rule, host, state = context.learning_rule, context.host, learner.optimizer_state
+    outcomes = practice[learner.organelle.id]
     if learner.rate:  # who cannot learn (the frozen control) pays for no lesson
         reference_ids: dict[str, tuple[int, ...]] = {}
         if rule.sees_gold:
             items = (item for outcome in outcomes for item in outcome.assignment.items)
             answers = list(dict.fromkeys(item.answer for item in items))
             reference_ids = dict(zip(answers, host.encode_answers(answers), strict=True))
-        traits, own = learner.organelle.genome.traits, tuple(remembered)
+        traits, own = (
+            learner.organelle.genome.traits,
+            tuple(remembered.get(learner.organelle.id, ())),
+        )
         experience = Experience(tuple(outcomes), state.notes, traits, reference_ids, own)
         with suppress(FaultError):
             targets, notes = context.faults.call(
@@ -147,11 +145,9 @@ def _taught(
             lessons = _priced(targets, learner, context, rule.estimator)
             state = replace(state, notes=notes)
             learner = replace(learner, optimizer_state=state, lessons=lessons)
-    rollouts = [rollout for outcome in outcomes for rollout in outcome.rollouts]
-    read, flops = (
-        [one for one in rollouts if one.host_log_probabilities is not None],
-        Counter[str](),
-    )
+    rollouts = (rollout for outcome in outcomes for rollout in outcome.rollouts)
+    read = [rollout for rollout in rollouts if rollout.host_log_probabilities is not None]
+    flops = Counter[str]()
     for rollout, cost in zip(read, reading_costs(read, host), strict=True):
         flops[cell_name(rollout.item.cell)] += cost.flops
     return replace(learner, reading_flops=flops)

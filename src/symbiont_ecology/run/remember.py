@@ -1,4 +1,4 @@
-"""What habitats remember: the last answers that each was given, with their verdicts. Without
+"""Memory of habitats: the last answers that each was given, with their verdicts. Without
 habitats, cells remember what was right.
 
 Learning replays what was accepted, so that nothing is forgotten and little is asked twice.
@@ -8,7 +8,7 @@ same.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -81,22 +81,28 @@ def replayed(
 
 
 def sketched(answers: Sequence[RememberedAnswer], context: GenerationContext) -> np.ndarray:
-    """Return what each answer would teach the bare host, ``(answers, dimensions)``, charged to the
-    budget: a pass forward and one backward."""
-    host, (prompts, ids) = context.host, _texts(answers)
-    costs = costs_of(prompts, ids, host, host.shape.sketching_flops, context.rank)
-    context.state.spent += sum(costs, Cost(calls=1))
-    return host.sketch(prompts, ids)
+    """Return gradient sketches of answers under the bare host, ``(answers, dimensions)``, charged
+    to the budget: a pass forward and one backward."""
+    return context.host.sketch(*_read(answers, context, context.host.shape.sketching_flops))
 
 
 def embedded(answers: Sequence[RememberedAnswer], context: GenerationContext) -> np.ndarray:
-    """Return what the bare host makes of each answer, ``(answers, dimensions)``, charged to the
+    """Return embeddings of answers by the bare host, ``(answers, dimensions)``, charged to the
     budget: a pass forward."""
-    host, (prompts, ids) = context.host, _texts(answers)
-    shape = host.shape
-    costs = costs_of(prompts, ids, host, lambda _, read, said: shape.embedding_flops(read + said))
+    flops = context.host.shape.embedding_flops
+    return context.host.embed(*_read(answers, context, lambda _, read, said: flops(read + said)))
+
+
+def _read(
+    answers: Sequence[RememberedAnswer],
+    context: GenerationContext,
+    flops: Callable[[int, int, int], int],
+) -> tuple[list[str], list[tuple[int, ...]]]:
+    """Charge a pass over answers to the budget, and return their prompts and tokens."""
+    prompts, ids = _texts(answers)
+    costs = costs_of(prompts, ids, context.host, flops, context.rank)
     context.state.spent += sum(costs, Cost(calls=1))
-    return host.embed(prompts, ids)
+    return prompts, ids
 
 
 def _texts(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple[int, ...]]]:

@@ -29,12 +29,14 @@ from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.types import OrganelleId, is_text
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.run import budget, build, provenance
-from symbiont_ecology.run import open_run as living
-from symbiont_ecology.run import start as engine
+from symbiont_ecology.run import open_run
+from symbiont_ecology.run.budget import is_complete
+from symbiont_ecology.run.build import build_host, host_source
 from symbiont_ecology.run.config import RunConfig, load_config
-from symbiont_ecology.run.open_run import Generation
+from symbiont_ecology.run.open_run import EVENTS_FILE, Generation
+from symbiont_ecology.run.provenance import check_data
 from symbiont_ecology.run.runtime import Host
+from symbiont_ecology.run.start import check_resume, check_start, generations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,15 +55,15 @@ class Run:
 
     def __init__(self, folder: Path, config: RunConfig, host: Host | None = None) -> None:
         self.folder, self.config = folder, config
-        self.tell: Callable[[str], None] = lambda message: None
+        self.on_progress: Callable[[str], None] = lambda message: None
         """Hears what is done before the first generation, such as a warm start."""
         self._host = host
+        self._here: Host | None = None
+        """The host in this process, where the run has it in others."""
         # What was read of the folder last, until the files are others.
         self._state_at = lru_cache(maxsize=1)(lambda stamp: load_state(folder))
         self._loaded_at = lru_cache(maxsize=1)(lambda stamp: self._load())
-        self._events_at = lru_cache(maxsize=1)(
-            lambda stamp: EventTables(folder / living.EVENTS_FILE)
-        )
+        self._events_at = lru_cache(maxsize=1)(lambda stamp: EventTables(folder / EVENTS_FILE))
 
     @classmethod
     def start(
@@ -71,7 +73,7 @@ class Run:
         folder: str | Path | None = None,
         host: Host | None = None,
     ) -> Run:
-        """A new run from a preset, a YAML file or a config; nothing is lived yet.
+        """Make a new run from a preset, a YAML file or a config; nothing is lived yet.
 
         Args:
             config: ``"demo"``, ``"mine.yaml"`` or a ``RunConfig``.
@@ -89,30 +91,28 @@ class Run:
                 f"expected no changes of a config that is built already, got {overrides[0]!r}: "
                 "pass them to load_config; the folder is folder=…"
             )
-        name = "run" if isinstance(config, RunConfig) else config_name(config)
-        run_config = config if isinstance(config, RunConfig) else load_config(config, overrides)
-        place = Path(folder) if folder is not None else free_folder(name)
-        engine.check_start(run_config, place)
-        return cls(place, run_config, host)
+        name = "run"
+        if not isinstance(config, RunConfig):
+            name, config = config_name(config), load_config(config, overrides)
+        place = free_folder(name) if folder is None else Path(folder)
+        check_start(config, place)
+        return cls(place, config, host)
 
     @classmethod
     def open(cls, folder: str | Path, *overrides: str, host: Host | None = None) -> Run:
-        """A run that exists; overrides may only change when it ends (``run.generations=50``).
+        """Open a run that exists; overrides may only change its end (``run.generations=50``).
 
         Raises:
             ConfigError: an override of another key.
             RunError: no run in the folder.
         """
-        config = engine.extended(Path(folder), overrides)
-        build.check(config)
-        provenance.check_data(config, Path(folder))
-        return cls(Path(folder), config, host)
+        return cls(Path(folder), check_resume(Path(folder), overrides), host)
 
     def __iter__(self) -> Generator[Generation, None, None]:
-        provenance.check_data(self.config, self.folder)
+        check_data(self.config, self.folder)
         is_new = not self.is_started  # before the host is loaded: another process may be faster
         config, folder, host = self.config, self.folder, self.host
-        return engine.generations(config, folder, host, is_new=is_new, tell=self.tell)
+        return generations(config, folder, host, is_new=is_new, on_progress=self.on_progress)
 
     def __repr__(self) -> str:
         if not self.is_started:
@@ -124,25 +124,25 @@ class Run:
         )
 
     def finish(self) -> Run:
-        """Lives the run to its end."""
+        """Live the run to its end."""
         for _ in self:
             pass
         return self
 
     def tidy(self) -> None:
-        """Deletes what a kill behind the last checkpoint left, where the folder can be written.
+        """Delete what a kill behind the last checkpoint left, where the folder can be written.
 
         Raises:
             RunError: something that the checkpoint needs is damaged.
         """
         if is_writable(self.folder):
-            living.tidy(self.folder)
+            open_run.tidy(self.folder)
 
     @property
     def host(self) -> Host:
         """The frozen model, loaded when it is first needed."""
         if self._host is None:
-            self._host = build.build_host(self.config)
+            self._host = build_host(self.config)
         return self._host
 
     @property
@@ -154,28 +154,25 @@ class Run:
         """
         from symbiont_ecology.model.kernel import HostKernel
 
-        kernel = self.host if kind_of(self.config.executor) == "local" else self._here
+        if kind_of(self.config.executor) != "local" and self._here is None:
+            self._here = host_source(self.config).load()
+        kernel = self._here or self.host
         if not isinstance(kernel, HostKernel):
             raise HostError("only adapters of a language model can be written as PEFT folders")
         return kernel
 
-    @cached_property
-    def _here(self) -> Host:
-        """The host in this process, where the run has it in others."""
-        return build.host_source(self.config).load()
-
     @property
     def is_started(self) -> bool:
-        """Whether there is a first checkpoint."""
+        """True once there is a first checkpoint."""
         return (self.folder / STATE_FILE).exists()
 
     @property
     def is_complete(self) -> bool:
-        """Whether the run has had its generations or spent its budget."""
+        """True once the run has had its generations or spent its budget."""
         if not self.is_started:
             return False
-        seconds = living.lived_seconds(self.folder, self.state.generation)
-        return budget.is_complete(self.config, self.state, seconds)
+        seconds = open_run.lived_seconds(self.folder, self.state.generation)
+        return is_complete(self.config, self.state, seconds)
 
     @property
     def state(self) -> EcologyState:
@@ -188,7 +185,7 @@ class Run:
 
     @property
     def population(self) -> Population:
-        """Those who are alive at the last checkpoint, by id."""
+        """Living organelles at the last checkpoint, by id."""
         state = self.state
         return Population(
             (organelle_id, LivingOrganelle(self, organelle, state))
@@ -198,7 +195,7 @@ class Run:
     @property
     def events(self) -> EventTables:
         """The event log: a pandas frame for every kind of event, such as ``run.events.Born``."""
-        return self._events_at(stamp_of(self.folder / living.EVENTS_FILE))
+        return self._events_at(stamp_of(self.folder / EVENTS_FILE))
 
     @property
     def loaded(self) -> LoadedRun:
@@ -226,7 +223,7 @@ class Run:
     def ask(
         self, prompt: str, routing: Spec = "learned", max_new_tokens: int = 64, habitat: str = ""
     ) -> Rollout:
-        """The answer to a prompt, by whom the routing chooses (``symbiont list routings``).
+        """Return the answer to a prompt, by whom the routing chooses (``symbiont list routings``).
 
         With a ``habitat`` the routing ``habitat`` asks the organelle that serves it.
 
@@ -240,13 +237,13 @@ class Run:
     def evaluate(
         self, per_cell: int = 20, shift: str = "in-distribution", routing: str = "learned"
     ) -> Evaluation:
-        """Accuracy on holdout items of the run's own tasks (``symbiont list shifts``)."""
+        """Return the accuracy on holdout items of its own tasks (``symbiont list shifts``)."""
         run = self.loaded
         return run.evaluate(run.items(per_cell, (shift,)), self.host, routing)
 
     def evaluate_final_holdout(self) -> Evaluation | None:
-        """Answers ``run.final_holdout`` with the run's router, and logs it; None if there is no
-        such file."""
+        """Answer ``run.final_holdout`` with the run's router, and log it; return None if
+        there is no such file."""
         from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec, log_evaluation
 
         if (holdout := self.config.run.final_holdout) is None:
@@ -268,7 +265,7 @@ class LivingOrganelle:
 
     @property
     def habitats(self) -> list[str]:
-        """Those that it serves."""
+        """Users that it serves."""
         return self.state.served.get(self.id, [])
 
     @property
@@ -278,12 +275,12 @@ class LivingOrganelle:
 
     @property
     def age(self) -> int:
-        """In generations."""
+        """Age in generations."""
         return self.state.generation - self.organelle.born
 
     @property
     def balance(self) -> float:
-        """Its energy, in ATP."""
+        """Energy in ATP."""
         return self.state.ledger.balance(self.id) / 1000
 
     @property
@@ -305,7 +302,7 @@ class LivingOrganelle:
         return BlobStore(self.run.folder / "blobs").weights(self.organelle.genome.weights)
 
     def save_peft(self, folder: str | Path, model_card: str = "") -> Path:
-        """Writes its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
+        """Write its adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
         kernel = self.run.kernel
         kernel.place(0, self.weights)
         kernel.export(0, folder, model_card=model_card)
@@ -338,7 +335,8 @@ class EventTables:
             raise AttributeError(f"no kind of event {kind!r}; known: {', '.join(Event.kinds)}")
         import pandas as pd
 
-        return pd.DataFrame(self._rows.get(kind, []), columns=_columns_of(kind))
+        columns = [field.name for field in fields(Event.kinds[kind])]
+        return pd.DataFrame(self._rows.get(kind, []), columns=columns)
 
     def __dir__(self) -> list[str]:
         return sorted(Event.kinds)
@@ -346,7 +344,3 @@ class EventTables:
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))
         return f"<events: {counts or 'none yet'}>"
-
-
-def _columns_of(kind: str) -> list[str]:
-    return [field.name for field in fields(Event.kinds[kind])]

@@ -27,7 +27,7 @@ from symbiont_ecology.tasks.mixture import TaskMixture
 
 
 class Host(Protocol):
-    """What the engine needs of a host; ``HostKernel`` is one, tests bring a toy."""
+    """A host, as the engine needs it; ``HostKernel`` is one, tests bring a toy."""
 
     @property
     def slots(self) -> int:
@@ -35,7 +35,7 @@ class Host(Protocol):
 
     @property
     def layout(self) -> AdapterLayout:
-        """Which modules carry adapters."""
+        """Modules that carry adapters."""
 
     @property
     def shape(self) -> HostShape:
@@ -50,27 +50,28 @@ class Host(Protocol):
         """Megabytes that a batch may take; falls when the device turns out to have less."""
 
     def fingerprint(self) -> str:
-        """Hash of the base weights."""
+        """Return a hash of the base weights."""
 
     def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Token ids of each prompt as the host reads it."""
+        """Return token ids of each prompt as the host reads it."""
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Token ids of each text as the host would write it, end of answer included."""
+        """Return token ids of each text as the host would write it, end of answer included."""
 
     def score(
         self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]
     ) -> Sequence[ArrayLike]:
-        """Log-probability (nats) of every token of each completion, ``(tokens,)``."""
+        """Return the log-probability (nats) of every token of each completion, ``(tokens,)``."""
 
     def sketch(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
-        """What each answer would teach the bare host: unit vectors ``(rows, dimensions)``."""
+        """Return directions in which each answer would change the bare host: unit vectors
+        ``(rows, dimensions)``."""
 
     def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
-        """What the bare host makes of each answer that it has read: ``(rows, dimensions)``."""
+        """Return the bare host's embedding of each answer, ``(rows, dimensions)``."""
 
     def place(self, slot: int, weights: AdapterWeights) -> None:
-        """Copies an adapter into a slot."""
+        """Copy an adapter into a slot."""
 
     def rollout(
         self,
@@ -78,7 +79,7 @@ class Host(Protocol):
         draws: Sequence[np.random.Generator | None] | None,
         decoding: Decoding,
     ) -> Completions:
-        """Answers every row, whichever slots they belong to; a row without a generator greedily."""
+        """Answer every row, whichever slots they belong to; a row without a generator greedily."""
 
     def learn(
         self,
@@ -89,6 +90,16 @@ class Host(Protocol):
         """Make one step for every slot with lessons."""
 
 
+@dataclass(frozen=True)
+class Reporter:
+    """Listeners to a run: for showing, never for deciding."""
+
+    on_progress: Callable[[str], None] = lambda message: None
+    """Hears what is done before the first generation, and what takes long within one."""
+    warned: set[str] = field(default_factory=set)
+    """Parts whose faults were warned of."""
+
+
 @dataclass(frozen=True, repr=False)
 class Runtime:
     """The parts of a run: everything that a generation works with beside the state."""
@@ -97,27 +108,23 @@ class Runtime:
     store: BlobStore
     tasks: TaskMixture
     prices: Prices
+    climate: Climate
+    """Catastrophes and seasons."""
     allocator: Allocator
     rank: int
     """LoRA rank of the slots."""
     strategy: Strategy
     learning_rule: LearningRule
     reward: RewardRule
+    practice: Decoding
+    """Decoding of practice, whose answers must differ for there to be anything to learn: sampled
+    from the organelle's own distribution, the policy that learning improves, or from a cooler one
+    if the rule says so."""
     transcripts: TranscriptLog
-    """Where replies are written down."""
+    """Log of replies."""
+    reporter: Reporter
     milestones: tuple[float, ...] = ()
-    """Training FLOPs at which the world changes or the run ends, rising (``engine.budget``)."""
-    climate: Climate = field(default_factory=Climate)
-    """Catastrophes and seasons."""
-    tell: Callable[[str], None] = lambda message: None
-    """Hears what is done before the first generation, and what takes long within one; for showing,
-    never for deciding."""
-    stops: tuple[str, ...] = ()
-    """Texts that end an answer, beside the host's end token."""
-    passed: Callable[[str], None] = lambda phase: None
-    """Hears that a phase of a generation is over; for showing, never for deciding."""
-    warned: set[str] = field(default_factory=set)
-    """Parts whose faults were warned of; for showing, never for deciding."""
+    """Training FLOPs at which the world changes or the run ends, rising (``run.budget``)."""
 
     def __repr__(self) -> str:
         strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
@@ -128,18 +135,8 @@ class Runtime:
         have changed at the first, and what it pays depends on the season."""
         prices = self.prices.times(self.climate.payment(state.generation))
         parts = vars(self) | {"tasks": self.tasks.at(reached), "prices": prices}
-        return GenerationContext(
-            **parts, state=state, draw=Draw(state.seed, state.generation), until=until
-        )
-
-    @property
-    def practice(self) -> Decoding:
-        """The decoding of practice, whose answers must differ for there to be anything to learn.
-
-        They are sampled from the organelle's own distribution, the policy that learning improves,
-        or from a cooler one if the rule says so.
-        """
-        return Decoding(self.learning_rule.temperature, stop=self.stops)
+        draw = Draw(state.seed, state.generation)
+        return GenerationContext(**parts, state=state, draw=draw, until=until)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -152,7 +149,7 @@ class GenerationContext(Runtime):
     until: float = math.inf
     """The next milestone."""
     faults: Faults = field(default_factory=Faults)
-    """What parts that anybody may write did wrong in it."""
+    """Failures of parts that anybody may write."""
 
     @property
     def strategy_context(self) -> StrategyContext:

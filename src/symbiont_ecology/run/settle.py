@@ -15,13 +15,20 @@ from symbiont_ecology.base.errors import EcologyWarning
 from symbiont_ecology.base.events import Acted, Archived, Event, PartFailed, Settled, VerifierFailed
 from symbiont_ecology.base.transcripts import Transcript
 from symbiont_ecology.base.types import OrganelleId, cell_name, examples_in, last_turn
-from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, SuccessPosterior
+from symbiont_ecology.ecology import (
+    DriftDetector,
+    EcologyState,
+    Elite,
+    Outcome,
+    Rollout,
+    SuccessPosterior,
+)
 from symbiont_ecology.ecology.deaths import quarantine
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
 
-LOSSES = 16
-"""Of an organelle that are kept, the newest."""
+MAX_LOSSES = 16
+"""Newest losses of an organelle that are kept."""
 
 
 def settle(
@@ -88,19 +95,19 @@ def verifier_faults(
     outcomes: Sequence[Outcome], context: GenerationContext
 ) -> list[VerifierFailed]:
     """Return an event for each family whose verifier failed. All its verdicts are counted."""
-    failed = dict[str, VerifierFailed]()
-    for rollout in (rollout for outcome in outcomes for rollout in outcome.rollouts):
-        item, fault = rollout.item, rollout.fault
-        if item.logged is not None:
-            continue
-        context.faults.note(f"the verifier of {item.family!r}", fault, is_told=False)
-        if fault:
-            new = VerifierFailed(
-                context.state.generation, rollout.organelle_id, item.id, fault, count=0
-            )
-            first = failed.get(item.family, new)
-            failed[item.family] = replace(first, count=first.count + 1)
-    return list(failed.values())
+    failed: dict[str, list[Rollout]] = defaultdict(list)
+    rollouts = (rollout for outcome in outcomes for rollout in outcome.rollouts)
+    for rollout in (one for one in rollouts if one.item.logged is None):
+        family = rollout.item.family
+        context.faults.note(f"the verifier of {family!r}", rollout.fault, is_told=False)
+        if rollout.fault:
+            failed[family].append(rollout)
+    return [
+        VerifierFailed(
+            context.state.generation, first.organelle_id, first.item.id, first.fault, 1 + len(rest)
+        )
+        for first, *rest in failed.values()
+    ]
 
 
 def update_posteriors(
@@ -138,7 +145,7 @@ def update_posteriors(
         for update in updates:
             if update.learned.lessons and not update.is_sick:
                 losses = state.losses.get(update.learned.id, ())
-                state.losses[update.learned.id] = (*losses, update.learned.loss)[-LOSSES:]
+                state.losses[update.learned.id] = (*losses, update.learned.loss)[-MAX_LOSSES:]
         living = state.population
         state.losses = {name: last for name, last in state.losses.items() if name in living}
     return events
@@ -211,11 +218,13 @@ def part_faults(context: GenerationContext) -> list[PartFailed]:
     context.faults.check(context.state.faults)
     events = []
     for part, tally in context.faults.tallies.items():
-        if tally.failed and part not in context.warned:
-            context.warned.add(part)
+        if not tally.failed:
+            continue
+        if part not in context.reporter.warned:
+            context.reporter.warned.add(part)
             line = f"{part} {tally.fault}: the event log counts how often"
             warnings.warn(line, EcologyWarning, stacklevel=2)
-        if tally.failed and tally.is_told:
+        if tally.is_told:
             facts = part, tally.calls, tally.failed, tally.fault
             events.append(PartFailed(context.state.generation, *facts))
     return events

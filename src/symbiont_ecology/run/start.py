@@ -13,7 +13,7 @@ same.
     blobs/                weights and optimizer states
     trackers.json         what trackers were told (not state)
 
-What a checkpoint is: ``engine.checkpoints``. A run that is killed anywhere and resumed ends with
+What a checkpoint is: ``run.checkpoints``. A run that is killed anywhere and resumed ends with
 the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never stopped (same machine
 and build). What damages a folder between two sittings is found when it is resumed.
 """
@@ -28,8 +28,7 @@ from pathlib import Path
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.build import build_host, check
 from symbiont_ecology.run.config import LoopConfig, RunConfig, load_config
@@ -52,9 +51,9 @@ EXTENDABLE = (
     "host.engine.url",
     *NOT_DECIDING,
 )
-"""What may change when a run is resumed: when it ends, how often it is saved, what reports it, what
-it is asked at the end, who does its work and where."""
-MOST_NAMED_KEYS = 3
+"""Keys that may change when a run is resumed: when it ends, how often it is saved, what reports it,
+what it is asked at the end, who does its work and where."""
+MAX_NAMED_KEYS = 3
 """Keys that an error names."""
 
 GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
@@ -63,7 +62,7 @@ GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 
 @dataclass(frozen=True)
 class Finished:
-    """Why a run returned, and its state. ``is_complete`` is False after an interruption."""
+    """State of a run that returned. ``is_complete`` is False after an interruption."""
 
     state: EcologyState
     is_complete: bool
@@ -78,20 +77,21 @@ def start(
     host: Host | None = None,
     may_learn_nothing: bool = False,
 ) -> Finished:
-    """Founds a run in a new folder and lives it.
+    """Found a run in a new folder and live it.
 
     Where founding spends the whole budget, the run has no generations. That is a mistake, unless
     ``may_learn_nothing``.
 
     Raises:
         ConfigError: the config does not fit together; no model was loaded.
+        AdapterError: an adapter that it founds with cannot be used.
         RunError: the folder holds a run already, the budget is too small for this host, or the disk
             is full.
     """
     check_start(config, folder)
     host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
     life = generations(config, folder, host, is_new=True, may_learn_nothing=may_learn_nothing)
-    return _live(life, config, folder, watch, should_stop)
+    return _finished(life, config, folder, watch, should_stop)
 
 
 def resume(
@@ -102,7 +102,7 @@ def resume(
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
 ) -> Finished:
-    """Goes on from the last checkpoint; a run that died before its first one begins again.
+    """Go on from the last checkpoint; a run that died before its first one begins again.
 
     ``overrides`` may make the run longer or shorter (``EXTENDABLE``) and are kept in its config;
     nothing else can change. A run that had more generations added equals one that was meant to have
@@ -114,27 +114,51 @@ def resume(
             its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
-    if os.path.exists(folder / JOURNAL_FILE):
-        raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
-    config = extended(folder, overrides)
-    check(config)
-    check_data(config, folder)
-    host = host or build_host(config)
-    return _live(generations(config, folder, host), config, folder, watch, should_stop)
+    config = check_resume(folder, overrides)
+    life = generations(config, folder, host or build_host(config))
+    return _finished(life, config, folder, watch, should_stop)
 
 
 def check_start(config: RunConfig, folder: Path) -> None:
-    """Whether a run with this config can begin in a folder; nothing is loaded.
+    """Check that a run with this config can begin in a folder; nothing is loaded.
 
     Raises:
         ConfigError: the config does not fit together.
         AdapterError: an adapter that it founds with cannot be used.
         RunError: the folder holds a run already.
     """
-    check(config)
-    if faults := strategies.build(config.strategy).founding_faults(config.host.rank):
-        raise ConfigError(faults[0])
+    check(config, is_new=True)
     check_free(folder)
+
+
+def check_resume(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
+    """Return the config with which a run can go on, with another end if overrides say so; nothing
+    is loaded but its data.
+
+    Raises:
+        ConfigError: an override of a key that is not in ``EXTENDABLE``.
+        RunError: there is no run that can go on.
+    """
+    for override in overrides:
+        if override.partition("=")[0].strip() not in EXTENDABLE:
+            raise ConfigError(
+                f"override {override!r}: a run that exists can only change "
+                f"{', '.join(EXTENDABLE)}; start a new run for anything else"
+            )
+    config = read_config(folder, overrides)
+    if not (folder / STATE_FILE).exists():
+        check_not_lived(folder)
+    else:
+        with advised(folder):
+            lived = load_state(folder).generation
+        if overrides and config.run.generations < lived:
+            raise ConfigError(
+                f"run.generations: expected at least {lived}, which were lived, got "
+                f"{config.run.generations}"
+            )
+    check(config)
+    check_data(config, folder)
+    return config
 
 
 def generations(
@@ -144,29 +168,31 @@ def generations(
     *,
     is_new: bool = False,
     may_learn_nothing: bool = False,
-    tell: Callable[[str], None] = lambda message: None,
+    on_progress: Callable[[str], None] = lambda message: None,
 ) -> Generator[Generation, None, None]:
-    """Lives a run, generation by generation, from its last checkpoint or from its founding, whose
-    longer parts are told.
+    """Live a run and yield its generations, from its last checkpoint or from its founding.
 
     Whoever stops iterating leaves a checkpoint behind. One process at a time: the folder is locked
     until the iterator is closed. Every generation is reported to ``run.report_to``.
     """
+    if os.path.exists(folder / JOURNAL_FILE):
+        raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
     options = {"is_new": is_new, "may_learn_nothing": may_learn_nothing}
-    with opened(config, folder, host, tell=tell, **options) as run:
+    with opened(config, folder, host, on_progress=on_progress, **options) as run:
         generation = None
         while not run.is_complete:
-            generation = run.live()
+            generation = run.step()
             try:
                 yield generation
             except GeneratorExit:
                 run.save()
                 raise
         if generation is not None:
-            run.check_end()
+            with advised(folder):
+                run.checkpoints.check_end()
 
 
-def _live(
+def _finished(
     life: Generator[Generation, None, None],
     config: RunConfig,
     folder: Path,
@@ -179,14 +205,14 @@ def _live(
                 watch(generation.state, generation.summary, generation.seconds)
             if should_stop():
                 break
-    state = checkpoint.load_state(folder)
+    state = load_state(folder)
     return Finished(state, is_complete(config, state, lived_seconds(folder, state.generation)))
 
 
 def read_config(
     folder: Path, overrides: Sequence[str] = (), *, runs_plugins: bool = True
 ) -> RunConfig:
-    """The resolved config of a run; its plug-ins are run, unless the run is only looked at.
+    """Return the resolved config of a run; its plug-ins are run, unless the run is only looked at.
 
     Raises:
         RunError: the folder holds no run, or somebody edited its config by hand, and it is not only
@@ -196,55 +222,28 @@ def read_config(
     if not os.path.isfile(path):  # which a name that is too long for a file is not
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
     config = load_config(path, overrides, runs_plugins=runs_plugins)
-    if runs_plugins and (folder / checkpoint.STATE_FILE).exists():
+    if runs_plugins and (folder / STATE_FILE).exists():
         check_not_edited(folder)
     return config
 
 
 def check_not_edited(folder: Path) -> None:
-    """Refuses a run whose config was edited by hand.
+    """Refuse a run whose config was edited by hand.
 
     Raises:
         RunError: it was; the keys are named.
     """
-    path = folder / CONFIG_FILE
-    edited = edited_keys(path)
+    edited = edited_keys(folder / CONFIG_FILE)
     if not edited:
         return
     shown = [f"{key} was {was!r:.60}, is {now!r:.60}" for key, (was, now) in edited.items()]
-    more = f" and {len(shown) - MOST_NAMED_KEYS} more" if len(shown) > MOST_NAMED_KEYS else ""
+    more = f" and {len(shown) - MAX_NAMED_KEYS} more" if len(shown) > MAX_NAMED_KEYS else ""
     advice = ""
     if all(key in EXTENDABLE for key in edited):
         words = " ".join(f"{key}={json.dumps(now)}" for key, (_, now) in edited.items())
         advice = f" and type symbiont resume {folder} {words}"
+    path = folder / CONFIG_FILE
     raise RunError(
-        f"{path} was edited by hand: {'; '.join(shown[:MOST_NAMED_KEYS])}{more}: put back what was "
-        f"written (symbiont verify {folder} --repair){advice}"
+        f"{path} was edited by hand: {'; '.join(shown[:MAX_NAMED_KEYS])}{more}: put "
+        f"back what was written (symbiont verify {folder} --repair){advice}"
     )
-
-
-def extended(folder: Path, overrides: Sequence[str]) -> RunConfig:
-    """The config of a run with another end.
-
-    Raises:
-        ConfigError: an override of a key that is not in ``EXTENDABLE``.
-        RunError: the last checkpoint is missing or damaged.
-    """
-    for override in overrides:
-        if override.partition("=")[0].strip() not in EXTENDABLE:
-            raise ConfigError(
-                f"override {override!r}: a run that exists can only change "
-                f"{', '.join(EXTENDABLE)}; start a new run for anything else"
-            )
-    config = read_config(folder, overrides)
-    if not (folder / checkpoint.STATE_FILE).exists():
-        check_not_lived(folder)
-        return config
-    with advised(folder):
-        generation = checkpoint.load_state(folder).generation
-    if overrides and config.run.generations < generation:
-        raise ConfigError(
-            f"run.generations: expected at least {generation}, which were lived, got "
-            f"{config.run.generations}"
-        )
-    return config

@@ -21,8 +21,14 @@ from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE, read_transcripts
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
 from symbiont_ecology.run import open_run as living
-from symbiont_ecology.run import provenance
 from symbiont_ecology.run.checkpoints import check_log, unfinished_files
+from symbiont_ecology.run.provenance import (
+    PROVENANCE_COPY_FILE,
+    PROVENANCE_FILE,
+    copy_provenance,
+    read_provenance,
+    restore_config,
+)
 from symbiont_ecology.run.start import check_not_edited, read_config
 
 EVALUATIONS_FILE, DAMAGED = "evaluations.jsonl", ".damaged"
@@ -43,7 +49,7 @@ class Part:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it, empty if it is whole."""
+        """Fault of it, empty if it is whole."""
         return _fault(self.check)
 
 
@@ -112,25 +118,23 @@ def repair(folder: Path) -> list[str]:
 
 def _config_parts(folder: Path) -> Iterator[Part]:
     """Yield the provenance, its copy, and the config, which is mended by the provenance."""
-    original, copy = (
-        Part(name, partial(provenance.check_provenance, folder / name))
-        for name in (provenance.PROVENANCE_FILE, provenance.PROVENANCE_COPY_FILE)
-    )
+    first, second = (folder / name for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE))
+    config = folder / living.CONFIG_FILE
+    original, copy = (Part(path.name, partial(read_provenance, path)) for path in (first, second))
 
     def check_config() -> None:
         read_config(folder, runs_plugins=False)
         if not original.fault:  # by which an edit is found
             check_not_edited(folder)
 
-    mend = None if copy.fault else partial(provenance.restore_provenance, folder)
+    mend = None if copy.fault else partial(copy_provenance, second, first)
     yield replace(original, mend=mend, done="written again from its copy")
-    if (folder / copy.name).exists():
-        mend = None if original.fault else partial(provenance.keep_copy, folder)
-        yield replace(copy, mend=mend, done=f"written again from {original.name}")
-    mend = (
-        None if original.fault else partial(provenance.restore_config, folder / living.CONFIG_FILE)
-    )
-    yield Part(living.CONFIG_FILE, check_config, mend, f"written again as {original.name} names it")
+    is_whole = not original.fault
+    if second.exists():
+        mend = partial(copy_provenance, first, second) if is_whole else None
+        yield replace(copy, mend=mend, done=f"written again from {first.name}")
+    mend = partial(restore_config, config) if is_whole else None
+    yield Part(config.name, check_config, mend, f"written again as {first.name} names it")
 
 
 def _gone_back(folder: Path, fault: str, fault_before: str) -> str:
@@ -141,10 +145,8 @@ def _gone_back(folder: Path, fault: str, fault_before: str) -> str:
             f"{fault_before}: bring back a copy, or live it again: symbiont run "
             f"{folder / living.CONFIG_FILE} --out NEW"
         )
-    previous, count = (
-        checkpoint.read_checkpoint(folder / PREVIOUS_FILE),
-        living.lived_generations(folder),
-    )
+    previous = checkpoint.read_checkpoint(folder / PREVIOUS_FILE)
+    count = living.lived_generations(folder)
     # The log first: who is killed in between types the repair again, which goes back once more.
     if previous.header.log:
         with open_own(folder / living.EVENTS_FILE, "r+b") as log:

@@ -1,4 +1,4 @@
-"""What is learned before anybody is asked: the warm start of founders, and the first steps of
+"""Learning before anybody is asked: the warm start of founders, and the first steps of
 newborns.
 
 Verdicts alone teach nothing where nothing is ever right. So every founder without parents may begin
@@ -41,22 +41,12 @@ _Thing = TypeVar("_Thing")
 
 def warm_examples(tasks: TaskMixture, per_cell: int, draw: Draw) -> tuple[Item, ...]:
     """Return different questions of the train split: so many of each cell, or all where it has
-    fewer.
-
-    Raises:
-        ConfigError: a task has no reference answers.
-    """
-    items = [
+    fewer."""
+    return tuple(
         item
         for cell in tasks.cells
         for item in tasks.families[cell[0]].distinct(cell[1], per_cell, draw("warm", *cell))
-    ]
-    if unanswered := [item.family for item in items if not item.answer]:
-        raise ConfigError(
-            f"strategy.warm: expected tasks with reference answers, {unanswered[0]!r} has none: "
-            "leave it out, or set strategy.warm=0"
-        )
-    return tuple(items)
+    )
 
 
 def warm_start(context: GenerationContext) -> list[WarmStarted]:
@@ -72,8 +62,10 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
     generator = context.draw("warm", "founder")
     weights = {0: AdapterWeights.random(host.layout, context.rank, 1.0, generator)}
     states = {0: OptimizerState()}
-    context.tell(f"warm start on {len(items)} examples …")
-    for batch in with_news(_batches(len(items), context.draw), "warm start", context.tell):
+    context.reporter.on_progress(f"warm start on {len(items)} examples …")
+    for batch in with_news(
+        _batches(len(items), context.draw), "warm start", context.reporter.on_progress
+    ):
         lessons = tuple(Lesson(prompts[place], answers[place], 0) for place in batch)
         learning_batch = LearningBatch(lessons, {0: strategy.warm_rate})
         weights, states, statistics = host.learn(learning_batch, weights, states)
@@ -113,7 +105,7 @@ def warm_newborns(
         if server in initial_steps:
             answers[server].append(answer)
     events, steps = list[Event](), range(max(map(initial_steps.__getitem__, answers), default=0))
-    for step in with_news(steps, "first food of newborns", context.tell):
+    for step in with_news(steps, "first food of newborns", context.reporter.on_progress):
         portions = {}
         for name, own in answers.items():
             if name in state.population and step < initial_steps[name]:  # who fell sick is gone
@@ -128,17 +120,17 @@ def warm_newborns(
 def with_news(
     things: Sequence[_Thing],
     what: str,
-    tell: Callable[[str], None],
+    on_progress: Callable[[str], None],
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[_Thing]:
-    """Yield one thing after another; every few seconds ``tell`` hears how much of ``what`` is done,
-    and how many seconds are left."""
+    """Yield one thing after another; every few seconds say how much of ``what`` is done, and how
+    many seconds are left."""
     start = last_news = clock()
     for number, thing in enumerate(things, start=1):
         yield thing
         if (now := clock()) - last_news >= SECONDS_BETWEEN_NEWS:
             last_news, left = now, (now - start) / number * (len(things) - number)
-            tell(f"{what}, step {number} of {len(things)}, about {left:.0f} s left")
+            on_progress(f"{what}, step {number} of {len(things)}, about {left:.0f} s left")
 
 
 def _keep_examples(

@@ -198,7 +198,7 @@ def test_a_learning_step_that_fails_does_not_end_the_service(
     def full(*arguments: object) -> None:
         raise RunError("cannot write events: No space left on device")
 
-    monkeypatch.setattr(served.service.run, "live", full)
+    monkeypatch.setattr(served.service.run, "step", full)
     live_through(served, questions(town, 1))
     wait_until(lambda: served.service.learning_error)
     assert served.ask().status_code == 200

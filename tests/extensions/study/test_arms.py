@@ -248,7 +248,7 @@ def test_a_flip_of_a_family_that_is_not_asked_is_refused(tmp_path: Path) -> None
 def test_a_flip_that_the_prompts_would_tell_is_refused(tmp_path: Path) -> None:
     config = flipping(1, None)
     told = config.model_copy(update={"tasks": config.tasks.model_copy(update={"style": "natural"})})
-    with pytest.raises(ConfigError, match="says in the prompt which convention is wanted"):
+    with pytest.raises(ConfigError, match="so a change would be told"):
         start(told, tmp_path / "run", host=ToyHost())
 
 

@@ -26,7 +26,7 @@ from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
 from symbiont_ecology.model.engines import AnswerBatch, engines
 from symbiont_ecology.run.budget import budget_phase
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.open_run import LivingRun, opened
+from symbiont_ecology.run.open_run import OpenRun, opened
 
 if TYPE_CHECKING:
     from symbiont_ecology.model.kernel import HostKernel
@@ -69,7 +69,7 @@ class Service:
 
     def __init__(
         self,
-        run: LivingRun,
+        run: OpenRun,
         kernel: HostKernel,
         batch: AnswerBatch,
         journal: Journal,
@@ -203,7 +203,7 @@ class Service:
                 replies = self.journal.judged_in(self.generation)
                 items = self._judged_items.of(replies)
                 self._pose(items)
-                self.run.live()
+                self.run.step()
                 self.snapshot = self._snapshot()
                 self.changed()
         except (RuntimeError, MemoryError) as error:
@@ -313,7 +313,7 @@ def opened_service(
 
     Raises:
         ConfigError: it cannot be served.
-        RunError: see ``engine.living.opened``; or the journal is damaged.
+        RunError: see ``run.open_run.opened``; or the journal is damaged.
         HostError: a server that is to answer is not there, or serves another model.
     """
     check_served(config, folder)
