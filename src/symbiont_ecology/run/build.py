@@ -214,8 +214,9 @@ def _check_answers(config: RunConfig, mix: TaskMixture) -> None:
 def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
     """Whether strategy, rule and world agree on habitats."""
     strategy, name = strategies.build(config.strategy), kind_of(config.strategy)
-    if config.tasks.habitats and not strategy.fits_habitats:
-        misfits = [kind for kind in strategy.mechanism_names if not mechanisms[kind].fits_habitats]
+    if config.tasks.habitats and "habitats" not in strategy.worlds:
+        names = strategy.mechanism_names
+        misfits = [kind for kind in names if "habitats" not in mechanisms[kind].worlds]
         parts = f"strategy.mechanisms: {misfits[0]!r}" if misfits else f"strategy: {name!r}"
         hint = "switch it off (false)" if misfits else "choose another one"
         raise ConfigError(
@@ -223,12 +224,12 @@ def _check_habitats(config: RunConfig, mix: TaskMixture) -> None:
         )
     if config.tasks.habitats and strategy.habitat_faults:
         raise ConfigError(strategy.habitat_faults[0])
-    if not config.tasks.habitats and strategy.needs_habitats:
+    if not config.tasks.habitats and "cells" not in strategy.worlds:
         raise ConfigError(
             f"strategy: {name!r} is about habitats, and the tasks have none: set tasks.habitats, "
             "as in the preset habitats/town"
         )
-    if strategy.needs_kinds and not isinstance(mix.habitats, SyntheticHabitats):
+    if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
         raise ConfigError(
             f"strategy: {name!r} is told the kind of every habitat, and data do not say it: choose "
             "another one"
