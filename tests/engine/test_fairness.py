@@ -18,7 +18,7 @@ from symbiont_ecology.base.events import Acted, Born
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Completions, LearningBatch, LearningStatistics, Request
 from symbiont_ecology.ecology import Found
-from symbiont_ecology.ecology.population import ApplyContext, apply
+from symbiont_ecology.ecology.decisions import ApplyContext, apply
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.generation import run_generation
 from symbiont_ecology.run.start import start
