@@ -14,6 +14,8 @@ from symbiont_ecology.ecology.strategies.mechanisms.speciation import NOTE, Prom
 
 def test_a_state_of_format_2_is_read(tmp_path: Path) -> None:
     state = state_of([organelle("o1"), organelle("o2")])
+    for name in state.population:
+        state.ledger.open(name)
     save_state(state, tmp_path)
     body = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     known, example = PromptRange().after(["one", "two"]), answered("o1", 0)

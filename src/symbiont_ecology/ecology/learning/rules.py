@@ -199,6 +199,18 @@ class Grpo(LearningRule):
                 yield WeightedTarget.of(first, weight)
 
 
+_COMMON_NEEDS = (
+    "rule_count",
+    "sees_gold",
+    "needs_host_log_probabilities",
+    "least_samples",
+    "estimator",
+    "replay",
+    "temperature",
+)
+"""Attributes of a rule in which organelles of one population cannot differ."""
+
+
 @learning_rules.register("heritable")
 @dataclass(frozen=True)
 class Heritable(LearningRule):
@@ -216,9 +228,14 @@ class Heritable(LearningRule):
         if not self.rules:
             raise ConfigError("rules: expected the name of one or more, got none")
         for number, rule in enumerate(self.built):
-            if fault := _heritable_fault(rule):
-                name = kind_of(self.rules[number])
-                raise ConfigError(f"rules.{number}: {name!r} {fault}")
+            for need in _COMMON_NEEDS:
+                usual, own = getattr(LearningRule, need), getattr(rule, need)
+                if own != usual:
+                    raise ConfigError(
+                        f"rules.{number}: expected a rule whose {need} is {usual!r}, since all "
+                        f"organelles would have it, got {kind_of(self.rules[number])!r} with "
+                        f"{own!r:.60}: leave it out, or change that"
+                    )
 
     @cached_property
     def built(self) -> tuple[LearningRule, ...]:
@@ -238,21 +255,3 @@ class Heritable(LearningRule):
     def targets(self, experience: Experience) -> Targets:
         index = int(experience.traits.get(RULE, 0.0) * len(self.built))
         return self.built[index].targets(experience)
-
-
-def _heritable_fault(rule: LearningRule) -> str:
-    """Return why organelles cannot differ in having a rule, and what to do; empty if they can."""
-    usual = LearningRule.temperature
-    faults = (
-        (isinstance(rule, Heritable), "chooses among rules itself: name them here"),
-        (rule.sees_gold, "sees gold answers, which not all do: leave it out"),
-        (rule.needs_host_log_probabilities, "asks the bare host, which not all do: leave it out"),
-        (rule.least_samples > 1, "compares answers to a question, which not all do: leave it out"),
-        (
-            rule.estimator is not None,
-            "has a gradient estimator, which all would have: leave it out",
-        ),
-        (rule.replay > 0, "replays answers, which all would learn: set its replay to 0"),
-        (rule.temperature != usual, f"answers at a temperature of its own: set that to {usual:g}"),
-    )
-    return next((fault for is_so, fault in faults if is_so), "")

@@ -1,4 +1,4 @@
-"""Who meets which task during a run: what is asked about, who is asked, and how often.
+"""Allocators and curricula: what is asked about, who is asked, and how often.
 
 Curricula deal the questions of a generation out to cells. Allocators are bandits over (organelle,
 cell). ``by_success`` says how often each question is answered.

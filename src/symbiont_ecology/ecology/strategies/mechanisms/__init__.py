@@ -1,4 +1,4 @@
-"""What makes a population an ecology: births, merges, upheavals.
+"""Mechanisms make a population an ecology: births, merges, upheavals.
 
 Mechanisms act one after the other in every generation, each on what the state says and on the
 places that those before it left. They decide and never do: decisions are values. An ablation is a
@@ -17,8 +17,8 @@ from symbiont_ecology.ecology.strategies import StrategyContext, Want, World
 
 @dataclass(frozen=True)
 class Room:
-    """What a strategy leaves to a mechanism: ``places`` and units of LoRA rank that may still be
-    filled, both >= 0, and the ``traits`` of newcomers without parents."""
+    """Room that a strategy leaves to a mechanism: ``places`` and units of LoRA rank that may still
+    be filled, both >= 0, and the ``traits`` of newcomers without parents."""
 
     places: int
     ranks: int

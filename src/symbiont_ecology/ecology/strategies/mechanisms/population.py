@@ -182,7 +182,7 @@ class Morphogenesis(Mechanism):
 @mechanisms.register("upheaval")
 @dataclass(frozen=True)
 class Upheaval(Mechanism):
-    """Where success falls in many families at once, the fallen are opened to newcomers.
+    """Response to drift: where success falls in many families at once, these get a newcomer.
 
     Nobody is told that the world changed. Whoever is sure of an answer that is no longer right
     earns nothing to learn from: it goes on being wrong. So a pioneer comes for the fallen families,

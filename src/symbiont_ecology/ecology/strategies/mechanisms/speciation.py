@@ -44,7 +44,7 @@ MAX_PROMPTS = 512
 @mechanisms.register("speciation")
 @dataclass(frozen=True)
 class Speciation(Mechanism):
-    """Who takes a question by how familiar its prompt is, and newcomers for strange prompts."""
+    """Takers by how familiar a prompt is to them, and newcomers for strange prompts."""
 
     strange: PositiveFloat = 5.0  # standard deviations from its prompts that are too far for it
     least: PositiveInt = 4  # strange questions of one generation that bring a newcomer
