@@ -9,7 +9,7 @@ from foragers import answered, organelle, state_of
 from symbiont_ecology.ecology.checkpoint_header import with_header
 from symbiont_ecology.ecology.habitats import SketchSpace
 from symbiont_ecology.ecology.state import load_state, save_state
-from symbiont_ecology.ecology.strategies.mechanisms.speciation import NOTE, PromptRange, range_of
+from symbiont_ecology.extensions.methods.speciation import NOTE, PromptRange, range_of
 
 
 def test_a_state_of_format_2_is_read(tmp_path: Path) -> None:

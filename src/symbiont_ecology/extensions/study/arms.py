@@ -243,16 +243,9 @@ class Serving(LearningStrategy):
     def newcomer(
         self, habitats: Sequence[str], context: StrategyContext, weights: BlobRef | None = None
     ) -> Found:
-        """Return the founding of an adapter for habitats, with weights from the store or its
-        own."""
-        return Found(
-            self.traits,
-            context.rank,
-            weights,
-            operator="coloniser",
-            habitats=tuple(habitats),
-            initial_steps=MEALS,
-        )
+        """Return the founding of an adapter for habitats, with weights from the store or new."""
+        founding = Found(self.traits, context.rank, weights, operator="coloniser")
+        return replace(founding, habitats=tuple(habitats), initial_steps=MEALS)
 
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
