@@ -61,7 +61,6 @@ LEADS_OVER = ("\n", " ")
 
 
 def _holders(state: EcologyState) -> dict[int, OrganelleId]:
-    """Who holds each niche."""
     return {int(o.genome.traits[NICHE]): o.id for o in state.population.values()}
 
 
@@ -264,7 +263,6 @@ class Serving(LearningStrategy):
 
 
 def _by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:
-    """Anybody alive."""
     living = list(state.population)
     return living[int(generator.integers(len(living)))]
 
@@ -532,7 +530,6 @@ def _verdicts_on(habitats: Iterable[Habitat]) -> Counter[tuple[OrganelleId, bool
 def _highest(
     beliefs: Mapping[OrganelleId, tuple[float, float]], generator: np.random.Generator
 ) -> OrganelleId:
-    """Who has the highest draw from its posterior."""
     draws = {organelle_id: generator.beta(*belief) for organelle_id, belief in beliefs.items()}
     return max(draws, key=draws.__getitem__)
 
