@@ -129,7 +129,7 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
         ("host.device=cdua", "host.device: expected cpu, cuda, mps or xpu, or cuda:1, got 'cdua'"),
         ("host.device=cuda:x", "host.device: expected cpu, cuda"),
         ("host.targets=q_proj", "host.targets: expected"),
-        ("economy.rollout=0", "economy: rollout: expected a cost > 0 mATP, got 0"),
+        ("economy.rollout=0", "economy.rollout: expected greater than 0, got 0"),
         ("seed", "override 'seed': expected key.subkey=value"),
         ("=3", "override '=3': expected key.subkey=value"),
         ("run..generations=3", "expected key.subkey=value"),

@@ -15,8 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from symbiont_ecology.base.registry import Modest, PositiveShare
 
@@ -27,34 +28,30 @@ TARGET, SUCCESS_WEIGHT = 0.5, 0.2
 average."""
 
 
+Price: TypeAlias = Annotated[int, Field(ge=-MAX_PRICE, le=MAX_PRICE)]
+Fee: TypeAlias = Annotated[int, Field(ge=0, le=MAX_PRICE)]
+
+
 @dataclass(frozen=True)
 class Prices:
     """The economy of a run. Energy in mATP (1000 mATP = 1 ATP)."""
 
-    rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
-    ticket: int = 100  # to take part in one generation
-    rent: int = 60_000  # per generation, for an adapter as large as the host
-    base: int = 1500  # a full reward where half of the answers are right
-    slope: int = 2000  # added to the price per unit of success below that
-    lowest: int = 1200  # price where everyone succeeds
-    highest: int = 2400  # price where nobody does
-    cap: int = 1_200_000  # balance above which revenue stays with the world
-    dowry: int = 150_000  # a newborn's first energy, paid by its parents (a founder's by the world)
-    grace: int = 2  # generations that an organelle may stay below zero before it is retired
+    rollout: Annotated[Fee, Field(gt=0)] = 250  # one mean rollout of the bare host: exchange rate
+    ticket: Fee = 100  # to take part in one generation
+    rent: Fee = 60_000  # per generation, for an adapter as large as the host
+    base: Price = 1500  # a full reward where half of the answers are right
+    slope: Price = 2000  # added to the price per unit of success below that
+    lowest: Fee = 1200  # price where everyone succeeds
+    highest: Fee = 2400  # price where nobody does
+    cap: Fee = 1_200_000  # balance above which revenue stays with the world
+    dowry: Fee = 150_000  # a newborn's first energy, paid by its parents (a founder's by the world)
+    grace: Fee = 2  # generations that an organelle may stay below zero before it is retired
 
     def __post_init__(self) -> None:
-        if self.rollout <= 0:
-            raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
         if self.lowest > self.highest:
             raise ValueError(
                 f"lowest: expected at most highest ({self.highest}), got {self.lowest}"
             )
-        for name, value in vars(self).items():
-            if abs(value) > MAX_PRICE:
-                raise ValueError(f"{name}: expected at most {MAX_PRICE} mATP, got {value!s:.20}")
-        for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
 
     def update_success(self, success: float, verdicts: Sequence[float]) -> float:
         """Return the success average of a cell after one generation's verdicts there; unchanged
