@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Genome, Organelle
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import SuccessPosterior
 from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.ecology.success import SuccessPosterior
 
 FAMILIES = ("math.add", "logic.bool")
 DIRECTIONS = np.linalg.qr(np.random.default_rng(0).standard_normal((64, 4)))[0].T

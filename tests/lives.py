@@ -12,10 +12,10 @@ from symbiont_ecology.adapters import AdapterWeights, OptimizerState
 from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Event
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.ecology import Elite, Genome, Organelle, population
-from symbiont_ecology.ecology.organelle import SuccessPosterior
-from symbiont_ecology.ecology.population import ApplyContext
+from symbiont_ecology.ecology import Elite, Genome, Organelle
+from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.ecology.success import SuccessPosterior
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.generation import run_generation
 from symbiont_ecology.run.runtime import Runtime
@@ -104,7 +104,7 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
 def apply(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
     draw = Draw(0, state.generation)
     context = ApplyContext(state, world.store, LAYOUT, world.prices, draw)
-    return population.apply([decision], context)
+    return list(decision.apply(context))
 
 
 def specialist(folder: Path, family: str) -> AdapterWeights:

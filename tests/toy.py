@@ -292,7 +292,7 @@ def toy_config(
     parts = usual | components
     habitats = None
     with suppress(ConfigError):  # a wrong strategy is somebody else's finding
-        if strategies.build(parts["strategy"]).needs_habitats:
+        if "cells" not in strategies.build(parts["strategy"]).worlds:
             habitats = HabitatsConfig(count=6, kinds=3, questions=6)
     tasks = TasksConfig(families=tuple(families), depths=("short",), habitats=habitats)
     return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **parts)

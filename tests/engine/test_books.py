@@ -36,6 +36,7 @@ from symbiont_ecology.ecology import (
     SuccessPosterior,
 )
 from symbiont_ecology.ecology.gate import Challenger
+from symbiont_ecology.ecology.strategies import Want
 from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
@@ -388,26 +389,23 @@ def test_the_effort_of_a_cell_is_that_of_a_rollout_with_its_lessons(
 class Watchful(Single):
     """A strategy that wants to see losses."""
 
-    watches_losses: ClassVar[bool] = True  # type: ignore[misc]
+    wants: ClassVar[frozenset[Want]] = frozenset({"losses"})
 
 
-def test_losses_are_kept_for_who_watches_them_and_only_of_the_living(
-    turn: GenerationContext,
-) -> None:
-    state = turn.state
-    state.losses = {"o1": (0.7,), "gone": (0.1,)}
+def test_losses_are_noted_for_who_wants_them(turn: GenerationContext) -> None:
+    def losses(*updates: Update, watched: bool = True) -> dict[str, list[float]]:
+        strategy = Watchful() if watched else turn.strategy
+        update_posteriors([], updates, replace(turn, strategy=strategy))
+        return {name: one.losses for name, one in turn.state.population.items() if one.losses}
+
     learned = [update("o1", {}, loss=0.5), update("o2", {}, loss=0.9, is_sick=True)]
-    update_posteriors([], learned, turn)
-    assert state.losses == {"o1": (0.7,), "gone": (0.1,)}
-    watched = replace(turn, strategy=Watchful())
-    update_posteriors([], learned, watched)
-    assert state.losses == {"o1": (0.7, 0.5)}
-    update_posteriors([], [update("o2", {}, lessons=0, loss=0.3)], watched)
-    assert state.losses == {"o1": (0.7, 0.5)}
+    assert losses(*learned, watched=False) == {}
+    assert losses(*learned) == {"o1": [0.5]}
+    assert losses(update("o2", {}, lessons=0, loss=0.3)) == {"o1": [0.5]}
     for number in range(20):
-        update_posteriors([], [update("o2", {}, loss=float(number))], watched)
+        latest = losses(update("o2", {}, loss=float(number)))
     assert MAX_LOSSES == 16
-    assert state.losses["o2"] == tuple(map(float, range(4, 20)))
+    assert latest["o2"] == list(map(float, range(4, 20)))
 
 
 # What was learned.

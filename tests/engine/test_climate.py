@@ -14,7 +14,7 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born, Event, GenerationEnded, Retired, Settled
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.deaths import retire_by_catastrophe
+from symbiont_ecology.ecology.decisions import retire_by_catastrophe
 from symbiont_ecology.ecology.prices import Climate
 from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config, toy_ecology

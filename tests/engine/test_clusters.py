@@ -21,7 +21,7 @@ from symbiont_ecology.ecology.clusters import (
     ClusterStats,
     stats_of,
 )
-from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat
+from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
@@ -155,10 +155,10 @@ def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> 
     state = state_of([])
     known = ClusterAssignment.of(state, FAMILIES, 3.0)
     assert (known.prior, known.shared, known.move_penalty) == (SKETCHES, SHARED, 3.0)
-    state.common = {"math.add": "x"}
+    state.sketch_space = SketchSpace(common={"math.add": "x"})
     common = ClusterAssignment.of(state, FAMILIES[:1], 3.0)
     assert (common.prior, common.shared) == (CENTRED_SKETCHES, 0.0)
-    state.bases = {"math.add": "x"}
+    state.sketch_space = SketchSpace(bases={"math.add": "x"})
     alone = ClusterAssignment.of(state, FAMILIES[:1], 3.0)
     assert (alone.prior, alone.shared) == (COORDINATES, 0.0)
 
@@ -172,7 +172,7 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
         [organelle("o1"), organelle("o2")], **large, rival=fed(6, server="o2"), new=new
     )
     for bases, server in ((dict[str, str](), "o1"), ({"math.add": "x"}, "o2")):
-        state.bases = bases
+        state.sketch_space = SketchSpace(bases=bases)
         partition = ClusterAssignment.of(state, FAMILIES[:1], 0.0)
         partition.move("new")
         assert partition.servers["new"] == server

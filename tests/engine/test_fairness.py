@@ -14,7 +14,7 @@ from symbiont_ecology.base.event_log import EventLog, read_events
 from symbiont_ecology.base.events import Acted, Born
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Found
-from symbiont_ecology.ecology.population import ApplyContext, apply
+from symbiont_ecology.ecology.decisions import ApplyContext, apply
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.generation import run_generation
 from toy import LAYOUT, toy_config, toy_ecology, toy_prices, toy_runtime

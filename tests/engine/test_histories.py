@@ -29,8 +29,8 @@ from symbiont_ecology.ecology import (
     Rollout,
 )
 from symbiont_ecology.ecology.gate import PairedCounts
-from symbiont_ecology.ecology.habitats import MOST_ANSWERS, SHARED, Habitat, RememberedAnswer
-from symbiont_ecology.ecology.strategies.mechanisms import has_parents, with_new_counts
+from symbiont_ecology.ecology.habitats import MAX_ANSWERS, SHARED, Habitat, RememberedAnswer
+from symbiont_ecology.ecology.strategies.mechanisms.merging import has_parents, with_new_counts
 
 WHO = st.integers(0, 99)
 """The place of somebody among those who are there."""
@@ -267,7 +267,7 @@ class Habitats(RuleBasedStateMachine):
             self.said[name].append(answer)
             assert before == frozen  # what was is as it was
             assert {one: habitats[one] for one in others} == others
-            whole = min(len(before.answers) + 1, MOST_ANSWERS)
+            whole = min(len(before.answers) + 1, MAX_ANSWERS)
             assert after.has_changed_from(before) == (len(after.answers) < whole)
             if answer.is_accepted or not before.accepted:
                 assert not after.has_changed_from(before)  # a yes is no news, nor a no after none
@@ -288,7 +288,7 @@ class Habitats(RuleBasedStateMachine):
             assert habitat.asked == len(said)
             assert habitat.last == (said[-1].organelle_id if said else "")
             count = len(habitat.answers)
-            assert count == 0 if not said else 1 <= count <= MOST_ANSWERS
+            assert count == 0 if not said else 1 <= count <= MAX_ANSWERS
             assert list(habitat.answers) == said[len(said) - count :]
             accepted = [one for one in habitat.answers if one.is_accepted]
             assert list(habitat.accepted) == accepted

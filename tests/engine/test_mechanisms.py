@@ -56,9 +56,9 @@ from symbiont_ecology.ecology import (
     Rollout,
     SuccessPosterior,
 )
-from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.strategies import strategies
-from symbiont_ecology.ecology.strategies.mechanisms import with_new_counts
+from symbiont_ecology.ecology.strategies.mechanisms.merging import with_new_counts
+from symbiont_ecology.ecology.success import Archive
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import GenerationContext

@@ -17,7 +17,7 @@ from symbiont_ecology.ecology.clusters import (
     cluster,
     stats_of,
 )
-from symbiont_ecology.ecology.habitats import MOST_ANSWERS, Habitat, RememberedAnswer
+from symbiont_ecology.ecology.habitats import MAX_ANSWERS, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
@@ -42,7 +42,7 @@ def test_a_habitat_that_changed_forgets_what_it_accepted() -> None:
     habitat = Habitat()
     for _ in range(40):
         habitat = habitat.after(answered("math.add", accepted=True))
-    assert len(habitat.answers) == MOST_ANSWERS
+    assert len(habitat.answers) == MAX_ANSWERS
     assert habitat.trust("o1") > 0
     refusals = 0
     while habitat.accepted:
@@ -77,7 +77,7 @@ def test_a_habitat_with_some_refusals_forgets_nothing() -> None:
     for _ in range(400):
         accepted = bool(draw.random() < 0.85)
         habitat = habitat.after(answered("math.add", accepted=accepted))
-    assert len(habitat.answers) == MOST_ANSWERS
+    assert len(habitat.answers) == MAX_ANSWERS
 
 
 @pytest.mark.parametrize("dimensions", [8, 256, 2048])
@@ -125,10 +125,10 @@ def test_many_answers_of_one_adapter_say_little_more_than_some() -> None:
 
 def test_an_organelle_remembers_the_newest_of_each_family() -> None:
     one = Organelle("o1", Genome("w", 4, {}), "m", (), "founder", born=0, inborn="w")
-    adds = [answered("math.add", accepted=True) for _ in range(MOST_ANSWERS + 5)]
+    adds = [answered("math.add", accepted=True) for _ in range(MAX_ANSWERS + 5)]
     one = one.remembering(adds).remembering([answered("logic.bool", accepted=True)])
     assert Counter(answer.family for answer in one.memories) == {
-        "math.add": MOST_ANSWERS,
+        "math.add": MAX_ANSWERS,
         "logic.bool": 1,
     }
 

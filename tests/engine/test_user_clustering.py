@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, worlds
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.ecology import Assignment, Awaken, Colonise, Decision, Found, Outcome, Serve
+from symbiont_ecology.ecology import Assignment, Awaken, Decision, Found, Outcome, Serve
 from symbiont_ecology.ecology.clusters import ClusterStats
-from symbiont_ecology.ecology.habitats import SHARED, Habitat
+from symbiont_ecology.ecology.habitats import SHARED, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies import StrategyContext
 from symbiont_ecology.ecology.strategies.mechanisms import Room
@@ -29,6 +29,12 @@ from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import (
 )
 
 TRAITS = {"learning_rate": 0.1}
+
+
+def coloniser(users: tuple[str, ...]) -> Found:
+    """The founding of an adapter for some users."""
+    return Found(TRAITS, 4, operator="coloniser", habitats=users, initial_steps=3)
+
 
 # Decisions, in a world of its own.
 
@@ -155,7 +161,7 @@ def test_where_replies_are_open_further_questions_go_to_others_too() -> None:
 def test_founders_divide_the_examples_one_kind_each() -> None:
     examples = [replace(answered("", place % 3), prompt=str(place)) for place in range(20)]
     examples.append(replace(answered("", 3), prompt="alone"))
-    state = replace(state_of([]), examples=tuple(examples))
+    state = replace(state_of([]), sketch_space=SketchSpace(examples=tuple(examples)))
     one = {"families": {FAMILIES[0]: Kind()}}
     context = context_of(state, **one)
     found = UserClustering(initial_steps=7).found(context, Room(9, 40, TRAITS))
@@ -168,13 +174,13 @@ def test_founders_divide_the_examples_one_kind_each() -> None:
     assert len(UserClustering().found(context, Room(2, 40, TRAITS))) == 2
     assert UserClustering(examples=False).found(context, Room(9, 40, TRAITS)) == []
     assert UserClustering().found(context_of(state), Room(9, 40, TRAITS)) == []
-    two = replace(state, examples=tuple(examples[place] for place in (0, 3)))
+    two = replace(state, sketch_space=SketchSpace(examples=(examples[0], examples[3])))
     assert len(UserClustering().found(context_of(two, **one), Room(9, 40, TRAITS))) == 1
 
 
 def test_memory_is_a_knob() -> None:
-    assert UserClustering().keeps_memories
-    assert not UserClustering(memory=False).keeps_memories
+    assert "memories" in UserClustering().wants
+    assert "memories" not in UserClustering(memory=False).wants
 
 
 # Telling.
@@ -202,7 +208,7 @@ def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list
             if len(born) < places:
                 is_dormant = server in state.dormant
                 one = Awaken(tuple(homes), server) if is_dormant else None
-                born.append(one or Colonise(tuple(homes), TRAITS, 4, 3))
+                born.append(one or coloniser(tuple(homes)))
         else:
             moved |= {
                 home: NEW_CLUSTER for home in homes if state.habitats[home].chosen != NEW_CLUSTER
@@ -260,13 +266,13 @@ def test_no_more_are_born_than_there_is_room_for() -> None:
     for places in range(5):
         born = decided(state, [], places=places)
         assert len(born) == min(places, 3)
-        assert all(isinstance(one, Colonise) and len(one.habitats) == 2 for one in born)
+        assert all(isinstance(one, Found) and len(one.habitats) == 2 for one in born)
 
 
 def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_room() -> None:
     hungry = Habitat("", answers=(answered("gone", 1),) * 4)
     state = state_of([organelle("o1")], home=fed(8), hungry=hungry)
-    born = Colonise(("hungry",), TRAITS, 4, 3)
+    born = coloniser(("hungry",))
     assert decided(state, []) == [born]
     assert decided(state, [], places=0) == []
     dreamer = organelle("o4", *[answered("o9", 1)] * 8)

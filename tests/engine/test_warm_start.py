@@ -18,8 +18,7 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Event, Learned, WarmStarted
 from symbiont_ecology.base.flops import LARGE_HIDDEN
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.ecology.basis import Basis
-from symbiont_ecology.ecology.habitats import RememberedAnswer, read_vector
+from symbiont_ecology.ecology.habitats import Basis, RememberedAnswer, SketchSpace, read_vector
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.run.build import check, mixture
@@ -261,14 +260,14 @@ def texts_of(answers: Sequence[RememberedAnswer]) -> tuple[list[str], list[tuple
 def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path) -> None:
     """The toy's answers of one family have a lot in common; what is left says who wants what."""
     narrow = start(wide_world(), tmp_path / "narrow", host=ToyHost()).state
-    assert (narrow.common, narrow.bases, narrow.examples) == ({}, {}, ())
+    assert narrow.sketch_space == SketchSpace()
     host = wide_host()
     state = start(wide_world(), tmp_path / "run", host=host).state
-    assert set(state.common) == set(FAMILIES)
-    assert not state.bases
+    assert set(state.sketch_space.common) == set(FAMILIES)
+    assert not state.sketch_space.bases
     given = [answer for habitat in state.habitats.values() for answer in habitat.answers]
-    for family, text in state.common.items():
-        own = [example for example in state.examples if example.family == family]
+    for family, text in state.sketch_space.common.items():
+        own = [example for example in state.sketch_space.examples if example.family == family]
         common = host.sketch(*texts_of(own)).mean(0)
         assert read_vector(text) == pytest.approx(common.clip(-MOST, MOST), abs=0.002)
         later = [answer for answer in given if answer.family == family]
@@ -285,11 +284,11 @@ def test_open_replies_lie_where_examples_differ_most(
     are_open(monkeypatch, *FAMILIES)
     host = wide_host()
     state = start(wide_world(), tmp_path / "run", host=host).state
-    assert set(state.bases) == set(FAMILIES)
+    assert set(state.sketch_space.bases) == set(FAMILIES)
     given = [answer for habitat in state.habitats.values() for answer in habitat.answers]
     assert not any(answer.sketch for answer in given)
-    for family, text in state.bases.items():
-        own = [example for example in state.examples if example.family == family]
+    for family, text in state.sketch_space.bases.items():
+        own = [example for example in state.sketch_space.examples if example.family == family]
         basis = Basis.read(text)
         np.testing.assert_allclose(basis.mean, host.embed(*texts_of(own)).mean(0), atol=1e-6)
         answers = own + [answer for answer in given if answer.family == family]
@@ -305,8 +304,8 @@ def test_without_examples_enough_or_with_closed_replies_sketches_count(
 ) -> None:
     are_open(monkeypatch, *families)
     state = start(wide_world(per_cell), tmp_path / "run", host=wide_host()).state
-    assert set(state.common) == set(FAMILIES)
-    assert not state.bases
+    assert set(state.sketch_space.common) == set(FAMILIES)
+    assert not state.sketch_space.bases
 
 
 def test_a_run_with_bases_goes_on_with_the_same_bytes(
@@ -337,13 +336,13 @@ def test_founders_remember_the_kinds_of_examples(tmp_path: Path) -> None:
         for event in events_of(tmp_path / "run")
         if isinstance(event, Born) and event.operator == "founder"
     ]
-    assert {answer.prompt for answer in state.examples} <= {
+    assert {answer.prompt for answer in state.sketch_space.examples} <= {
         item.prompt for item in warm_examples(mixture(plan), 12, Draw(plan.seed, -1))
     }
     known = {**state.population, **state.dormant}
     memories = [known[one.id].memories for one in founders if one.id in known]
     assert memories
-    assert all(set(one) <= set(state.examples) for one in memories)
+    assert all(set(one) <= set(state.sketch_space.examples) for one in memories)
     assert all(len(one) >= 2 for one in memories)
     learned = [event.id for event in events_of(tmp_path / "run") if isinstance(event, Learned)]
     assert {founder.id for founder in founders} <= set(learned[: 4 * len(founders)])

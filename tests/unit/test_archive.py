@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ribs.archives import CategoricalArchive
 
 from symbiont_ecology.base.types import cell_name
-from symbiont_ecology.ecology.archive import Archive, Elite
+from symbiont_ecology.ecology.success import Archive, Elite
 
 FAMILIES, DEPTHS = ("math.add", "logic.bool", "string.sort"), ("short", "medium")
 cells = st.tuples(st.sampled_from(FAMILIES), st.sampled_from(DEPTHS))

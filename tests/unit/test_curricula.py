@@ -9,7 +9,7 @@ import pytest
 
 from symbiont_ecology.base.types import Cell, cell_name
 from symbiont_ecology.ecology import DriftDetector
-from symbiont_ecology.ecology.routing.curricula import FLOOR, curricula
+from symbiont_ecology.ecology.routing.allocators import FLOOR, curricula
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 
 CELLS: list[Cell] = [(f"family-{number}", depth) for number in range(12) for depth in DEPTHS]

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 import symbiont_ecology
 from symbiont_ecology.base.registry import Registry, knobs
 from symbiont_ecology.ecology.prices import Climate, Prices
-from symbiont_ecology.ecology.strategies.mechanisms.breeding import Breeding
+from symbiont_ecology.ecology.strategies.mechanisms.population import Breeding
 from symbiont_ecology.run.config import HostConfig, LoopConfig, RunConfig
 from symbiont_ecology.tasks.config import Flip, TasksConfig
 

@@ -16,7 +16,7 @@ from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.operators import Parent, operators
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Birth, EcologyState, Found
-from symbiont_ecology.ecology.population import ApplyContext, apply
+from symbiont_ecology.ecology.decisions import ApplyContext, apply
 from symbiont_ecology.ecology.prices import Prices
 
 NAMES = [name for name, _, _ in LAYOUT.modules]

@@ -70,9 +70,9 @@ def test_rent_is_in_proportion_to_the_share_of_the_host_that_is_held() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"rollout": 0}, "rollout: expected a cost > 0"),
+        ({"rollout": 0}, "rollout: expected greater than 0, got 0"),
         ({"lowest": 3000}, r"lowest: expected at most highest \(2400\), got 3000"),
-        ({"grace": -1}, "grace: expected >= 0, got -1"),
+        ({"grace": -1}, "grace: expected greater than or equal to 0, got -1"),
         ({"ticket": 0.5}, "ticket: expected a valid integer, got 0.5"),
     ],
 )

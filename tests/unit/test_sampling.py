@@ -15,7 +15,7 @@ from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.ecology import Assignment, EcologyState, SuccessPosterior
-from symbiont_ecology.ecology.routing.sampling import by_success
+from symbiont_ecology.ecology.routing.allocators import by_success
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks

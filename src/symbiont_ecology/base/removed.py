@@ -30,6 +30,7 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("operator", "crossover"): "it mattered little what a crossover mixes: take directions",
     ("operator", "layers"): "it mattered little what a crossover mixes: take directions",
     ("reward rule", "human"): "symbiont serve asks people now",
+    ("allocator", "ucb"): "no comparison used it: take thompson",
     ("routing", "majority"): "it was for randopt, which stayed at the host",
 }
 """Reasons by kind and name."""

@@ -1,21 +1,32 @@
-"""The living part: organelles, trials, archive, decisions and how they are carried out, state."""
+"""The living part: organelles, users and their clusters, success, decisions, state.
 
-from symbiont_ecology.ecology.archive import Archive, Elite
-from symbiont_ecology.ecology.births import Awaken, Birth, Colonise, Found
-from symbiont_ecology.ecology.changes import Resize, Serve, Upheaval
-from symbiont_ecology.ecology.deaths import Retire
-from symbiont_ecology.ecology.drift import DriftDetector, drift_score
+Read first: ``state`` (all that changes), ``clusters`` (which users want the same), ``decisions``
+(births, deaths, trials), ``ledger``, ``strategies``.
+"""
+
+from symbiont_ecology.ecology.decisions import (
+    Awaken,
+    Birth,
+    Decision,
+    DriftResponse,
+    Found,
+    Inheritance,
+    Judge,
+    ProposeChild,
+    Resize,
+    Retire,
+    Serve,
+    apply,
+)
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import (
-    DROPOUT,
-    HOST,
-    RULE,
-    Genome,
-    Organelle,
-    SuccessPosterior,
-)
-from symbiont_ecology.ecology.population import Decision, Inheritance, apply
+from symbiont_ecology.ecology.organelle import DROPOUT, HOST, RULE, Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, map_rollouts, practice_of
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.ecology.trials import Judge, ProposeChild
+from symbiont_ecology.ecology.success import (
+    Archive,
+    DriftDetector,
+    Elite,
+    SuccessPosterior,
+    drift_score,
+)

@@ -4,7 +4,7 @@ found out, and a log that is not the one that the state was made with.
 It is the second line of the file; the fields of the state stand below it::
 
     {
-     "checkpoint": {"format":2,"log":{"bytes":60199,"digest":"…"},"checksum":"…"},
+     "checkpoint": {"format":3,"log":{"bytes":60199,"digest":"…"},"checksum":"…"},
      "seed": 0,
 
 The checksum is over all other bytes. It is against accidents and edits by hand: who means harm can
@@ -22,14 +22,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.base.errors import RunError
 
-CHECKPOINT_FORMAT = 2
+CHECKPOINT_FORMAT = 3
 CHUNK = 1 << 20
 """Bytes of a log that are read at a time."""
 
 
 @dataclass(frozen=True)
 class LogMark:
-    """How much of a log belongs to a checkpoint: so many bytes, and their digest."""
+    """The part of a log that belongs to a checkpoint: so many bytes, and their digest."""
 
     bytes: int
     digest: str
@@ -37,21 +37,24 @@ class LogMark:
 
 @dataclass(frozen=True)
 class CheckpointHeader:
-    """What a checkpoint says of itself. States that were kept for evaluations name no log."""
+    """Statements of a checkpoint about itself. States that were kept for evaluations name no
+    log."""
 
     format: int
     log: LogMark | None
     checksum: str
 
 
-def with_header(body: bytes, log: LogMark | None) -> bytes:
-    """A JSON object of several lines behind its header."""
-    header = CheckpointHeader(CHECKPOINT_FORMAT, log, _checksum(body, log))
+def with_header(body: bytes, log: LogMark | None, version: int = CHECKPOINT_FORMAT) -> bytes:
+    """Return a JSON object of several lines behind its header."""
+    digest = xxhash.xxh3_128(_as_json(CheckpointHeader(version, log, "")))
+    digest.update(body)
+    header = CheckpointHeader(version, log, digest.hexdigest())
     return b"{\n" + _BEFORE + _as_json(header) + b",\n" + body.removeprefix(b"{\n")
 
 
 def read_header(data: bytes, path: Path) -> CheckpointHeader:
-    """The header of a checkpoint, if nothing was changed since it was written.
+    """Return the header of a checkpoint, if nothing was changed since it was written.
 
     Raises:
         RunError: something was, there is no header, or it is of a later version.
@@ -66,13 +69,13 @@ def read_header(data: bytes, path: Path) -> CheckpointHeader:
             f"{path} is of format {header.format}, and this version knows {CHECKPOINT_FORMAT}: "
             "install the version that wrote it"
         )
-    if with_header(b"{\n" + rest, header.log) != data:
+    if with_header(b"{\n" + rest, header.log, header.format) != data:
         raise RunError(f"{path} is damaged or was edited: its content does not match its checksum")
     return header
 
 
 class GrowingLog:
-    """Digests a log that grows, each byte once.
+    """The digest of a log that grows, each byte read once.
 
     ``mark`` looks at what came since the last one, and so finds what somebody else wrote there.
     """
@@ -82,7 +85,7 @@ class GrowingLog:
         self._digest, self._bytes, self._lines = xxhash.xxh3_128(), 0, 0
 
     def mark(self, events: int) -> LogMark:
-        """Takes in what the log holds by now: its header and so many events, all whole.
+        """Take in what the log holds by now: its header and so many events, all whole.
 
         Raises:
             RunError: it holds something else, or cannot be read.
@@ -115,7 +118,7 @@ class GrowingLog:
 
 
 def mark_of(path: Path, length: int) -> LogMark:
-    """The digest of the first so many bytes of a log; of fewer, if it holds no more.
+    """Return the digest of the first so many bytes of a log; of fewer, if it holds no more.
 
     Raises:
         RunError: it cannot be read.
@@ -137,9 +140,3 @@ _header = TypeAdapter(CheckpointHeader)
 
 def _as_json(header: CheckpointHeader) -> bytes:
     return json.dumps(asdict(header), separators=(",", ":")).encode()
-
-
-def _checksum(body: bytes, log: LogMark | None) -> str:
-    digest = xxhash.xxh3_128(_as_json(CheckpointHeader(CHECKPOINT_FORMAT, log, "")))
-    digest.update(body)
-    return digest.hexdigest()

@@ -1,7 +1,7 @@
 """Clusters of users: which users want the same, so that one adapter serves them.
 
 This is what the ecology lives by. What a user accepted, and refused, says what they want. The
-*sketches* of these answers (or their coordinates, ``ecology.basis``) are vectors that do not depend
+*sketches* of these answers (or their coordinates, ``Basis``) are vectors that do not depend
 on what adapters have learned by then. Answers of one kind, in one family, are taken to lie around a
 mean, with the same variance everywhere. So a set of users is summed up by ``ClusterStats``, and how
 well one adapter explains it is the marginal likelihood of that model. The number of kinds is not
@@ -25,8 +25,8 @@ import numpy as np
 
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.habitats import SURE, RememberedAnswer, shared_among
-from symbiont_ecology.ecology.organelle import SuccessPosterior, pooled
 from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.ecology.success import SuccessPosterior, pooled
 
 _Name = TypeVar("_Name", int, str)
 NEW_CLUSTER = ""
@@ -152,9 +152,9 @@ clusters attract users that do not belong to them."""
 
 def prior_in(state: EcologyState) -> MixturePrior:
     """Return the prior for the vectors that answers have there."""
-    if state.bases:
+    if state.sketch_space.bases:
         return COORDINATES
-    return CENTRED_SKETCHES if state.common else SKETCHES
+    return CENTRED_SKETCHES if state.sketch_space.common else SKETCHES
 
 
 def stats_of(

@@ -1,4 +1,10 @@
-"""What is known of a habitat: who serves it, its last answers, and what it said of them."""
+"""Users: who serves each, its last answers and their verdicts, and vectors that stand for answers.
+
+Answers to different questions differ for many reasons, and who wants what is one of them. Solved
+examples of several kinds differ by kind more than by anything else. So the few directions in which
+examples differ most (principal components, Pearson 1901) keep what says who wants what, and leave
+out nearly all else: they are the ``Basis`` of a family.
+"""
 
 from __future__ import annotations
 
@@ -12,23 +18,23 @@ from functools import cached_property
 import numpy as np
 
 from symbiont_ecology.base.types import Item, OrganelleId
-from symbiont_ecology.ecology.basis import DIRECTIONS
 
-MOST_ANSWERS = 24
+MAX_ANSWERS = 24
 """The newest answers of a habitat that are remembered."""
-
-
+DIRECTIONS = 8
+"""Kept of a family: with 4 or 16, users of four styles find servers less surely (docs/history)."""
+MIN_PART = 1e-5
+"""A shorter vector, beside what it was made of, says nothing."""
 SHARED = 0.3
-"""How often two kinds agree about a family by chance, where there are several."""
+"""Chance that two kinds agree about a family, where there are several."""
 STRANGE, BEST = 0.1, 0.97
-"""How often an answer is accepted where another kind is right; how often at most where the same
-is."""
-SURE, LEAST_KNOWN = 6.0, 4
+"""Rate at which answers are accepted where another kind is right; the highest where the same is."""
+SURE, MIN_KNOWN = 6.0, 4
 """Evidence in nats from which on a habitat counts as changed; accepted answers of its server that
 must be known before."""
 PRIOR_RATE, PRIOR_ANSWERS = 0.9, 5.0
-"""How often a sure answer is accepted where nothing is known, and for how many answers that
-counts."""
+"""Rate at which sure answers are accepted where nothing is known, and the number of answers for
+which that counts."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ class RememberedAnswer:
     probability that ``organelle_id`` gave to it, or where replies are open how often it pleased its
     other habitats. ``sketch`` stands for the answer's gradient at the bare host
     (``host.sketches``), and ``coordinates`` say where the answer lies in the basis of its family
-    (``ecology.basis``), if it has one: signed bytes in base64, or empty. ``token_ids`` hold the
+    (``Basis``), if it has one: signed bytes in base64, or empty. ``token_ids`` hold the
     end of answer.
     """
 
@@ -67,35 +73,50 @@ class RememberedAnswer:
         return read_vector(text) if text else None
 
     def sketched(self, sketch: np.ndarray) -> RememberedAnswer:
-        """The same answer with the sketch of its gradient, ``(dimensions,)``: a unit vector, less
-        what answers of its family have in common if that is known. If some numbers are not finite,
-        it has none."""
+        """Return the same answer with the sketch of its gradient, ``(dimensions,)``: a unit vector,
+        less what answers of its family have in common if that is known. If some numbers are not
+        finite, it has none."""
         is_known = np.isfinite(sketch).all()
         return replace(self, sketch=written_vector(sketch) if is_known else "")
 
     def located(self, coordinates: np.ndarray) -> RememberedAnswer:
-        """The same answer with its coordinates, ``(directions,)``. Zeros say nothing, and neither
-        do numbers that are not finite: then it has none."""
+        """Return the same answer with its coordinates, ``(directions,)``. Zeros say nothing, and
+        neither do numbers that are not finite: then it has none."""
         is_somewhere = np.isfinite(coordinates).all() and coordinates.any()
         return replace(self, coordinates=written_vector(coordinates) if is_somewhere else "")
 
 
 def written_vector(vector: np.ndarray) -> str:
-    """A vector about as long as 1, ``(dimensions,)``, as signed bytes in base64."""
+    """Return a vector about as long as 1, ``(dimensions,)``, as signed bytes in base64."""
     numbers = np.clip(np.rint(vector * _scale(len(vector))), -127, 127).astype(np.int8)
     return base64.b64encode(numbers.tobytes()).decode()
 
 
 def read_vector(text: str) -> np.ndarray:
-    """The numbers of a written vector, ``(dimensions,)``."""
+    """Return the numbers of a written vector, ``(dimensions,)``."""
     numbers = np.frombuffer(base64.b64decode(text), np.int8).astype(np.float64)
     return numbers / _scale(len(numbers))
 
 
 def _scale(dimensions: int) -> float:
-    """What a unit is in bytes. Of the 256 numbers of a sketch hardly one is above 0.3; one of a few
-    coordinates may be 1."""
+    """Return what a unit is in bytes. Of the 256 numbers of a sketch hardly one is above 0.3; one
+    of a few coordinates may be 1."""
     return 127.0 if dimensions <= DIRECTIONS else 400.0
+
+
+@dataclass(frozen=True)
+class SketchSpace:
+    """The space of answers' vectors, as a warm start's examples show it; on large hosts alone.
+
+    ``common`` is what answers of a family have in common, whatever is wanted: the mean sketch of
+    its examples. ``bases`` are those of families, as ``Basis`` writes them, where all replies are
+    open and the examples were enough. ``examples`` have their sketches, and coordinates if there
+    are bases.
+    """
+
+    common: Mapping[str, str] = field(default_factory=dict)
+    bases: Mapping[str, str] = field(default_factory=dict)
+    examples: tuple[RememberedAnswer, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -115,7 +136,7 @@ class Habitat:
 
     @property
     def server(self) -> OrganelleId:
-        """Whose habitat it is, and who learns what it accepted."""
+        """The organelle that learns what it accepted."""
         return self.chosen or self.last
 
     @cached_property
@@ -124,7 +145,7 @@ class Habitat:
         return tuple(answer for answer in self.answers if answer.is_accepted)
 
     def trust(self, organelle_id: OrganelleId, shared: float = SHARED) -> float:
-        """What its verdicts say for an organelle, in nats: 0 for who never answered it.
+        """Return what its verdicts say for an organelle, in nats: 0 for who never answered it.
 
         Who is right in some families may still be wrong in others. So an accepted answer says
         little, and a refused one a lot, the more the surer the organelle was. ``shared`` is how
@@ -138,8 +159,9 @@ class Habitat:
         return _reliability(self.answers)
 
     def after(self, answer: RememberedAnswer, shared: float = SHARED) -> Habitat:
-        """With one more answer. What is older than a change of the habitat is forgotten."""
-        answers = (*self.answers, answer)[-MOST_ANSWERS:]
+        """Return it with one more answer. What is older than a change of the habitat is
+        forgotten."""
+        answers = (*self.answers, answer)[-MAX_ANSWERS:]
         return replace(
             self,
             last=answer.organelle_id,
@@ -148,18 +170,18 @@ class Habitat:
         )
 
     def has_changed_from(self, before: Habitat) -> bool:
-        """Whether the newest answer showed that the habitat wants something else than before."""
-        return len(self.answers) < min(len(before.answers) + 1, MOST_ANSWERS)
+        """Return true if the newest answer showed that it wants something else than before."""
+        return len(self.answers) < min(len(before.answers) + 1, MAX_ANSWERS)
 
 
 def shared_among(families: int) -> float:
-    """How often two kinds agree about a family, in a world of so many families: kinds that agree
-    about the only one are the same."""
+    """Return the chance that two kinds agree about a family, in a world of so many: kinds that
+    agree about the only one are the same."""
     return SHARED if families > 1 else 0.0
 
 
 def _reliability(answers: Sequence[RememberedAnswer]) -> float:
-    """Accepted answers ÷ those that were to be expected if organelles are as right as sure.
+    """Return accepted answers ÷ those that were to be expected if organelles are as right as sure.
 
     Families of which next to nothing is accepted say nothing: another kind may be right there.
     """
@@ -176,7 +198,8 @@ def _reliability(answers: Sequence[RememberedAnswer]) -> float:
 
 
 def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
-    """The place of the first answer since the habitat wants something else; 0 if it does not.
+    """Return the place of the first answer since the habitat wants something else; 0 if it does
+    not.
 
     The moment that explains the verdicts on its server best (generalised likelihood ratio, Lorden
     1971), if there is evidence enough.
@@ -195,7 +218,7 @@ def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     best, change = SURE, 0
     for place in range(start, len(answers)):
         before, since = answers[start:place], answers[place:]
-        if sum(answer.is_accepted for answer in before) >= LEAST_KNOWN:
+        if sum(answer.is_accepted for answer in before) >= MIN_KNOWN:
             evidence = _conflict(since, _reliability(before), shared)
             if evidence > best:
                 best, change = evidence, place
@@ -203,7 +226,7 @@ def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
 
 
 def _conflict(answers: Sequence[RememberedAnswer], usual: float, shared: float) -> float:
-    """How much more likely the verdicts are if another kind is right than if the same is, in nats.
+    """Return how much more likely verdicts are if another kind is right than the same, in nats.
 
     Another kind may be right in the same way, family by family.
     """
@@ -220,3 +243,44 @@ def _conflict(answers: Sequence[RememberedAnswer], usual: float, shared: float) 
 
 def _no_verdict(reply: str) -> object:
     raise RuntimeError("a remembered answer was judged when it was given")
+
+
+@dataclass(frozen=True, eq=False)
+class Basis:
+    """The ``mean (dimensions,)`` of a family's examples, and the ``directions (DIRECTIONS,
+    dimensions)`` in which they differ most; zeros where they differ in fewer."""
+
+    mean: np.ndarray
+    directions: np.ndarray
+
+    @classmethod
+    def of(cls, examples: np.ndarray) -> Basis:
+        """Return that of at least one example, ``(examples, dimensions)``; numbers that are not
+        finite say nothing."""
+        examples = examples[np.isfinite(examples).all(1)]
+        directions = np.zeros((DIRECTIONS, examples.shape[1]), dtype=np.float32)
+        if not len(examples):
+            return cls(directions[0], directions)
+        mean = examples.mean(0)
+        _, spread, found = np.linalg.svd(examples - mean, full_matrices=False)
+        least = MIN_PART * float(np.linalg.norm(examples))
+        found = found[:DIRECTIONS][spread[:DIRECTIONS] > least]
+        directions[: len(found)] = found
+        return cls(mean, directions)
+
+    def coordinates(self, vector: np.ndarray) -> np.ndarray:
+        """Return an answer's place, a unit vector ``(DIRECTIONS,)``; zeros if it lies nowhere."""
+        coordinates: np.ndarray = self.directions @ (vector - self.mean)
+        length, least = np.linalg.norm(coordinates), MIN_PART * np.linalg.norm(vector)
+        return coordinates / length if length > least else np.zeros_like(coordinates)
+
+    def written(self) -> str:
+        """Return it as text: numbers in base64."""
+        numbers = np.vstack([self.mean[None], self.directions]).astype("<f4")
+        return base64.b64encode(numbers.tobytes()).decode()
+
+    @classmethod
+    def read(cls, text: str) -> Basis:
+        """Return what was written."""
+        numbers = np.frombuffer(base64.b64decode(text), "<f4").reshape(1 + DIRECTIONS, -1)
+        return cls(numbers[0], numbers[1:])

@@ -26,7 +26,7 @@ class Ledger:
         return self.world + sum(self.balances.values())
 
     def balance(self, organelle_id: OrganelleId) -> int:
-        """What an organelle owns, in mATP; LedgerError when there is no such account."""
+        """Return what an organelle owns, in mATP; LedgerError when there is no such account."""
         if organelle_id not in self.balances:
             raise LedgerError(
                 f"no account {organelle_id!r}: open it before energy moves, and not after it was "
@@ -35,13 +35,13 @@ class Ledger:
         return self.balances[organelle_id]
 
     def open(self, organelle_id: OrganelleId) -> None:
-        """A new account with nothing in it; its first energy is a transfer or is minted."""
+        """Open an account with nothing in it; its first energy is a transfer or is minted."""
         if organelle_id in self.balances:
             raise LedgerError(f"account {organelle_id!r} is open already")
         self.balances[organelle_id] = 0
 
     def mint(self, organelle_id: OrganelleId, amount: int, cap: int | None = None) -> int:
-        """The world pays an organelle; what would lift the balance above ``cap`` stays with the
+        """Let the world pay an organelle; what would lift the balance above ``cap`` stays with the
         world.
 
         Returns the mATP that arrived. A balance that is above the cap already is left as it is.
@@ -52,17 +52,17 @@ class Ledger:
         return paid
 
     def charge(self, organelle_id: OrganelleId, amount: int) -> None:
-        """An organelle pays the world, into debt if need be."""
+        """Let an organelle pay the world, into debt if need be."""
         self._move(organelle_id, -_amount(amount))
 
     def transfer(self, source: OrganelleId, target: OrganelleId, amount: int) -> None:
-        """``source`` pays ``target``, into debt if need be."""
+        """Let ``source`` pay ``target``, into debt if need be."""
         self.balance(target)  # both accounts must exist before either changes
         self._move(source, -_amount(amount))
         self._move(target, amount)
 
     def close(self, organelle_id: OrganelleId) -> int:
-        """Ends an account; the world takes what is left, or the debt. Returns that remainder in
+        """End an account; the world takes what is left, or the debt. Returns that remainder in
         mATP."""
         rest = self.balance(organelle_id)
         self._move(organelle_id, -rest)
@@ -70,7 +70,7 @@ class Ledger:
         return rest
 
     def _move(self, organelle_id: OrganelleId, amount: int) -> None:
-        """The one place where energy moves: from the world to an organelle."""
+        """Move energy from the world to an organelle: nothing else moves any."""
         self.balances[organelle_id] = self.balance(organelle_id) + amount
         self.world -= amount
 
@@ -81,7 +81,7 @@ class LedgerError(EcologyError, ValueError):
 
 
 def _amount(amount: int) -> int:
-    """``amount`` if it is a whole number of mATP, not negative: a float would leak energy in
+    """Return ``amount`` if it is a whole number of mATP, not negative: a float would leak energy in
     rounding."""
     if not isinstance(amount, int) or isinstance(amount, bool) or amount < 0:
         raise LedgerError(f"expected a whole number of mATP >= 0, got {amount!r}")

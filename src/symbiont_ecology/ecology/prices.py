@@ -1,4 +1,4 @@
-"""What everything costs and earns: the knobs of the economy and the arithmetic on them, in
+"""Costs and earnings: the knobs of the economy and the arithmetic on them, in
 milli-ATP (mATP).
 
 Scarce skills pay: the price of a full reward in a cell falls as the population's success there
@@ -15,77 +15,73 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, NonNegativeInt
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
 
 from symbiont_ecology.base.registry import Modest, PositiveShare
 
-LARGEST_PRICE = 10**15
+MAX_PRICE = 10**15
 """In mATP: larger ones are not exact as floating point numbers."""
 TARGET, SUCCESS_WEIGHT = 0.5, 0.2
 """Success at which a cell pays its base price; weight of the newest generation in the success
 average."""
 
 
+Price: TypeAlias = Annotated[int, Field(ge=-MAX_PRICE, le=MAX_PRICE)]
+Fee: TypeAlias = Annotated[int, Field(ge=0, le=MAX_PRICE)]
+
+
 @dataclass(frozen=True)
 class Prices:
     """The economy of a run. Energy in mATP (1000 mATP = 1 ATP)."""
 
-    rollout: int = 250  # one mean rollout of the bare host on the task mix: the exchange rate, > 0
-    ticket: int = 100  # to take part in one generation
-    rent: int = 60_000  # per generation, for an adapter as large as the host
-    base: int = 1500  # a full reward where half of the answers are right
-    slope: int = 2000  # added to the price per unit of success below that
-    lowest: int = 1200  # price where everyone succeeds
-    highest: int = 2400  # price where nobody does
-    cap: int = 1_200_000  # balance above which revenue stays with the world
-    dowry: int = 150_000  # a newborn's first energy, paid by its parents (a founder's by the world)
-    grace: int = 2  # generations that an organelle may stay below zero before it is retired
+    rollout: Annotated[Fee, Field(gt=0)] = 250  # one mean rollout of the bare host: exchange rate
+    ticket: Fee = 100  # to take part in one generation
+    rent: Fee = 60_000  # per generation, for an adapter as large as the host
+    base: Price = 1500  # a full reward where half of the answers are right
+    slope: Price = 2000  # added to the price per unit of success below that
+    lowest: Fee = 1200  # price where everyone succeeds
+    highest: Fee = 2400  # price where nobody does
+    cap: Fee = 1_200_000  # balance above which revenue stays with the world
+    dowry: Fee = 150_000  # a newborn's first energy, paid by its parents (a founder's by the world)
+    grace: Fee = 2  # generations that an organelle may stay below zero before it is retired
 
     def __post_init__(self) -> None:
-        if self.rollout <= 0:
-            raise ValueError(f"rollout: expected a cost > 0 mATP, got {self.rollout}")
         if self.lowest > self.highest:
             raise ValueError(
                 f"lowest: expected at most highest ({self.highest}), got {self.lowest}"
             )
-        for name, value in vars(self).items():
-            if abs(value) > LARGEST_PRICE:
-                raise ValueError(
-                    f"{name}: expected at most {LARGEST_PRICE} mATP, got {value!s:.20}"
-                )
-        for name in ("ticket", "rent", "lowest", "cap", "dowry", "grace"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name}: expected >= 0, got {getattr(self, name)}")
 
     def update_success(self, success: float, verdicts: Sequence[float]) -> float:
-        """The success average of a cell after one generation's verdicts there; unchanged without
-        any."""
+        """Return the success average of a cell after one generation's verdicts there; unchanged
+        without any."""
         if not verdicts:
             return success
         return success + SUCCESS_WEIGHT * (math.fsum(verdicts) / len(verdicts) - success)
 
     def price(self, success: float) -> float:
-        """What one full reward pays in a cell with that success average, in mATP."""
+        """Return what one full reward pays in a cell with that success average, in mATP."""
         return min(max(self.base + self.slope * (TARGET - success), self.lowest), self.highest)
 
     def times(self, factor: float) -> Prices:
-        """The same economy in which every answer pays ``factor`` as much, to the nearest mATP."""
-        names, most = ("base", "slope", "lowest", "highest"), LARGEST_PRICE
+        """Return the same economy in which every answer pays ``factor`` as much, to the nearest
+        mATP."""
+        names, most = ("base", "slope", "lowest", "highest"), MAX_PRICE
         paid = {name: round(factor * getattr(self, name)) for name in names}
         return replace(self, **{name: max(min(price, most), -most) for name, price in paid.items()})
 
     def revenue(self, price: float, verdicts: Sequence[float]) -> int:
-        """What verdicts in [0, 1] earn together at that price."""
+        """Return what verdicts in [0, 1] earn together at that price."""
         return math.floor(price * math.fsum(verdicts))
 
     def cost(self, flops: int, mean_rollout_flops: int) -> int:
-        """What so many useful FLOPs cost where the bare host's mean rollout takes
+        """Return what so many useful FLOPs cost where the bare host's mean rollout takes
         ``mean_rollout_flops``."""
         return flops * self.rollout // mean_rollout_flops
 
     def rent_for(self, parameters: int, host_parameters: int) -> int:
-        """Rent of one generation for so many LoRA parameters on a host of so many linear
+        """Return the rent of one generation for so many LoRA parameters on a host of so many linear
         weights."""
         return parameters * self.rent // host_parameters
 
@@ -101,6 +97,6 @@ class Climate(BaseModel):
     winter: Modest = 0.5  # what an answer pays in winter, by its price in summer
 
     def payment(self, generation: int) -> float:
-        """What an answer pays in a generation, by its price in summer."""
+        """Return what an answer pays in a generation, by its price in summer."""
         is_winter = self.year > 0 and 2 * (generation % self.year) >= self.year
         return self.winter if is_winter else 1.0

@@ -49,17 +49,17 @@ class Rollout:
 
     @property
     def is_right(self) -> bool:
-        """Whether it has half of the marks or more."""
+        """True if it has half of the marks or more."""
         return self.verdict >= 0.5
 
     @property
     def has_verdict(self) -> bool:
-        """Whether it was judged: a reference answer that was only read is nobody's success."""
+        """True if it was judged: a reference answer that was only read is nobody's success."""
         return self.item.logged is None or self.item.logged.is_accepted is not None
 
     @property
     def answer_ids(self) -> tuple[int, ...]:
-        """What imitates the answer: its tokens, or those of the cut text and the end of answer.
+        """Tokens to imitate the answer by: its own, or those of the cut text and the end of answer.
 
         So what is learned from a stopped answer ends by itself, as a reference answer does. A
         policy gradient is about what was drawn, so it takes ``token_ids``.
@@ -97,17 +97,17 @@ class Assignment:
 
     @property
     def niche(self) -> str:
-        """Where success with them is counted, paid and archived."""
+        """Name under which success with them is counted, paid and archived."""
         return self.items[0].niche
 
     @property
     def is_practice(self) -> bool:
-        """Whether it is paid, and changes what is known."""
+        """True if it is paid, and changes what is known."""
         return self.purpose == "practice"
 
     @property
     def is_learned_from(self) -> bool:
-        """Whether it is practice and no exam."""
+        """True for practice that is no exam."""
         return self.is_practice and not self.is_exam
 
 
@@ -123,7 +123,7 @@ class Outcome:
         return f"<{self.assignment.organelle_id} in {cell}: {sum(self.verdicts):g} of {count}>"
 
     def by_item(self) -> Iterator[tuple[Item, tuple[Rollout, ...]]]:
-        """Each item of the assignment with its samples."""
+        """Yield each item of the assignment with its samples."""
         samples = self.assignment.samples
         for index, item in enumerate(self.assignment.items):
             yield item, self.rollouts[index * samples : (index + 1) * samples]
@@ -135,7 +135,7 @@ class Outcome:
 
     @cached_property
     def cost(self) -> Cost:
-        """What all rollouts took."""
+        """Cost of all rollouts."""
         return sum((rollout.cost for rollout in self.rollouts), Cost())
 
     @property
@@ -145,7 +145,7 @@ class Outcome:
 
 
 def practice_of(outcomes: Iterable[Outcome]) -> dict[OrganelleId, list[Outcome]]:
-    """The outcomes of practice, by organelle."""
+    """Return the outcomes of practice, by organelle."""
     practice: dict[OrganelleId, list[Outcome]] = defaultdict(list)
     for outcome in outcomes:
         if outcome.assignment.is_practice:
@@ -158,8 +158,8 @@ def map_rollouts(
     change: Callable[[Sequence[Rollout]], Iterable[Rollout]],
     where: Callable[[Assignment], bool] = lambda assignment: True,
 ) -> list[Outcome]:
-    """The same outcomes with changed rollouts, ``where`` an assignment is meant. ``change`` gets
-    their rollouts in one call, and gives as many back in their order."""
+    """Return the same outcomes with changed rollouts, ``where`` an assignment is meant. ``change``
+    gets their rollouts in one call, and gives as many back in their order."""
     chosen = [outcome for outcome in outcomes if where(outcome.assignment)]
     rollouts = iter(change([rollout for outcome in chosen for rollout in outcome.rollouts]))
     return [

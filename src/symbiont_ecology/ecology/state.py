@@ -5,12 +5,14 @@ generators, slots and caches are not state. A checkpoint is atomic: blobs first 
 the file that names them. The one before it is kept, in case that one of its files is damaged.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from pydantic import JsonValue, TypeAdapter, ValidationError
 
@@ -27,19 +29,19 @@ from symbiont_ecology.base.files import (
 )
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_name
-from symbiont_ecology.ecology.archive import Archive
 from symbiont_ecology.ecology.checkpoint_header import (
+    CHECKPOINT_FORMAT,
     CheckpointHeader,
     LogMark,
     read_header,
     with_header,
 )
-from symbiont_ecology.ecology.drift import DriftDetector
 from symbiont_ecology.ecology.gate import Challenger
-from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
+from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer, SketchSpace
 from symbiont_ecology.ecology.ledger import Ledger
-from symbiont_ecology.ecology.organelle import Genome, Organelle, SuccessPosterior, pooled
+from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment
+from symbiont_ecology.ecology.success import Archive, DriftDetector, SuccessPosterior, pooled
 
 STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
 
@@ -61,13 +63,11 @@ class EcologyState:
     """Moving average of success per cell name, which prices follow."""
     drift_detectors: dict[str, DriftDetector] = field(default_factory=dict)
     """The last verdicts per cell name: by them a change of the world is noticed."""
-    losses: dict[OrganelleId, tuple[float, ...]] = field(default_factory=dict)
-    """The last losses of everyone, nats per token; only for strategies that watch them."""
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
     habitats: dict[str, Habitat] = field(default_factory=dict)
-    """What is known of every habitat that has asked, by its id."""
+    """Every habitat that has asked, by its id."""
     dormant: dict[OrganelleId, Organelle] = field(default_factory=dict)
     """Bankrupts that remember what habitats wanted before they changed. They cost nothing, and may
     live again."""
@@ -75,22 +75,14 @@ class EcologyState:
     """Answers that were right, by cell name; only for learning rules that replay them, in a world
     without habitats."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
-    """Who is on probation."""
+    """Children on probation."""
     warm: BlobRef | None = None
-    """What founders without parents begin with, if there was a warm start."""
-    common: dict[str, str] = field(default_factory=dict)
-    """What answers of a family have in common, whatever is wanted: the mean sketch of the warm
-    start's examples, by family; on wide hosts alone."""
-    bases: dict[str, str] = field(default_factory=dict)
-    """The basis of each family as ``ecology.basis`` writes it, where all replies are open and the
-    warm start had examples enough; on wide hosts alone."""
+    """The adapter that founders without parents begin with, if there was a warm start."""
+    sketch_space: SketchSpace = field(default_factory=SketchSpace)
     notes: dict[str, JsonValue] = field(default_factory=dict)
-    """What strategies keep from one generation to the next, by name."""
-    examples: tuple[RememberedAnswer, ...] = ()
-    """The warm start's examples with their sketches, and coordinates if there are ``bases``; where
-    there is ``common``."""
+    """Notes of parts from one generation to the next, by the name of the part."""
     faults: dict[str, int] = field(default_factory=dict)
-    """How often parts have failed, one call after the other, which do nothing else."""
+    """Failures of each part, one call after the other, that does nothing else."""
     scored: int = 0
     """Answers of habitats that were sketched or embedded, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)
@@ -104,22 +96,22 @@ class EcologyState:
         )
 
     def new_id(self) -> OrganelleId:
-        """The next organelle id, never used before."""
+        """Return the next organelle id, never used before."""
         organelle_id = self.coming_id
         self.next_id += 1
         return organelle_id
 
     @property
     def coming_id(self) -> OrganelleId:
-        """The id that whoever is born next will have: what is decided after a birth can name it."""
+        """Id of whoever is born next: what is decided after a birth can name it."""
         return f"o{self.next_id + 1}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
-        """Of a living organelle, or of a challenger."""
+        """Return that of a living organelle, or of a challenger."""
         return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
 
     def success_at(self, assignment: Assignment) -> float:
-        """The success average where an assignment is counted; of a new habitat, that of the
+        """Return the success average where an assignment is counted; of a new habitat, that of the
         cell."""
         average = self.success.get(assignment.niche)
         return self.success[cell_name(assignment.cell)] if average is None else average
@@ -134,9 +126,9 @@ class EcologyState:
         return served
 
     def accepted_answers(self) -> list[tuple[OrganelleId, RememberedAnswer]]:
-        """What habitats accepted and remember, with the living organelle that serves each; and what
-        the living remember of habitats that changed. In a world without habitats, what was right,
-        with who knows the cell best."""
+        """Return what habitats accepted and remember, with the living organelle that serves each;
+        and what the living remember of habitats that changed. In a world without habitats, return
+        what was right, with who knows the cell best."""
         memories = [(o.id, answer) for o in self.population.values() for answer in o.memories]
         served = [
             (habitat.server, answer)
@@ -153,20 +145,20 @@ class EcologyState:
         return memories + served + right
 
     def best_in(self, cell: str) -> OrganelleId:
-        """The living organelle with the best record in a cell, the oldest of equals."""
+        """Return the living organelle with the best record in a cell, the oldest of equals."""
         posteriors = {name: self.posteriors.get(name, {}).get(cell) for name in self.population}
         records = {name: p.mean if p else 0.0 for name, p in posteriors.items()}
         return max(records, key=records.__getitem__)
 
     def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
-        """How often an organelle was right lately in the other habitats that it pleases: those that
-        accepted something."""
+        """Return the rate at which an organelle was right lately in the other habitats that it
+        pleases: those that accepted something."""
         posteriors = self.pleased(organelle_id)
         posteriors.pop(but_for, None)
         return pooled(posteriors.values()).mean
 
     def pleased(self, organelle_id: OrganelleId) -> dict[str, SuccessPosterior]:
-        """What is known of an organelle in the habitats that it serves and pleases."""
+        """Return its posteriors in the habitats that it serves and pleases."""
         return {
             name: posterior
             for name, posterior in self.posteriors.get(organelle_id, {}).items()
@@ -176,7 +168,7 @@ class EcologyState:
         }
 
     def reachable(self) -> set[BlobRef]:
-        """Every blob that must be kept."""
+        """Return every blob that must be kept."""
         organelles = [*self.population.values(), *self.dormant.values()]
         beings: list[Organelle | Challenger] = [*organelles, *self.challengers.values()]
         elites = self.archive.elites.values()
@@ -199,7 +191,7 @@ _schema = TypeAdapter(EcologyState)
 def save_state(
     state: EcologyState, folder: Path, name: str = STATE_FILE, log: LogMark | None = None
 ) -> None:
-    """Writes ``state.json`` by atomic rename, under a header that says how far the ``log`` was. The
+    """Write ``state.json`` by atomic rename, under a header that says how far the ``log`` was. The
     caller has flushed the blobs before.
 
     Raises:
@@ -212,7 +204,7 @@ def save_state(
 
 
 def keep_previous(folder: Path) -> None:
-    """The checkpoint that is there becomes the previous one; ``save_state`` makes the next.
+    """Make the checkpoint that is there the previous one; ``save_state`` makes the next.
 
     Raises:
         RunError: it cannot be kept.
@@ -235,7 +227,7 @@ def keep_previous(folder: Path) -> None:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """One process at a time keeps states of a run, or deletes what neither it nor a kept state
+    """Let one process at a time keep states of a run, or delete what neither it nor a kept state
     needs.
 
     Raises:
@@ -253,7 +245,7 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 
 def keep_state(state: EcologyState, folder: Path) -> None:
-    """Keeps the state of an evaluation: a run that goes on leaves its blobs alone, so it can be
+    """Keep the state of an evaluation: a run that goes on leaves its blobs alone, so it can be
     made again.
 
     Raises:
@@ -264,8 +256,8 @@ def keep_state(state: EcologyState, folder: Path) -> None:
 
 
 def load_and_keep_state(folder: Path) -> EcologyState:
-    """The last checkpoint, kept before a run that goes on can delete what it names. A run in a
-    folder that cannot be written does not go on.
+    """Return the last checkpoint, kept before a run that goes on can delete what it names. A run
+    in a folder that cannot be written does not go on.
 
     Raises:
         RunError: there is none, it is damaged, or it cannot be kept.
@@ -278,12 +270,12 @@ def load_and_keep_state(folder: Path) -> EcologyState:
 
 
 def kept_files(folder: Path) -> list[Path]:
-    """The files of the states that evaluations were made of."""
+    """Return the files of the states that evaluations were made of."""
     return sorted((folder / KEPT).glob("*.json"))
 
 
 def load_state(folder: Path, generation: int | None = None) -> EcologyState:
-    """The last checkpoint of a run, or the one that was evaluated in some generation.
+    """Return the last checkpoint of a run, or the one that was evaluated in some generation.
 
     Raises:
         RunError: there is none, or it is damaged.
@@ -299,7 +291,7 @@ def load_state(folder: Path, generation: int | None = None) -> EcologyState:
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """A state and its header, as a file of them says.
+    """Return a state and its header.
 
     Raises:
         RunError: there is no such file, or it is damaged or was edited.
@@ -310,7 +302,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise RunError(f"no checkpoint in {path.parent}: {error.strerror}") from error
     header = read_header(data, path)
     try:
-        state = _schema.validate_json(data)
+        is_old = header.format < CHECKPOINT_FORMAT
+        state = (
+            _schema.validate_python(_of_format_2(data)) if is_old else _schema.validate_json(data)
+        )
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
     if fault := _contradiction(state):
@@ -318,8 +313,23 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(state, header)
 
 
+def _of_format_2(data: bytes) -> dict[str, Any]:
+    """Return the fields of a state of format 2, which had more of them, in the places of today."""
+    fields: dict[str, Any] = json.loads(data)
+    space = ("common", "bases", "examples")
+    fields["sketch_space"] = {name: fields[name] for name in space if name in fields}
+    losses = fields.get("losses", {})
+    for organelle in (*fields["population"].values(), *fields.get("dormant", {}).values()):
+        notes = organelle.setdefault("notes", {})
+        if organelle.get("range", {}).get("total"):
+            notes["speciation"] = organelle["range"]
+        if organelle["id"] in losses:
+            notes["losses"] = losses[organelle["id"]]
+    return fields
+
+
 def _contradiction(state: EcologyState) -> str:
-    """What cannot be true of a state, if anything."""
+    """Return what cannot be true of a state, or nothing."""
     if min(state.generation, state.next_id, state.next_seq) < 0:
         return "expected counts from 0, got a negative one"
     if state.ledger.total:

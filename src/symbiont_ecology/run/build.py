@@ -159,18 +159,20 @@ def _check_habitats(config: RunConfig, strategy: Strategy, mix: TaskMixture) -> 
     """Refuse a strategy that does not fit a world with habitats, or one without."""
     where = f"strategy: {kind_of(config.strategy)!r}"
     if config.tasks.habitats is None:
-        if strategy.needs_habitats:
+        if "cells" not in strategy.worlds:
             raise ConfigError(
                 f"{where} is about habitats: set tasks.habitats, as in the preset habitats/town"
             )
         return
-    misfits = [kind for kind in strategy.mechanism_names if not mechanisms[kind].fits_habitats]
+    misfits = [
+        kind for kind in strategy.mechanism_names if "habitats" not in mechanisms[kind].worlds
+    ]
     where = f"strategy.mechanisms: {misfits[0]!r}" if misfits else where
-    if not strategy.fits_habitats:
+    if "habitats" not in strategy.worlds:
         raise ConfigError(f"{where} asks its own questions, as habitats do: switch it off (false)")
     if strategy.habitat_faults:
         raise ConfigError(strategy.habitat_faults[0])
-    if strategy.needs_kinds and not isinstance(mix.habitats, SyntheticHabitats):
+    if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
         raise ConfigError(f"{where} is told kinds of habitats, which data do not say: take another")
 
 

@@ -17,9 +17,13 @@ from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
-from symbiont_ecology.ecology.births import with_rule_traits
-from symbiont_ecology.ecology.deaths import retire_by_catastrophe, retire_the_bankrupt
-from symbiont_ecology.ecology.population import ApplyContext, apply
+from symbiont_ecology.ecology.decisions import (
+    ApplyContext,
+    apply,
+    retire_by_catastrophe,
+    retire_the_bankrupt,
+    with_rule_traits,
+)
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.run.act import act
 from symbiont_ecology.run.budget import affordable_assignments, budget_phase
@@ -37,7 +41,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     strategy, before, memory_mb = context.strategy, state.spent, context.host.memory_mb
 
     # Retire first: the dead must not breed, and the newborn need their slots.
-    events = retire_the_bankrupt(state, context.prices) if strategy.is_mortal else []
+    events = retire_the_bankrupt(state, context.prices) if "deaths" in strategy.wants else []
     events += retire_by_catastrophe(state, context.climate, context.draw)
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.

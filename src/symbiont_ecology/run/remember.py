@@ -14,10 +14,9 @@ from dataclasses import replace
 import numpy as np
 
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.base.types import OrganelleId, cell_name, last_turn
-from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout, practice_of
-from symbiont_ecology.ecology.basis import Basis
-from symbiont_ecology.ecology.habitats import read_vector, shared_among
+from symbiont_ecology.base.types import OrganelleId, cell_name
+from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout
+from symbiont_ecology.ecology.habitats import Basis, read_vector, shared_among
 from symbiont_ecology.run.act import costs_of, waves
 from symbiont_ecology.run.runtime import GenerationContext
 
@@ -29,13 +28,8 @@ WORST_LOSS = 1e9
 
 def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
     """Let every habitat remember what it was answered in practice, in the order of asking. Without
-    habitats, cells remember what was right. Organelles remember which prompts they met."""
+    habitats, cells remember what was right."""
     state, strategy = context.state, context.strategy
-    if strategy.keeps_ranges:
-        for name, practice in practice_of(outcomes).items():
-            items = [item for outcome in practice for item in outcome.assignment.items]
-            met = state.population[name].range.after([last_turn(item.prompt) for item in items])
-            state.population[name] = replace(state.population[name], range=met)
     if context.tasks.habitats is None:
         _remember_cells(outcomes, context)
         return
@@ -48,13 +42,13 @@ def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
         if rollout.item.habitat and rollout.token_ids
     ]
     answers = [_remembered(rollout, context) for rollout in rollouts]
-    if rollouts and strategy.needs_sketches:
+    if rollouts and "sketches" in strategy.wants:
         answers = _with_vectors(answers, context)
     for rollout, answer in zip(rollouts, answers, strict=True):
         name = rollout.item.habitat
         before = state.habitats.get(name, Habitat())
         state.habitats[name] = before.after(answer, shared)
-        has_changed = strategy.keeps_memories and state.habitats[name].has_changed_from(before)
+        has_changed = "memories" in strategy.wants and state.habitats[name].has_changed_from(before)
         if has_changed and (server := state.population.get(before.server)):
             state.population[server.id] = server.remembering(before.accepted)
     if strategy.scored_answers:
@@ -154,15 +148,15 @@ def _with_vectors(
 ) -> list[RememberedAnswer]:
     """Return the answers with what says who wants what: coordinates if there are bases, or
     sketches."""
-    state = context.state
-    state.scored += len(answers)
-    if state.bases:
-        bases = {family: Basis.read(text) for family, text in state.bases.items()}
+    space = context.state.sketch_space
+    context.state.scored += len(answers)
+    if space.bases:
+        bases = {family: Basis.read(text) for family, text in space.bases.items()}
         return [
             answer.located(bases[answer.family].coordinates(embedding))
             for answer, embedding in zip(answers, embedded(answers, context), strict=True)
         ]
-    common = {family: read_vector(text) for family, text in state.common.items()}
+    common = {family: read_vector(text) for family, text in space.common.items()}
     return [
         answer.sketched(sketch - common.get(answer.family, 0.0))
         for answer, sketch in zip(answers, sketched(answers, context), strict=True)

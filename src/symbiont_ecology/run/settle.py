@@ -8,8 +8,9 @@ faults are for people, and nothing here reads them again.
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from symbiont_ecology.base.errors import EcologyWarning
 from symbiont_ecology.base.events import Acted, Archived, Event, PartFailed, Settled, VerifierFailed
@@ -23,7 +24,7 @@ from symbiont_ecology.ecology import (
     Rollout,
     SuccessPosterior,
 )
-from symbiont_ecology.ecology.deaths import quarantine
+from symbiont_ecology.ecology.decisions import quarantine
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
 
@@ -141,13 +142,12 @@ def update_posteriors(
         detector = state.drift_detectors.get(name, DriftDetector())
         state.drift_detectors[name] = detector.after(new_verdicts)
     _update_effort(state, practice, updates)
-    if context.strategy.watches_losses:
-        for update in updates:
-            if update.learned.lessons and not update.is_sick:
-                losses = state.losses.get(update.learned.id, ())
-                state.losses[update.learned.id] = (*losses, update.learned.loss)[-MAX_LOSSES:]
-        living = state.population
-        state.losses = {name: last for name, last in state.losses.items() if name in living}
+    for update in updates if "losses" in context.strategy.wants else ():
+        if update.learned.lessons and not update.is_sick:
+            learner = state.population[update.learned.id]
+            losses = [*learner.losses, update.learned.loss][-MAX_LOSSES:]
+            notes: Mapping[str, Any] = {**learner.notes, "losses": losses}
+            state.population[learner.id] = replace(learner, notes=notes)
     return events
 
 

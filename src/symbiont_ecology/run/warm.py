@@ -21,8 +21,13 @@ from symbiont_ecology.base.events import Event, WarmStarted
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item, LearningBatch, Lesson, OrganelleId
-from symbiont_ecology.ecology.basis import DIRECTIONS, Basis
-from symbiont_ecology.ecology.habitats import RememberedAnswer, written_vector
+from symbiont_ecology.ecology.habitats import (
+    DIRECTIONS,
+    Basis,
+    RememberedAnswer,
+    SketchSpace,
+    written_vector,
+)
 from symbiont_ecology.run.act import costs_of
 from symbiont_ecology.run.learn import learn_answers
 from symbiont_ecology.run.remember import embedded, sketched
@@ -78,7 +83,7 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
             )
     state.spent += spent
     state.warm = context.store.put_weights(weights[0])
-    if strategy.needs_sketches and host.shape.is_large:  # where it was measured (docs/log.md)
+    if "sketches" in strategy.wants and host.shape.is_large:  # where it was measured (docs/log.md)
         _keep_examples(items, answers, context)
     last_pass = losses[-len(losses) // PASSES :]
     return [
@@ -148,12 +153,13 @@ def _keep_examples(
     places: dict[str, list[int]] = defaultdict(list)
     for place, answer in enumerate(answers):
         places[answer.family].append(place)
-    sketches, state, families = sketched(answers, context), context.state, context.tasks.families
+    sketches, families = sketched(answers, context), context.tasks.families
     means = {family: sketches[own].mean(0) for family, own in places.items()}
     examples = [
         answer.sketched(sketch - means[answer.family])
         for answer, sketch in zip(answers, sketches, strict=True)
     ]
+    bases = dict[str, Basis]()
     if all(families[name].is_open and len(own) > DIRECTIONS for name, own in places.items()):
         embeddings = embedded(answers, context)
         bases = {family: Basis.of(embeddings[own]) for family, own in places.items()}
@@ -161,9 +167,11 @@ def _keep_examples(
             example.located(bases[example.family].coordinates(embedding))
             for example, embedding in zip(examples, embeddings, strict=True)
         ]
-        state.bases = {family: basis.written() for family, basis in bases.items()}
-    state.common = {family: written_vector(mean) for family, mean in means.items()}
-    state.examples = tuple(examples)
+    context.state.sketch_space = SketchSpace(
+        {family: written_vector(mean) for family, mean in means.items()},
+        {family: basis.written() for family, basis in bases.items()},
+        tuple(examples),
+    )
 
 
 def _batches(examples: int, draw: Draw) -> list[np.ndarray]:

@@ -50,8 +50,8 @@ class LearningRule(ABC):
 
 
 class RewardRule(ABC):
-    """What a rollout is worth to learning, more for the better. Revenue and accuracy use the
-    verdict. A subclass declares what it is and what it needs.
+    """Worth of a rollout to learning, more for the better. Revenue and accuracy use the verdict. A
+    subclass declares what it is and what it needs.
 
     Attributes:
         sees_gold: it uses more of the reference answer than the verdict.
@@ -67,7 +67,7 @@ class RewardRule(ABC):
 
     @abstractmethod
     def __call__(self, rollout: Rollout) -> float:
-        """The reward of a rollout that the verifier has judged."""
+        """Return the reward of a rollout that the verifier has judged."""
 
 
 learning_rules: Registry[LearningRule] = Registry(

@@ -1,5 +1,5 @@
-"""What a learning rule sees of a generation, what it wants to be learned from it, and how another
-gradient estimator than a backward pass learns it."""
+"""Experience: what a learning rule sees of a generation, what it wants to be learned from it, and
+how another gradient estimator than a backward pass learns it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Who meets which item during a run: allocators and curricula."""
+"""Allocators and curricula for a run, routers for use."""

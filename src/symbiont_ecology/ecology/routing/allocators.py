@@ -1,19 +1,24 @@
-"""Allocators: who meets which task during a run. They are bandits over (organelle, cell)."""
+"""Allocators and curricula: what is asked about, who is asked, and how often.
+
+Curricula deal the questions of a generation out to cells. Allocators are bandits over (organelle,
+cell). ``by_success`` says how often each question is answered.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from heapq import heapify, heapreplace
+from typing import Protocol
 
 import numpy as np
 from numpy.random import Generator
 
 from symbiont_ecology.base.registry import Registry, Share
-from symbiont_ecology.base.types import OrganelleId
-from symbiont_ecology.ecology import SuccessPosterior
+from symbiont_ecology.base.types import Cell, OrganelleId, cell_name
+from symbiont_ecology.ecology import Assignment, DriftDetector, EcologyState, SuccessPosterior
 
 Posteriors = Sequence[SuccessPosterior]
 
@@ -28,7 +33,7 @@ class Allocator(ABC):
 
     @abstractmethod
     def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
-        """Who takes a question of a cell, by place among those who can still pay.
+        """Return who takes a question of a cell, by place among those who can still pay.
 
         ``known`` are their success posteriors there (of the unknown, an empty one), ``given`` how
         many questions of the cell each of them was given in this generation.
@@ -41,8 +46,8 @@ class Allocator(ABC):
         allowance: Mapping[OrganelleId, int],
         generator: Generator,
     ) -> list[tuple[OrganelleId, int]]:
-        """Who takes each of the demanded questions: organelle, and place of the question among
-        ``niches``, which names a cell or a habitat for each.
+        """Return who takes each of the demanded questions: organelle, and place of the question
+        among ``niches``, which names a cell or a habitat for each.
 
         ``allowance`` is how many questions each organelle can pay for. Questions that nobody can
         pay for are left out. In random order, so that no cell is always served last when energy
@@ -65,7 +70,7 @@ class Allocator(ABC):
 
 
 def sampled(known: Posteriors, generator: Generator) -> np.ndarray:
-    """One draw of each success rate from its Beta posterior (Thompson 1933), ``(organelles,)``."""
+    """Draw each success rate from its Beta posterior (Thompson 1933), ``(organelles,)``."""
     return generator.beta([1 + b.successes for b in known], [1 + b.failures for b in known])
 
 
@@ -87,7 +92,6 @@ class EpsilonGreedy(Allocator):
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
-        """The owner, or with some luck one of the others."""
         if len(known) == 1:
             return 0
         bounds = [posterior.bound for posterior in known]
@@ -110,31 +114,7 @@ class Thompson(Allocator):
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
-        """One Beta draw each; the highest takes the question."""
         return int(np.argmax(sampled(known, generator)))
-
-
-BONUS = 0.5
-"""Weight of √(log n ÷ nᵢ) in an upper bound. A control, which no preset varies: not a knob."""
-
-
-@allocators.register("ucb")
-@dataclass(frozen=True)
-class UpperBound(Allocator):
-    """Mean success plus a bonus for what has been tried little, on counts that fade (discounted
-    UCB, Garivier & Moulines 2011)."""
-
-    fade: ClassVar[float] = 0.8
-
-    def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
-        """What was just given counts as tried, and ties are drawn."""
-        tried = zip(known, given, strict=True)
-        counts = np.array(
-            [1 + posterior.successes + posterior.failures + more for posterior, more in tried]
-        )
-        bounds = np.array([posterior.mean for posterior in known])
-        bounds += BONUS * np.sqrt(np.log(counts.sum()) / counts)
-        return int(np.argmax(bounds + 1e-9 * generator.random(len(known))))
 
 
 @allocators.register("uniform")
@@ -146,5 +126,102 @@ class Uniform(Allocator):
     fade: Share = 0.8  # part of a count that is left after each generation with news, in [0, 1]
 
     def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:
-        """Anyone, by draw."""
         return int(generator.integers(len(known)))
+
+
+# What is asked about.
+
+
+Cells = Sequence[Cell]
+Detectors = Mapping[str, DriftDetector]
+"""By cell name."""
+
+
+class Curriculum(Protocol):
+    """Frozen. It sees the last verdicts of every cell, and says where questions teach most."""
+
+    def demand(
+        self, cells: Cells, detectors: Detectors, count: int, generator: Generator
+    ) -> list[Cell]:
+        """Return the cells of ``count`` questions, in the order of ``cells``."""
+
+
+curricula: Registry[Curriculum] = Registry("curriculum", "symbiont_ecology.ecology.routing")
+
+
+@curricula.register("even")
+@dataclass(frozen=True)
+class Even:
+    """Every cell asks the same number of questions, however well it is mastered."""
+
+    def demand(
+        self, cells: Cells, detectors: Detectors, count: int, generator: Generator
+    ) -> list[Cell]:
+        each, rest = divmod(count, len(cells))
+        lucky = set(generator.permutation(len(cells))[:rest]) if rest else set()
+        return [cell for i, cell in enumerate(cells) for _ in range(each + (i in lucky))]
+
+
+FLOOR = 0.2
+"""Part of an even share that every cell gets at least: what is never asked cannot be seen to
+change."""
+
+
+@curricula.register("unmastered")
+@dataclass(frozen=True)
+class Unmastered:
+    """In proportion to 1 − p of a cell's success p, beside ``FLOOR``: more questions where more is
+    to be won.
+
+    Shares are rounded by one draw (systematic sampling), so each is met to within one question.
+    """
+
+    def demand(
+        self, cells: Cells, detectors: Detectors, count: int, generator: Generator
+    ) -> list[Cell]:
+        latest = [detectors.get(cell_name(cell), DriftDetector()).lately for cell in cells]
+        worth = np.array([1 - success for success in latest]) + 1e-9
+        shares = FLOOR / len(cells) + (1 - FLOOR) * worth / worth.sum()
+        places = np.searchsorted(np.cumsum(shares), (generator.random() + np.arange(count)) / count)
+        return [cells[min(int(place), len(cells) - 1)] for place in places]
+
+
+# How often it is answered.
+
+
+def by_success(
+    assignments: Sequence[Assignment], samples: int, most: int, state: EcologyState
+) -> list[Assignment]:
+    """Return the assignments with up to ``most`` rollouts per question, and ``samples`` on average.
+
+    Answers to a question teach by their difference. Each further sample goes where it most probably
+    makes a first difference, times the room that is left to get better: p is the success of who
+    is asked, there. So a question that is nearly always right gets one (DAPO, Yu et al. 2025,
+    arXiv:2503.14476, leaves out such groups after they were sampled).
+    """
+    rates = [_success(assignment, state) for assignment in assignments]
+    counts = [1] * len(assignments)
+    left = (samples - 1) * sum(len(assignment.items) for assignment in assignments)
+    gains = [(-_gain(rate, 1), place) for place, rate in enumerate(rates)]
+    heapify(gains)
+    while gains and gains[0][0] < 0:
+        place = gains[0][1]
+        if counts[place] == most or len(assignments[place].items) > left:
+            heapreplace(gains, (0.0, place))  # no more there
+            continue
+        counts[place] += 1
+        left -= len(assignments[place].items)
+        heapreplace(gains, (-_gain(rates[place], counts[place]), place))
+    return [replace(a, samples=count) for a, count in zip(assignments, counts, strict=True)]
+
+
+def _gain(rate: float, samples: int) -> float:
+    """Return what one more sample is worth after so many: above 0, and falling."""
+    differs = rate**samples * (1 - rate) + (1 - rate) ** samples * rate
+    return (1 - rate) * differs
+
+
+def _success(assignment: Assignment, state: EcologyState) -> float:
+    """Return the mean success of who is asked, where it is asked."""
+    posteriors = state.posteriors.get(assignment.organelle_id, {})
+    return posteriors.get(assignment.niche, SuccessPosterior()).mean

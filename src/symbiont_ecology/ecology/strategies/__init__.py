@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat
 
@@ -17,18 +17,19 @@ from symbiont_ecology.base.types import Cell, Item, OrganelleId
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.prices import Prices
-from symbiont_ecology.ecology.routing.allocators import Allocator
-from symbiont_ecology.ecology.routing.curricula import Curriculum, curricula
-from symbiont_ecology.ecology.routing.sampling import by_success
+from symbiont_ecology.ecology.routing.allocators import Allocator, Curriculum, by_success, curricula
 from symbiont_ecology.tasks.mixture import TaskMixture
+
+Want = Literal["deaths", "sketches", "memories", "losses", "kinds"]
+World = Literal["cells", "habitats"]
 
 
 @dataclass(frozen=True)
 class StrategyContext:
-    """What a strategy may look at in one generation, and the chance that it may use."""
+    """The view of a strategy in one generation, and the chance that it may use."""
 
     state: EcologyState
-    """As it is now, not to be changed."""
+    """The present state, not to be changed."""
     tasks: TaskMixture
     prices: Prices
     allocator: Allocator
@@ -36,39 +37,32 @@ class StrategyContext:
     """LoRA rank of the slots, the most that an organelle may have."""
     draw: Draw
     outcomes: Sequence[Outcome] = ()
-    """What came of the questions, once they are answered."""
+    """The answers, once they are given."""
 
 
 class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
-    ``is_mortal`` says whether the bankrupt die. ``fits_habitats`` says whether it can answer the
-    questions of habitats, ``needs_habitats`` whether it can do nothing else, ``needs_kinds``
-    whether it has to be told their kinds. ``needs_sketches`` asks the engine for sketches of the
-    answers that habitats remember, or coordinates (``RememberedAnswer.vector``). ``keeps_memories``
-    lets servers remember what habitats accepted before they changed. ``scored_answers`` asks for
-    the losses of everyone alive, after each question of a habitat, on so many answers that it
-    accepted. ``watches_losses`` keeps the last losses of everyone. ``keeps_ranges`` keeps which
-    prompts everyone has met (``ecology.ranges``).
-    ``compares_rewards`` says that practice serves to see who earns more and nothing else, so that a
-    reward may have any scale. ``questions`` are per cell and generation, on average; ``samples``
-    are rollouts per question, and with 0 learning only reads. ``warm`` are gold examples per cell
-    that founders have learned (``engine.warm``), with a learning rate of its own. ``phrases`` may
-    stand in front of every question. ``service_fault`` says why a run of it cannot answer people
-    (``symbiont serve``); empty if it can.
+    ``wants`` names what the engine does for it. *deaths*: the bankrupt die. *sketches*: answers
+    that habitats remember have sketches, or coordinates (``RememberedAnswer.vector``). *memories*:
+    servers remember what habitats accepted before they changed. *losses*: the last losses of
+    everyone are noted (``Organelle.notes``). *kinds*: it is told the kinds of habitats.
+    ``scored_answers`` asks for the losses of everyone alive, after each question of a habitat, on
+    so many answers that it accepted. ``worlds`` names where it can work: where it draws questions
+    from *cells*, where *habitats* ask theirs, or both. ``service_fault`` says why a run of it
+    cannot answer people (``symbiont serve``); empty if it can. ``compares_rewards`` says that
+    practice serves to see who earns more and nothing else, so that a reward may have any scale.
+    ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
+    and with 0 learning only reads. ``warm`` are gold examples per cell that founders have learned
+    (``run.warm``), with a learning rate of its own. ``phrases`` may stand in front of every
+    question.
     """
 
-    is_mortal: ClassVar[bool] = False
-    needs_sketches: ClassVar[bool] = False
-    keeps_memories: ClassVar[bool] = False
-    watches_losses: ClassVar[bool] = False
-    keeps_ranges: ClassVar[bool] = False
+    wants: ClassVar[frozenset[Want]] = frozenset()
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells"})
     compares_rewards: ClassVar[bool] = False
-    scored_answers: int = 0
-    fits_habitats: ClassVar[bool] = False
-    needs_habitats: ClassVar[bool] = False
-    needs_kinds: ClassVar[bool] = False
     service_fault: ClassVar[str] = ""
+    scored_answers: int = 0
     questions: float = 1
     samples: int = 1
     warm: int = 0
@@ -77,18 +71,19 @@ class Strategy(ABC):
 
     @abstractmethod
     def found(self, context: StrategyContext) -> Sequence[Decision]:
-        """The founding population."""
+        """Return the founding population."""
 
     @abstractmethod
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        """Who faces which items in this generation."""
+        """Return who faces which items in this generation."""
 
     @abstractmethod
     def tell(self, context: StrategyContext) -> Sequence[Decision]:
-        """What follows from the outcomes, which the state's posteriors and ledger already show."""
+        """Return what follows from the outcomes, which the state's posteriors and ledger already
+        show."""
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """Whether the strategy fits the host's LoRA rank and the learning rule.
+        """Check that the strategy fits the host's LoRA rank and the learning rule.
 
         Raises:
             ConfigError: it does not.
@@ -106,8 +101,8 @@ class Strategy(ABC):
             )
 
     def founding_faults(self, rank: int) -> Sequence[str]:
-        """What is wrong with what it founds with, on a host of that LoRA rank. A run that goes on
-        does not need it.
+        """Return what is wrong with what it founds with, on a host of that LoRA rank. A run that
+        goes on does not need it.
 
         Raises:
             AdapterError: an adapter is not there, or damaged.
@@ -120,19 +115,20 @@ class Strategy(ABC):
         return self.question_count(tasks) * max(self.samples, 1)
 
     def question_count(self, tasks: TaskMixture) -> int:
-        """Questions that are drawn for a generation: those of the habitats, if there are any."""
+        """Return the number of questions of a generation: those of the habitats, if there are
+        any."""
         if tasks.habitats is not None:
             return tasks.habitats.config.questions
         return max(round(self.questions * len(tasks.cells)), 1)
 
     @property
     def habitat_faults(self) -> Sequence[str]:
-        """What is wrong with its knobs in a world of habitats, for a strategy that fits there."""
+        """Faults of its knobs in a world of habitats, for a strategy that fits there."""
         return ()
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
-        """The mechanisms of an ecology, in the order in which they act; others have none."""
+        """Names of the mechanisms of an ecology, in the order in which they act."""
         return ()
 
 
@@ -149,11 +145,10 @@ class LearningStrategy(Strategy):
 
     @property
     def traits(self) -> dict[str, float]:
-        """Of newcomers without parents."""
+        """Traits of newcomers without parents."""
         return {"learning_rate": self.learning_rate, "aging": self.aging}
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """``most_samples`` needs something to share out."""
         super().check(rank, rule)
         if self.most_samples and not 1 < self.samples < self.most_samples:
             raise ConfigError(
@@ -164,7 +159,8 @@ class LearningStrategy(Strategy):
     def sampled(
         self, assigned: Sequence[Assignment], context: StrategyContext
     ) -> Sequence[Assignment]:
-        """The same questions, answered more often where success is rare if that is wanted."""
+        """Return the same questions, answered more often where success is rare if that is
+        wanted."""
         if not self.most_samples:
             return assigned
         return by_success(assigned, self.samples, self.most_samples, context.state)
@@ -182,17 +178,18 @@ class AskingStrategy(Strategy):
 
     @cached_property
     def built_curriculum(self) -> Curriculum:
-        """What says which cells a generation's questions are about."""
+        """The curriculum, which says which cells a generation's questions are about."""
         return curricula.build(self.curriculum)
 
     def demand(self, context: StrategyContext) -> list[Cell]:
-        """The cells that this generation's questions are about, one per question."""
+        """Return the cells that this generation's questions are about, one per question."""
         cells, detectors = context.tasks.cells, context.state.drift_detectors
         count, generator = self.question_count(context.tasks), context.draw("demand")
         return self.built_curriculum.demand(cells, detectors, count, generator)
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
-        """This generation's questions: those of the habitats, or as the curriculum demands."""
+        """Return this generation's questions: those of the habitats, or as the curriculum
+        demands."""
         if context.tasks.habitats:
             return context.tasks.questions(context.state.generation)
         counts, draw = Counter(self.demand(context)), context.draw
@@ -209,13 +206,13 @@ class CurriculumStrategy(LearningStrategy, AskingStrategy):
 
 
 def author_of(item: Item, state: EcologyState) -> OrganelleId | None:
-    """Who gave the reply that an item brings, if it is known and alive."""
+    """Return who gave the reply that an item brings, if it is known and alive."""
     author = item.logged.author if item.logged else ""
     return author if author in state.population else None
 
 
 def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> list[Assignment]:
-    """One assignment for all items of a cell, and of a habitat, that an organelle takes."""
+    """Return one assignment for all items of a cell, and habitat, that an organelle takes."""
     taken: dict[tuple[OrganelleId, Cell, str], list[Item]] = defaultdict(list)
     for organelle_id, item in takers:
         taken[organelle_id, item.cell, item.habitat].append(item)

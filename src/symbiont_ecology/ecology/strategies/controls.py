@@ -15,6 +15,8 @@ from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     Strategy,
     StrategyContext,
+    Want,
+    World,
     assignments,
     strategies,
 )
@@ -37,21 +39,18 @@ class Single(CurriculumStrategy):
 
     reset: NonNegativeFloat = 0.0  # drift score at which it starts anew; 0: never
     by_family: bool = False  # whether the score of one family alone is enough
-    fits_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """The one organelle, which starts as the host itself (B = 0), or warm."""
         return [Found(self.traits, context.rank)]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        """All questions."""
         items, living = self.items(context), context.state.population
         takers = ((name, item) for name in living for item in items)
         return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Nothing, unless it is gone (a NaN, a catastrophe) or the world changed: it is then
-        founded anew."""
+        """Found it anew if it is gone (a NaN, a catastrophe) or the world changed."""
         state, decisions = context.state, list[Decision]()
         has_changed = self.reset and self._drift(state.drift_detectors) >= self.reset
         for organelle in state.population.values():
@@ -60,7 +59,7 @@ class Single(CurriculumStrategy):
         return [*decisions, *self.found(context)] if decisions or not state.population else []
 
     def _drift(self, detectors: Mapping[str, DriftDetector]) -> float:
-        """The drift score of all cells, or the highest of a family's cells."""
+        """Return the drift score of all cells, or the highest of a family's cells."""
         families: dict[str, list[DriftDetector]] = defaultdict(list)
         for name, detector in detectors.items():
             families[cell_family(name) if self.by_family else ""].append(detector)
@@ -79,14 +78,12 @@ class Frozen(Strategy):
     questions: PositiveInt = 1  # per cell and generation
     samples: PositiveInt = 1  # rollouts per question
     b_std: PositiveFloat = 0.02  # standard deviation of the founders' B, > 0
-    is_mortal: ClassVar[bool] = True
+    wants: ClassVar[frozenset[Want]] = frozenset({"deaths"})
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders with small random deviations from the host."""
         return [Found({}, context.rank, b_std=self.b_std) for _ in range(self.founders)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """The allocator hands out all questions among the living."""
         state, draw = context.state, context.draw
         demand = [cell for cell in context.tasks.cells for _ in range(self.questions)]
         allowance, names = dict.fromkeys(state.population, len(demand)), map(cell_name, demand)
@@ -103,5 +100,4 @@ class Frozen(Strategy):
         ]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Nothing follows, unless nobody is left: then there are founders again."""
         return [] if context.state.population else self.found(context)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar
 
 from pydantic import PositiveInt
 
@@ -26,9 +25,9 @@ from symbiont_ecology.ecology import (
     Assignment,
     Awaken,
     Birth,
-    Colonise,
     Decision,
     Found,
+    Judge,
     Organelle,
     Resize,
 )
@@ -36,12 +35,13 @@ from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
+    Want,
+    World,
     assignments,
     author_of,
     strategies,
 )
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-from symbiont_ecology.ecology.trials import Judge
 
 Knobs = dict[str, dict[str, object] | bool]
 
@@ -61,7 +61,6 @@ class Ecology(CurriculumStrategy):
     capacity: PositiveInt = 16  # most organelles alive
     ranks: PositiveInt = 48  # most units of LoRA rank over all organelles alive
     mechanisms: Knobs = field(default_factory=dict)  # knobs of each by its name, or false
-    is_mortal: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -91,11 +90,10 @@ class Ecology(CurriculumStrategy):
 
     @property
     def mechanism_names(self) -> tuple[str, ...]:
-        """The mechanisms, in the order in which they act."""
+        """Names of the mechanisms, in the order in which they act."""
         return tuple(mechanisms.name_of(mechanism) for mechanism in self.built_mechanisms)
 
     def check(self, rank: int, rule: LearningRule) -> None:
-        """Founders must have room for their rank."""
         super().check(rank, rule)
         if self.ranks < (needed := self.founders * rank):
             raise ConfigError(
@@ -104,20 +102,18 @@ class Ecology(CurriculumStrategy):
             )
 
     def founding_faults(self, rank: int) -> list[str]:
-        """What every mechanism founds with."""
         parts = self.built_mechanisms
         return [fault for part in parts for fault in part.founding_faults(rank)]
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        """Founders start as the host itself (B = 0) and differ in A, or all start warm; unless a
-        mechanism knows better."""
+        # Founders start as the host itself (B = 0) and differ in A, or all start warm.
         room = self._room(context, ())
         offers = (part.found(context, room) for part in self.built_mechanisms)
         usual: list[Decision] = [Found(self.traits, context.rank) for _ in range(self.founders)]
         return next((list(offer) for offer in offers if offer), usual)
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
-        """Hands out the questions of all cells among those who can pay for them.
+        """Hand out the questions of all cells among those who can pay for them.
 
         If nobody lives, the bare host alone spends what is left to be spent.
         """
@@ -137,34 +133,20 @@ class Ecology(CurriculumStrategy):
         strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
         return [*self.sampled(practice, context), *strange, *extra]
 
-    @property
-    def needs_sketches(self) -> bool:  # type: ignore[override]
-        """Whether a mechanism does."""
-        return any(mechanism.needs_sketches for mechanism in self.built_mechanisms)
+    @cached_property
+    def wants(self) -> frozenset[Want]:  # type: ignore[override]
+        """Wants of its mechanisms; and the bankrupt die."""
+        return frozenset[Want]({"deaths"}).union(*(part.wants for part in self.built_mechanisms))
 
-    @property
-    def keeps_memories(self) -> bool:  # type: ignore[override]
-        """Whether a mechanism does."""
-        return any(mechanism.keeps_memories for mechanism in self.built_mechanisms)
-
-    @property
-    def keeps_ranges(self) -> bool:  # type: ignore[override]
-        """Whether a mechanism does."""
-        return any(mechanism.keeps_ranges for mechanism in self.built_mechanisms)
-
-    @property
-    def fits_habitats(self) -> bool:  # type: ignore[override]
-        """Whether every mechanism does."""
-        return all(mechanism.fits_habitats for mechanism in self.built_mechanisms)
-
-    @property
-    def needs_habitats(self) -> bool:  # type: ignore[override]
-        """Whether a mechanism does."""
-        return any(mechanism.needs_habitats for mechanism in self.built_mechanisms)
+    @cached_property
+    def worlds(self) -> frozenset[World]:  # type: ignore[override]
+        """Worlds where every mechanism can work."""
+        both = frozenset[World]({"cells", "habitats"})
+        return both.intersection(*(part.worlds for part in self.built_mechanisms))
 
     def _by_cell(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """The allocator's choice for the questions that the curriculum demands, unless a mechanism
-        knows better."""
+        """Return the allocator's choice for the questions that the curriculum demands, unless a
+        mechanism knows better."""
         state, draw, demand = context.state, context.draw, self.demand(context)
         allowance = {o.id: self._affordable(o, context) for o in state.population.values()}
         names = [cell_name(cell) for cell in demand]
@@ -177,8 +159,8 @@ class Ecology(CurriculumStrategy):
         return [(self._wish(item, context) or organelle_id, item) for organelle_id, item in chosen]
 
     def _by_habitat(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """A mechanism's choice for what habitats ask, or else the allocator's; every question is
-        answered."""
+        """Return a mechanism's choice for what habitats ask, or else the allocator's; every
+        question is answered."""
         state, items = context.state, self.items(context)
         wishes, earlier = list[OrganelleId | None](), Counter[str]()
         for item in items:
@@ -194,14 +176,15 @@ class Ecology(CurriculumStrategy):
         return [(wish or chosen[place], item) for place, (wish, item) in enumerate(pairs)]
 
     def _wish(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
-        """The author of a reply that was given, or the first mechanism's choice that has one."""
+        """Return the author of a reply that was given, or the first mechanism's choice that has
+        one."""
         if author := author_of(item, context.state):
             return author
         wishes = (mechanism.taker(item, context, earlier) for mechanism in self.built_mechanisms)
         return next((wish for wish in wishes if wish), None)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Every mechanism decides in turn, on the room that those before it left."""
+        """Let every mechanism decide in turn, on the room that those before it left."""
         decisions: list[Decision] = []
         for mechanism in self.built_mechanisms:
             result = mechanism.tell(context, self._room(context, decisions))
@@ -209,12 +192,12 @@ class Ecology(CurriculumStrategy):
         return decisions
 
     def _room(self, context: StrategyContext, decisions: Sequence[Decision]) -> Room:
-        """The places and ranks that are left after the decisions; the newborn have full rank."""
+        """Return the places and ranks that are left after decisions; the newborn have full rank."""
         rank_of = {o.id: o.genome.rank for o in context.state.population.values()}
         coming_ranks = list[int]()
         for decision in decisions:
             match decision:
-                case Found() | Birth() | Colonise() | Awaken():
+                case Found() | Birth() | Awaken():
                     coming_ranks.append(context.rank)
                 case Judge(challenger, "admit"):
                     coming_ranks.append(challenger.genome.rank)
@@ -225,7 +208,8 @@ class Ecology(CurriculumStrategy):
         return Room(max(min(places, ranks // context.rank), 0), max(ranks, 0), self.traits)
 
     def _affordable(self, organelle: Organelle, context: StrategyContext) -> int:
-        """Questions that the balance pays for if every rollout is also learned from.
+        """Return the number of questions that the balance pays for if every rollout is also learned
+        from.
 
         Everyone may try one, into debt if need be. So nobody starves on a balance too small to
         work with, and a debtor can earn its way back while grace lasts.

@@ -533,6 +533,6 @@ def _generation_of(row: Act | events.Settled | News) -> int:
 def _has_economy(config: RunConfig) -> bool:
     """Return True if the bankrupt die, or if the strategy is of a plug-in and not known."""
     try:
-        return strategies.build(config.strategy).is_mortal
+        return "deaths" in strategies.build(config.strategy).wants
     except ConfigError:
         return True

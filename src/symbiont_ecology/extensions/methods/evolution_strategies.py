@@ -25,11 +25,12 @@ from symbiont_ecology.base.registry import PositiveShare
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
+from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
-from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.ecology.strategies import (
     AskingStrategy,
     StrategyContext,
+    World,
     assignments,
     strategies,
 )
@@ -73,7 +74,7 @@ class EvolutionStrategies(AskingStrategy):
     looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
     warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
     warm_rate: PositiveFloat = 0.001  # learning rate of Adam for them, > 0
-    fits_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
     service_fault: ClassVar[str] = "its members differ by noise, and a service answers without"
     compares_rewards: ClassVar[bool] = True
 

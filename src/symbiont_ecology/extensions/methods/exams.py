@@ -18,8 +18,8 @@ from symbiont_ecology.base.events import Event, Scored
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import Decision, Organelle, Outcome
+from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.organelle import SCORE
-from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.ecology.strategies import StrategyContext
 from symbiont_ecology.tasks.mixture import TaskMixture
 

@@ -31,11 +31,12 @@ from symbiont_ecology.ecology import (
     Retire,
     practice_of,
 )
+from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
-from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
+    World,
     assignments,
     author_of,
     strategies,
@@ -126,7 +127,7 @@ class Genetic(CurriculumStrategy):
     answers: PositiveInt = 8  # of each before a selection, in a world of habitats
     phrases: tuple[str, ...] = ()  # one of them is a gene, and stands in front of every question
     rephrase: Share = 0.1  # chance that a child's phrase is drawn anew
-    fits_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
     compares_rewards: ClassVar[bool] = True
 
     def check(self, rank: int, rule: LearningRule) -> None:

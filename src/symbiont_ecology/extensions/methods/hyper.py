@@ -22,8 +22,8 @@ from symbiont_ecology.base.registry import Share
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, Item, OrganelleId
 from symbiont_ecology.ecology import DROPOUT, Assignment, Decision, Found, Organelle, Retire
+from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
-from symbiont_ecology.ecology.population import ApplyContext
 from symbiont_ecology.ecology.strategies import Strategy, StrategyContext, assignments, strategies
 from symbiont_ecology.extensions.methods.exams import Score, rewards_of_exam, scores_with
 from symbiont_ecology.tasks.mixture import TaskMixture

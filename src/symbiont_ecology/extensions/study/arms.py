@@ -18,10 +18,9 @@ from typing import ClassVar
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.base.types import Item, OrganelleId, in_turns, last_turn, turns
+from symbiont_ecology.base.types import BlobRef, Item, OrganelleId, in_turns, last_turn, turns
 from symbiont_ecology.ecology import (
     Assignment,
-    Colonise,
     Decision,
     EcologyState,
     Found,
@@ -30,11 +29,13 @@ from symbiont_ecology.ecology import (
     Serve,
 )
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
-from symbiont_ecology.ecology.habitats import MOST_ANSWERS
+from symbiont_ecology.ecology.habitats import MAX_ANSWERS
 from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     LearningStrategy,
     StrategyContext,
+    Want,
+    World,
     assignments,
     strategies,
 )
@@ -92,8 +93,9 @@ class Independent(Specialists, CurriculumStrategy):
     reset: NonNegativeFloat = 0.0  # rise of its loss, nats per token, at which one starts anew
 
     @property
-    def watches_losses(self) -> bool:  # type: ignore[override]
-        return self.reset > 0
+    def wants(self) -> frozenset[Want]:  # type: ignore[override]
+        """Losses, if they decide who starts anew."""
+        return frozenset({"losses"} if self.reset else ())
 
     def found(self, context: StrategyContext) -> list[Decision]:
         holders = _holders(context.state)
@@ -113,11 +115,12 @@ class Independent(Specialists, CurriculumStrategy):
         return self.sampled(assigned, context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        losses = context.state.losses
+        """Nothing follows, unless someone is gone (a NaN, a catastrophe) or its loss jumped."""
+        state = context.state
         outdated = {
             niche: holder
-            for niche, holder in _holders(context.state).items()
-            if self.reset and _rise(losses.get(holder, ())) >= self.reset
+            for niche, holder in _holders(state).items()
+            if self.reset and _rise(state.population[holder].losses) >= self.reset
         }
         return [*self._reset(outdated, context), *self.found(context)]
 
@@ -140,8 +143,7 @@ class Residents(Specialists):
     A subclass says what a niche is.
     """
 
-    fits_habitats: ClassVar[bool] = True
-    needs_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
     service_fault: ClassVar[str] = "it founds adapters for who asks next, which nobody knows"
 
     @abstractmethod
@@ -202,7 +204,7 @@ class PerHabitat(Residents):
 def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
     """Return True if a habitat changed while this organelle was its resident: then what it
     remembers begins with an answer of it, and is shorter than its past."""
-    if habitat is None or len(habitat.answers) >= min(habitat.asked, MOST_ANSWERS):
+    if habitat is None or len(habitat.answers) >= min(habitat.asked, MAX_ANSWERS):
         return False
     return habitat.answers[0].organelle_id == resident
 
@@ -212,7 +214,7 @@ def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
 class Told(Residents):
     """One adapter per kind. It is told the kind of every habitat at any time: the ceiling."""
 
-    needs_kinds: ClassVar[bool] = True
+    wants: ClassVar[frozenset[Want]] = frozenset({"kinds"})
 
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
         assert isinstance(world, SyntheticHabitats)  # engine.build has checked it
@@ -231,11 +233,17 @@ class Serving(LearningStrategy):
     who serves whom.
     """
 
-    fits_habitats: ClassVar[bool] = True
-    needs_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
 
     def found(self, context: StrategyContext) -> list[Decision]:
         return [] if context.state.population else [Found(self.traits, context.rank)]
+
+    def newcomer(
+        self, habitats: Sequence[str], context: StrategyContext, weights: BlobRef | None = None
+    ) -> Found:
+        """Return the founding of an adapter for habitats, with weights from the store or new."""
+        founding = Found(self.traits, context.rank, weights, operator="coloniser")
+        return replace(founding, habitats=tuple(habitats), initial_steps=INITIAL_STEPS)
 
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
@@ -254,7 +262,6 @@ class Serving(LearningStrategy):
 
 
 def _by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:
-    """Anybody alive."""
     living = list(state.population)
     return living[int(generator.integers(len(living)))]
 
@@ -380,7 +387,7 @@ class Nearest(Serving):
     """
 
     accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
-    needs_sketches: ClassVar[bool] = True
+    wants: ClassVar[frozenset[Want]] = frozenset({"sketches"})
 
     def servers(
         self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
@@ -399,7 +406,7 @@ class Nearest(Serving):
         ]
         for name, (neighbour, likeness) in _nearest_of(ready, context).items():
             weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
-            decisions.append(Colonise((name,), self.traits, context.rank, INITIAL_STEPS, weights))
+            decisions.append(self.newcomer((name,), context, weights))
         return [*decisions, *self.found(context)]
 
 
@@ -469,7 +476,7 @@ class Bank(Serving):
             if best := _highest(beliefs, generator):
                 moved[name] = best
             else:
-                decisions.append(Colonise((name,), self.traits, context.rank, INITIAL_STEPS))
+                decisions.append(self.newcomer((name,), context))
         crowd = len(state.population) + len(decisions) - ROOM
         # The youngest have the fewest answers, because nobody has asked them yet.
         counts = Counter(a.organelle_id for h in state.habitats.values() for a in h.answers)
@@ -549,7 +556,7 @@ class Neutral(Serving):
             if moment == state.generation and names:
                 drawn = generator.permutation(len(names))[:count]
                 habitats = tuple(names[place] for place in drawn)
-                decisions.append(Colonise(habitats, self.traits, context.rank, INITIAL_STEPS))
+                decisions.append(self.newcomer(habitats, context))
         living = list(state.population)
         for place in generator.permutation(len(living))[: Counter(self.deaths)[state.generation]]:
             decisions.append(Retire(living[place], "drawn"))
@@ -571,7 +578,7 @@ class InContext(Single):
     """
 
     examples: PositiveInt = 3  # most accepted answers in front of a question
-    needs_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
     service_fault: ClassVar[str] = "it puts examples in front of questions, and a service does not"
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:

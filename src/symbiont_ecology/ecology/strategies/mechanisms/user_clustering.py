@@ -15,7 +15,7 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.base.types import Item, OrganelleId
-from symbiont_ecology.ecology import Awaken, Colonise, Decision, Found, Habitat, Serve
+from symbiont_ecology.ecology import Awaken, Decision, Found, Habitat, Serve
 from symbiont_ecology.ecology.clusters import (
     CENTRED_SKETCHES,
     MIN_ACCEPTED,
@@ -25,12 +25,12 @@ from symbiont_ecology.ecology.clusters import (
     stats_of,
 )
 from symbiont_ecology.ecology.habitats import shared_among
-from symbiont_ecology.ecology.strategies import StrategyContext
+from symbiont_ecology.ecology.strategies import StrategyContext, Want, World
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
 SWEEPS, FULL_SWEEP = 2, 5
-"""How often a user with news looks for a cluster in a generation; generations from one look of all
-users to the next."""
+"""Looks of a user with news for a cluster in a generation; generations from one look of all users
+to the next."""
 
 
 @mechanisms.register("user_clustering", "foraging")
@@ -42,26 +42,25 @@ class UserClustering(Mechanism):
     move_penalty: NonNegativeFloat = 2.0  # nats by which another cluster must be better
     memory: bool = True  # organelles remember users that changed, and come back for them
     examples: bool = True  # founders divide a warm start's examples, one cluster for each
-    needs_sketches: ClassVar[bool] = True
-    needs_habitats: ClassVar[bool] = True
+    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
     renamed: ClassVar[dict[str, str]] = {"meals": "initial_steps", "loyalty": "move_penalty"}
 
     @property
-    def keeps_memories(self) -> bool:  # type: ignore[override]
-        """The knob ``memory``."""
-        return self.memory
+    def wants(self) -> frozenset[Want]:  # type: ignore[override]
+        """Sketches; and memories, by the knob ``memory``."""
+        return frozenset({"sketches", "memories"} if self.memory else {"sketches"})
 
     def found(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Found one organelle for each cluster among the warm start's examples, which it remembers.
         Nothing links examples of different families, so these must be of one."""
-        state, families = context.state, context.tasks.names
+        space, families = context.state.sketch_space, context.tasks.names
         if not self.examples or len(families) > 1:
             return []
-        sketched = [replace(example, coordinates="") for example in state.examples]
+        sketched = [replace(example, coordinates="") for example in space.examples]
         stats = [stats_of([example], families) for example in sketched]
         groups = cluster(stats, CENTRED_SKETCHES)[: room.places]
-        memories = state.examples
-        if state.bases:  # sketches are of another space than coordinates
+        memories = space.examples
+        if space.bases:  # sketches are of another space than coordinates
             memories = tuple(replace(example, sketch="") for example in memories)
         return [
             Found(
@@ -97,7 +96,7 @@ class UserClustering(Mechanism):
         shared = shared_among(len(context.tasks.names))
 
         def promise(name: OrganelleId) -> float:
-            """Log-odds that it is of the user's kind, and answers well then."""
+            # Log-odds that it is of the user's kind, and answers well then.
             record = state.record(name, but_for=item.habitat)
             return user.trust(name, shared) + log(max(pleased[name], 1) * record)
 
@@ -142,6 +141,12 @@ class UserClustering(Mechanism):
                 decisions.append(
                     Awaken(tuple(users), server)
                     if server in state.dormant
-                    else Colonise(tuple(users), dict(room.traits), context.rank, self.initial_steps)
+                    else Found(
+                        dict(room.traits),
+                        context.rank,
+                        operator="coloniser",
+                        habitats=tuple(users),
+                        initial_steps=self.initial_steps,
+                    )
                 )
         return [Serve(moved), *decisions] if moved else decisions

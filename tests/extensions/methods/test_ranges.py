@@ -7,7 +7,7 @@ import pytest
 
 from symbiont_ecology import load_config
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.ecology.ranges import PromptRange, profile
+from symbiont_ecology.extensions.methods.speciation import PromptRange, profile
 from symbiont_ecology.run.build import mixture
 
 STRANGE = -5.0

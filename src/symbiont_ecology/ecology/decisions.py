@@ -1,0 +1,480 @@
+"""Decisions of a strategy, and how they change the population: births, deaths, ranks, trials.
+
+A decision is a value. It says by itself what it does to the state, and returns the events that
+record it. Births, deaths and trials move energy. Every death goes through ``retire``; its
+``Retired`` event names the cause.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import Norms
+from symbiont_ecology.adapters.blobs import BlobStore
+from symbiont_ecology.adapters.deltas import grown, grown_optimizer_state, shares, truncated
+from symbiont_ecology.adapters.operators import Operator, Parent, checked_child, operators
+from symbiont_ecology.base.bounds import MOST_RANK
+from symbiont_ecology.base.events import (
+    Born,
+    Event,
+    Gated,
+    Proposed,
+    Quarantined,
+    Resized,
+    Retired,
+    Served,
+    Stillborn,
+    Upheaved,
+)
+from symbiont_ecology.base.fence import FaultError, Faults
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.types import BlobRef, OrganelleId
+from symbiont_ecology.ecology.gate import Challenger, GateDecision
+from symbiont_ecology.ecology.habitats import RememberedAnswer
+from symbiont_ecology.ecology.organelle import RULE, Genome, Organelle
+from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.state import EcologyState
+from symbiont_ecology.ecology.success import SuccessPosterior
+
+INHERITED_EVIDENCE = 0.5
+"""Part of a parent's posterior that counts for its child."""
+FALLEN = SuccessPosterior(0.0, 4.0)
+"""The posterior of everyone alive in cells where the world changed: they were just seen to fail."""
+MAX_DORMANT = 32
+"""Dormant organelles that are kept; the oldest go first."""
+Inheritance = Literal["lamarckian", "darwinian"]
+
+
+@dataclass(frozen=True)
+class ApplyContext:
+    """The means by which decisions are applied: the state, weights and their layout, prices,
+    chance.
+
+    ``norms`` are those of the host's base weights, by module. ``rank`` is the most that a slot
+    holds, ``faults`` what operators did wrong. ``initial_steps`` are written down as organelles
+    are born: the steps in which each is to learn the remembered answers of its habitats, once all
+    decisions are applied.
+    """
+
+    state: EcologyState
+    store: BlobStore
+    layout: AdapterLayout
+    prices: Prices
+    draw: Draw
+    norms: Norms = field(default_factory=dict)
+    rank: int = MOST_RANK
+    faults: Faults = field(default_factory=Faults)
+    initial_steps: dict[OrganelleId, int] = field(default_factory=dict)
+
+    def open_account(self, organelle_id: OrganelleId, parents: Sequence[OrganelleId] = ()) -> None:
+        """Open a newcomer's account with a dowry: of its parents in equal parts, or of the
+        world."""
+        ledger = self.state.ledger
+        ledger.open(organelle_id)
+        for parent in parents:
+            ledger.transfer(parent, organelle_id, self.prices.dowry // len(parents))
+        if not parents:
+            ledger.mint(organelle_id, self.prices.dowry)
+
+    def conceive(
+        self,
+        child: OrganelleId,
+        parents: Sequence[OrganelleId],
+        operator: Operator,
+        name: str,
+        generator: np.random.Generator,
+        max_rank: int,
+        inheritance: Inheritance = "lamarckian",
+    ) -> AdapterWeights | Stillborn:
+        """Return the weights that an operator makes of parents, who pay the dowry, also for a child
+        that cannot live: so an operator that fails is not free."""
+        self.open_account(child, parents)
+        given = [self._as_parent(parent, inheritance) for parent in parents]
+        part, arguments = operators.called(operator, name), (operator, given, generator, max_rank)
+        try:
+            return self.faults.call(part, checked_child, *arguments, is_told=False)
+        except FaultError as fault:
+            self.state.ledger.close(child)
+            price = self.prices.dowry // len(parents)
+            lost = self.state.generation, child, name, tuple(parents), str(fault), price
+            return Stillborn(*lost)
+
+    def _as_parent(self, organelle_id: OrganelleId, inheritance: Inheritance) -> Parent:
+        """Return what an organelle hands down: what it learned, or what it was born with."""
+        organelle, store = self.state.population[organelle_id], self.store
+        if inheritance == "darwinian":
+            return Parent(**vars(store.weights(organelle.inborn)))
+        weights = store.weights(organelle.genome.weights)
+        optimizer_state = store.optimizer_state(organelle.optimizer_state)
+        return Parent(**vars(weights), optimizer_state=optimizer_state)
+
+    def enter(
+        self,
+        organelle_id: OrganelleId,
+        genome: Genome,
+        operator: str,
+        parents: tuple[OrganelleId, ...] = (),
+        *,
+        optimizer_state: BlobRef | None = None,
+        memories: Sequence[RememberedAnswer] = (),
+    ) -> Born:
+        """Add a newborn to the population; without an optimizer state it gets an empty one."""
+        optimizer_state = optimizer_state or self.store.put_optimizer_state(OptimizerState())
+        born, weights = self.state.generation, genome.weights
+        self.state.population[organelle_id] = Organelle(
+            organelle_id, genome, optimizer_state, parents, operator, born=born, inborn=weights
+        ).remembering(memories)
+        return Born(born, organelle_id, operator, parents, weights, genome.traits, genome.rank)
+
+
+class Decision(ABC):
+    """A decision of a strategy. Frozen: nothing happens until it is applied."""
+
+    @abstractmethod
+    def apply(self, context: ApplyContext) -> list[Event]:
+        """Change the population as decided, and return the events that record it."""
+
+
+def apply(decisions: Iterable[Decision], context: ApplyContext) -> list[Event]:
+    """Apply the decisions in their order, and return the events that record them."""
+    return [event for decision in decisions for event in decision.apply(context)]
+
+
+# Births.
+
+
+@dataclass(frozen=True)
+class Found(Decision):
+    """A new organelle that inherits no weights; the world pays its dowry.
+
+    It has weights of that rank from the store. Else it has those of the warm start, if there was
+    one and ``b_std`` is 0. Else they are drawn: A is random, B is normal with ``b_std``. It may
+    begin with memories, and serve ``habitats``: it learns these memories and what these habitats
+    accepted in ``initial_steps`` before it answers anything, since who is born without food is
+    never asked. ``parents`` are those whose traits it varies.
+    """
+
+    traits: dict[str, float]
+    rank: int
+    weights: BlobRef | None = None
+    b_std: float = 0.0
+    operator: str = "founder"
+    parents: tuple[OrganelleId, ...] = ()
+    memories: tuple[RememberedAnswer, ...] = ()
+    habitats: tuple[str, ...] = ()
+    initial_steps: int = 0
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        organelle_id = context.state.new_id()
+        genome = Genome(*self.first_weights(organelle_id, context), self.traits)
+        context.open_account(organelle_id)
+        born = context.enter(
+            organelle_id, genome, self.operator, self.parents, memories=self.memories
+        )
+        if self.initial_steps:
+            context.initial_steps[organelle_id] = self.initial_steps
+        events: list[Event] = [replace(born, is_endowed=bool(self.parents))]
+        served = Serve(dict.fromkeys(self.habitats, organelle_id))
+        return events + served.apply(context) if self.habitats else events
+
+    def first_weights(
+        self, organelle_id: OrganelleId, context: ApplyContext
+    ) -> tuple[BlobRef, int]:
+        """Return what it begins with, and its rank."""
+        store, warm = context.store, None if self.b_std else context.state.warm
+        if self.weights is not None:
+            return self.weights, self.rank
+        if warm is not None:
+            learned = store.weights(warm)
+            is_cut = learned.rank > self.rank
+            return store.put_weights(truncated(learned, self.rank)) if is_cut else warm, self.rank
+        # Scaling 1 keeps ΔW = B·A at every rank, so weights mean the same whatever rank holds them.
+        draw, layout = context.draw("found", organelle_id), context.layout
+        drawn = AdapterWeights.random(layout, self.rank, 1.0, draw, self.b_std)
+        return store.put_weights(drawn), self.rank
+
+
+@dataclass(frozen=True)
+class Awaken(Decision):
+    """A dormant organelle lives again, under a new id, for habitats that want what it remembers;
+    the world pays its dowry (a seed bank; Lennon and Jones 2011)."""
+
+    habitats: tuple[str, ...]
+    dormant: OrganelleId
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, organelle_id = context.state, context.state.new_id()
+        seed = state.dormant.pop(self.dormant)
+        context.open_account(organelle_id)
+        born = context.enter(
+            organelle_id,
+            seed.genome,
+            "awakened",
+            (seed.id,),
+            optimizer_state=seed.optimizer_state,
+            memories=seed.memories,
+        )
+        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).apply(context)]
+
+
+@dataclass(frozen=True)
+class Birth(Decision):
+    """A child of living parents, who pay its dowry in equal parts, unless its operator fails.
+
+    Its weights are ``operator`` applied to the parents' weights. It inherits, discounted, the
+    posteriors of the first parent. What parents learned in their lives is handed down (Lamarckian),
+    with the optimizer state of an only parent of equal rank, or not at all (Darwinian).
+    """
+
+    parents: tuple[OrganelleId, ...]
+    operator: Operator
+    name: str
+    traits: dict[str, float]
+    inheritance: Inheritance = "lamarckian"
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, child = context.state, context.state.new_id()
+        first = state.population[self.parents[0]]
+        generator, rank = context.draw("breed", child), context.rank
+        weights = context.conceive(
+            child, self.parents, self.operator, self.name, generator, rank, self.inheritance
+        )
+        if isinstance(weights, Stillborn):
+            return [weights]
+        state.posteriors[child] = {
+            cell: posterior.discounted(INHERITED_EVIDENCE)
+            for cell, posterior in state.posteriors.get(first.id, {}).items()
+        }
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
+        is_alike = len(self.parents) == 1 and genome.rank == first.genome.rank
+        keeps = is_alike and self.inheritance == "lamarckian"
+        moments = first.optimizer_state if keeps else None
+        return [context.enter(child, genome, self.name, self.parents, optimizer_state=moments)]
+
+
+def with_rule_traits(
+    decisions: Iterable[Decision], generator: np.random.Generator
+) -> list[Decision]:
+    """Return the decisions with a learning rule for newcomers without parents, as far as they bring
+    none: evenly spread, from a random one."""
+    decisions = list(decisions)
+    places = [place for place, one in enumerate(decisions) if isinstance(one, Found)]
+    first = generator.random()
+    for number, place in enumerate(places):
+        newcomer, share = decisions[place], (first + number / len(places)) % 1
+        assert isinstance(newcomer, Found)
+        decisions[place] = replace(newcomer, traits={RULE: share, **newcomer.traits})
+    return decisions
+
+
+# Deaths.
+
+
+@dataclass(frozen=True)
+class Retire(Decision):
+    """An organelle leaves; what it owns or owes goes to the world."""
+
+    organelle_id: OrganelleId
+    cause: str
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        return [retire(self.organelle_id, self.cause, context.state)]
+
+
+def retire_the_bankrupt(state: EcologyState, prices: Prices) -> list[Event]:
+    """Retire everyone who has been below zero for longer than the grace period."""
+    organelles = state.population.values()
+    bankrupt = [organelle.id for organelle in organelles if organelle.overdrawn > prices.grace]
+    return [retire(organelle_id, "bankrupt", state) for organelle_id in bankrupt]
+
+
+def retire_by_catastrophe(state: EcologyState, climate: Climate, draw: Draw) -> list[Event]:
+    """Retire some by draw, if this generation begins with a catastrophe."""
+    if state.generation not in climate.catastrophes:
+        return []
+    living = list(state.population)
+    order = draw("catastrophe").permutation(len(living))
+    toll = Fraction(str(climate.toll))  # as it is written: .14 of 50 are 7
+    victims = [living[index] for index in order[: math.ceil(toll * len(living))]]
+    return [retire(organelle_id, "catastrophe", state) for organelle_id in victims]
+
+
+def quarantine(state: EcologyState, organelle_id: OrganelleId, reason: str) -> list[Event]:
+    """Retire an organelle whose numbers are no longer finite; the others go on."""
+    retired = retire(organelle_id, "quarantined", state)
+    return [Quarantined(state.generation, organelle_id, reason), retired]
+
+
+def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> Retired:
+    """Remove an organelle and close its account. A bankrupt with memories becomes dormant."""
+    organelle = state.population.pop(organelle_id)
+    if cause == "bankrupt" and organelle.memories:
+        state.dormant[organelle_id] = organelle
+        for oldest in list(state.dormant)[:-MAX_DORMANT]:
+            del state.dormant[oldest]
+    state.posteriors.pop(organelle_id, None)
+    balance = state.ledger.close(organelle_id)
+    if not state.population:  # whoever starts anew has not fallen from what was usual before
+        state.drift_detectors.clear()
+    age = state.generation - organelle.born
+    return Retired(state.generation, organelle_id, cause, age, balance)
+
+
+# Changes of the living: their rank, their habitats, their posteriors.
+
+
+@dataclass(frozen=True)
+class Resize(Decision):
+    """An organelle grows or shrinks by rank, if the spectrum of its ΔW says so.
+
+    ``share`` is what the weakest direction must carry at least to grow, or may carry at most to
+    shrink, in units of an even share.
+    """
+
+    organelle_id: OrganelleId
+    rank: int
+    share: float
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, store = context.state, context.store
+        organelle = state.population[self.organelle_id]
+        weights = store.weights(organelle.genome.weights)
+        optimizer_state = store.optimizer_state(organelle.optimizer_state)
+        spectrum = shares(weights)
+        weakest, kept = spectrum[-1] * len(spectrum), 1.0
+        if self.rank > weights.rank:
+            if weakest < self.share:
+                return []
+            resized = grown(weights, self.rank, context.draw("grow", organelle.id))
+            optimizer_state = grown_optimizer_state(optimizer_state, weights, self.rank)
+        else:
+            if weakest > self.share or not spectrum.any():  # an adapter that never learned is 0
+                return []
+            kept = float(spectrum[: self.rank].sum())
+            resized = truncated(weights, self.rank)
+            # Its moments belong to directions that are gone, its age is its own.
+            optimizer_state = OptimizerState(step=optimizer_state.step, notes=optimizer_state.notes)
+        genome = replace(organelle.genome, weights=store.put_weights(resized), rank=self.rank)
+        ref = store.put_optimizer_state(optimizer_state)
+        changed = replace(organelle, genome=genome, optimizer_state=ref)
+        state.population[organelle.id] = changed
+        return [Resized(state.generation, organelle.id, self.rank, kept, genome.weights)]
+
+
+@dataclass(frozen=True)
+class Serve(Decision):
+    """Habitats are served by other organelles, who get their next questions and learn what they
+    accepted. ``servers`` has each habitat that changes."""
+
+    servers: Mapping[str, OrganelleId]
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state = context.state
+        for name, organelle_id in self.servers.items():
+            state.habitats[name] = replace(state.habitats[name], chosen=organelle_id)
+        return [Served(state.generation, dict(self.servers))]
+
+
+@dataclass(frozen=True)
+class DriftResponse(Decision):
+    """The world is taken to have changed in some cells: posteriors and claims there are void, and
+    everyone is taken to fail."""
+
+    cells: tuple[str, ...]
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, void = context.state, dict.fromkeys(self.cells, FALLEN)
+        for name in self.cells:
+            state.archive.elites.pop(name, None)
+            state.drift_detectors.pop(name, None)  # what was usual there is so no more
+        for organelle in state.population.values():
+            state.posteriors.setdefault(organelle.id, {}).update(void)
+        return [Upheaved(state.generation, self.cells)]
+
+
+# Trials: a child on probation is judged, and is born or leaves.
+
+
+@dataclass(frozen=True)
+class ProposeChild(Decision):
+    """A child of several parents goes on probation, and is judged by the mechanism ``by``.
+
+    It is born if it is admitted. Its parents put its dowry aside in equal parts; if one of them
+    cannot, nothing happens. ``cells`` says where each parent is at home. ``rank`` is the most that
+    the child may have: what its operator makes beyond that is cut off.
+    """
+
+    cells: Mapping[OrganelleId, tuple[str, ...]]
+    operator: Operator
+    name: str
+    traits: dict[str, float]
+    rank: int
+    by: str
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        state, parents = context.state, tuple(self.cells)
+        part = context.prices.dowry // len(parents)
+        if any(state.ledger.balance(parent) < part for parent in parents):
+            return []  # a birth in the same generation left too little
+        child = state.new_id()
+        generator = context.draw("merge", child)
+        weights = context.conceive(child, parents, self.operator, self.name, generator, MOST_RANK)
+        if isinstance(weights, Stillborn):
+            return [weights]
+        if weights.rank > self.rank:
+            weights = truncated(weights, self.rank)
+        genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
+        state.challengers[child] = Challenger(child, genome, self.name, self.by, self.cells)
+        return [Proposed(state.generation, child, self.name, parents, genome.weights)]
+
+
+@dataclass(frozen=True)
+class Judge(Decision):
+    """A challenger with what it has shown since the last look: it goes on, is admitted or rejected.
+
+    An admitted child takes over the cells of its parents, who live on as long as they can; the
+    dowry of a rejected one goes back to them.
+    """
+
+    challenger: Challenger
+    decision: GateDecision
+    reason: str = ""
+
+    def apply(self, context: ApplyContext) -> list[Event]:
+        challenger, state = self.challenger, context.state
+        if self.decision == "go on":
+            state.challengers[challenger.id] = challenger
+            return []
+        del state.challengers[challenger.id]
+        pairs = vars(challenger.against_the_better)
+        gated = Gated(state.generation, challenger.id, self.decision, **pairs, reason=self.reason)
+        if self.decision == "admit":
+            return [gated, _admit(challenger, context)]
+        part = state.ledger.balance(challenger.id) // len(challenger.parents)
+        for parent in challenger.parents:  # the part of the dead is lost
+            if parent in state.population:
+                state.ledger.transfer(challenger.id, parent, part)
+        state.ledger.close(challenger.id)
+        return [gated]
+
+
+def _admit(challenger: Challenger, context: ApplyContext) -> Born:
+    """Let a child live at the home of its parents, with their posteriors there."""
+    child, genome, state = challenger.id, challenger.genome, context.state
+    inherited = state.posteriors.setdefault(child, {})
+    for parent, cells in challenger.cells.items():
+        of_parent = state.posteriors.get(parent, {})
+        for cell in cells:
+            if cell in of_parent:
+                inherited[cell] = of_parent[cell]
+                of_parent[cell] = of_parent[cell].discounted(INHERITED_EVIDENCE)
+        state.archive.pass_on(parent, cells, heir=child, genome=genome)
+    return context.enter(child, genome, challenger.operator, challenger.parents)
