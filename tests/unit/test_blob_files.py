@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load, save
 
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.adapter import MOST_EXACT
+from symbiont_ecology.adapters.adapter import MAX_EXACT_PARAMETERS
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.rng import Draw
@@ -233,7 +233,7 @@ def test_blobs_of_the_other_kind_are_named(store: BlobStore) -> None:
 
 
 def test_rounded_moments_take_half_the_room_only_where_they_are_large(store: BlobStore) -> None:
-    for size, is_half in ((MOST_EXACT, False), (MOST_EXACT + 1, True)):
+    for size, is_half in ((MAX_EXACT_PARAMETERS, False), (MAX_EXACT_PARAMETERS + 1, True)):
         ref = store.put_optimizer_state(OptimizerState(1, np.ones(size, np.float32), None))
         store.flush()
         bytes_ = (store.folder / f"{ref}.safetensors").stat().st_size

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.adapter import MOST_EXACT
+from symbiont_ecology.adapters.adapter import MAX_EXACT_PARAMETERS
 from symbiont_ecology.adapters.blobs import BlobStore, weights_ref
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.rng import Draw
@@ -68,7 +68,7 @@ def test_what_is_put_comes_back_before_and_after_a_restart(
 
 
 def test_large_moments_are_rounded_and_take_half_the_room(store: BlobStore) -> None:
-    size = MOST_EXACT + 1
+    size = MAX_EXACT_PARAMETERS + 1
     exact = Draw(0)("moments").normal(size=size).astype(np.float32)
     state = OptimizerState(3, exact, exact**2)
     assert state.first is not None
@@ -288,7 +288,7 @@ def test_moments_in_pieces_are_copied(store: BlobStore) -> None:
 
 def test_what_is_read_from_the_disk_cannot_be_written_to(store: BlobStore) -> None:
     adapter_ref = store.put_weights(adapter())
-    exact = np.ones(MOST_EXACT + 1, np.float32)
+    exact = np.ones(MAX_EXACT_PARAMETERS + 1, np.float32)
     refs = [store.put_optimizer_state(OptimizerState(1, one, one)) for one in (exact, exact[:9])]
     store.flush()
     fresh = BlobStore(store.folder)

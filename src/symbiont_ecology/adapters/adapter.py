@@ -109,7 +109,7 @@ class AdapterWeights:
         raise KeyError(module)
 
     def times(self, share: float) -> AdapterWeights:
-        """The same with ΔW × ``share``; A and B stay as they are."""
+        """Return the same with ΔW × ``share``; A and B stay as they are."""
         return replace(self, scaling=share * self.scaling)
 
     @classmethod
@@ -120,7 +120,7 @@ class AdapterWeights:
         scaling: float,
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]],
     ) -> AdapterWeights:
-        """Packs ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros
+        """Pack ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros
         (exact)."""
         vector = np.zeros(layout.size(rank), dtype=np.float32)
         for name, a_slice, b_slice, d_in, d_out in layout.blocks(rank):
@@ -138,7 +138,8 @@ class AdapterWeights:
         generator: np.random.Generator,
         b_std: float = 0.0,
     ) -> AdapterWeights:
-        """A ~ N(0, 1/d_in), B ~ N(0, b_std²): the usual start, the identity when ``b_std`` is 0."""
+        """Draw A ~ N(0, 1/d_in), B ~ N(0, b_std²): the usual start, the identity when ``b_std``
+        is 0."""
         vector = np.empty(layout.size(rank), dtype=np.float32)
         for _, a, b, d_in, d_out in layout.blocks(rank):
             vector[a] = generator.standard_normal(rank * d_in, dtype=np.float32) / np.sqrt(d_in)
@@ -148,7 +149,7 @@ class AdapterWeights:
         return cls(layout, rank, scaling, vector)
 
 
-MOST_EXACT = 1_000_000
+MAX_EXACT_PARAMETERS = 1_000_000
 """Parameters up to which moments keep all their bits."""
 
 
@@ -158,9 +159,9 @@ class OptimizerState:
 
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
-    are numbers that a learning rule keeps, such as reward baselines. The moments become
-    read-only. With more than ``MOST_EXACT`` parameters they are rounded to bfloat16, always, so
-    that a blob holds half as many bytes and a resume is exact.
+    are numbers that a learning rule keeps, such as reward baselines. The moments become read-only.
+    With more than ``MAX_EXACT_PARAMETERS`` parameters they are rounded to bfloat16, always, so that
+    a blob holds half as many bytes and a resume is exact.
 
     It survives a resume as a blob: a file named by the hash of its content, to which
     ``Organelle.optimizer_state`` in ``state.json`` refers. A checkpoint writes the blob before the
@@ -180,7 +181,7 @@ class OptimizerState:
             moment = getattr(self, name)
             if moment is None:
                 continue
-            if moment.size > MOST_EXACT and not is_rounded(moment):
+            if moment.size > MAX_EXACT_PARAMETERS and not is_rounded(moment):
                 object.__setattr__(self, name, _rounded(moment))
             getattr(self, name).setflags(write=False)
 

@@ -64,8 +64,8 @@ def combined(
 
 
 def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
-    """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB,
-    diagonal.
+    """Return the nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ
+    = BᵀB, diagonal.
 
     Exact where ``rank`` is not below the rank that ΔW really has. Where ΔW has no direction left, B
     alone is zero. Beyond the adapter's own rank, or the width of a module, there is none to be had:
@@ -91,7 +91,8 @@ def shares(adapter: AdapterWeights) -> np.ndarray:
 
 
 def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) -> AdapterWeights:
-    """The same ΔW at a larger rank: new rows of A are drawn, and their columns of B are zero."""
+    """Return the same ΔW at a larger rank: new rows of A are drawn, and their columns of B are
+    zero."""
     factors = {}
     for name, a, b in adapter.factors():
         rows = generator.standard_normal((rank - adapter.rank, a.shape[1]), dtype=np.float32)
@@ -109,7 +110,6 @@ def grown_optimizer_state(
     """Adam's moments for an adapter that has grown: zero for what is new."""
 
     def padded(moments: np.ndarray | None) -> np.ndarray | None:
-        """In the layout of the larger rank."""
         if moments is None:
             return None
         as_weights = AdapterWeights(adapter.layout, adapter.rank, 1.0, moments)
@@ -131,7 +131,8 @@ def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def singular_values(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Those of B·A, falling, ``(r,)``, from products of ``(r, r)``: quick, and half as exact."""
+    """Return those of B·A, falling, ``(r,)``, from products of ``(r, r)``: quick, and half as
+    exact."""
     products = np.linalg.eigvals((b.T @ b) @ (a @ a.T)).real
     values: np.ndarray = np.sqrt(np.sort(np.maximum(products, 0.0))[::-1])
     return values
@@ -154,8 +155,8 @@ def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]
 def from_dense(
     layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.ndarray]]
 ) -> AdapterWeights:
-    """The nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module, one at a
-    time; what is left over as in ``truncated``."""
+    """Return the nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module,
+    one at a time; what is left over as in ``truncated``."""
     factors = {
         name: _balanced(*np.linalg.svd(delta, full_matrices=False), rank) for name, delta in deltas
     }
@@ -165,7 +166,7 @@ def from_dense(
 def _balanced(
     u: np.ndarray, s: np.ndarray, v: np.ndarray, rank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A and B of the first ``rank`` singular directions, each with half of their length.
+    """Return a and B of the first ``rank`` singular directions, each with half of their length.
 
     Where ΔW has none left, A has length 1 and B is zero: if both were, no gradient would ever reach
     them.

@@ -24,9 +24,9 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
-from symbiont_ecology.base.bounds import MOST_RANK
 from symbiont_ecology.base.errors import AdapterError
 from symbiont_ecology.base.files import remove_unfinished, replace_durably
+from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.untrusted import parse_json, read_regular
 
 PeftConfig: TypeAlias = Mapping[str, Any]
@@ -49,11 +49,11 @@ _REFUSED = {
     "arrow_config": "Arrow routing",
     "monteclora_config": "MonteCLoRA",
 }
-LARGEST_WEIGHTS_MB, LARGEST_PEFT_CONFIG_MB = 4096, 16
+MAX_WEIGHTS_MB, MAX_PEFT_CONFIG_MB = 4096, 16
 """Of a file of weights, and of a config."""
-LARGEST_ALPHA = 1e6
+MAX_ALPHA = 1e6
 """Of LoRA's alpha, which is about as large as the rank."""
-MOST_PATTERNS = 10_000
+MAX_PATTERNS = 10_000
 """Modules with a rank or an alpha of their own."""
 PATTERN_BYTES = 1 << 20
 """That a pattern may take, its automaton included."""
@@ -65,7 +65,7 @@ host."""
 
 
 def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
-    """Reads an adapter made for a host with this layout; modules that it leaves out stay zero.
+    """Read an adapter made for a host with this layout; modules that it leaves out stay zero.
 
     The rank is the largest that any module has. ``lora_dropout`` plays no part outside PEFT's
     training.
@@ -114,7 +114,7 @@ def adapter_modules(folder: str | Path) -> dict[str, tuple[int, int]]:
 def check_module_size(
     module: str, size: tuple[int, int], wanted: tuple[int, int], folder: str | Path
 ) -> None:
-    """Compares the size ``(d_in, d_out)`` of an adapted module with the host's.
+    """Compare the size ``(d_in, d_out)`` of an adapted module with the host's.
 
     Raises:
         AdapterError: they differ.
@@ -129,7 +129,7 @@ def check_module_size(
 def _check_size_of_change(
     module: str, a: np.ndarray, b: np.ndarray, scaling: float, folder: Path
 ) -> None:
-    """Refuses numbers whose product overflows."""
+    """Refuse numbers whose product overflows."""
     sizes = (float(np.abs(side).max(initial=0)) for side in (a, b))
     largest = math.prod(sizes) * len(a) * abs(scaling)
     if not largest <= float(np.finfo(np.float32).max):
@@ -140,7 +140,7 @@ def _check_size_of_change(
 
 
 def stated_rank(folder: str | Path) -> int:
-    """The largest rank that an adapter's config names: what a slot must hold to take it.
+    """Return the largest rank that an adapter's config names: what a slot must hold to take it.
 
     Raises:
         AdapterError: no such folder, a damaged config, or a kind of adapter that is not supported.
@@ -159,7 +159,7 @@ def write_peft(
     layers: Collection[int] | None = None,
     model_card: str = "",
 ) -> None:
-    """Writes an adapter so that ``PeftModel.from_pretrained(model, folder)`` loads it.
+    """Write an adapter so that ``PeftModel.from_pretrained(model, folder)`` loads it.
 
     The config is removed first and written last: an interrupted export is a folder without config,
     which every reader refuses.
@@ -239,7 +239,7 @@ def _read_whole(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[np.ndarra
 
 
 def _read_config(folder: Path) -> dict[str, Any]:
-    """The adapter's config, refused unless it is plain LoRA."""
+    """Return the adapter's config, refused unless it is plain LoRA."""
     path = folder / PEFT_CONFIG_FILE
     if not folder.is_dir():
         raise AdapterError(
@@ -251,7 +251,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
             "folder?"
         )
     try:
-        config = parse_json(read_regular(path, LARGEST_PEFT_CONFIG_MB))
+        config = parse_json(read_regular(path, MAX_PEFT_CONFIG_MB))
     except (OSError, ValueError) as error:
         raise AdapterError(
             f"expected JSON in {path}, got damaged text ({error}): export the adapter again"
@@ -279,7 +279,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
         )
     if not _is_rank(config.get("r")) or not _is_alpha(config.get("lora_alpha")):
         raise AdapterError(
-            f"expected r >= 1, at most {MOST_RANK}, and lora_alpha up to {LARGEST_ALPHA:g} as "
+            f"expected r >= 1, at most {MAX_RANK}, and lora_alpha up to {MAX_ALPHA:g} as "
             "numbers, "
             f"got r={config.get('r')!s:.60} lora_alpha={config.get('lora_alpha')!s:.60} in {path}"
         )
@@ -290,13 +290,13 @@ def _read_config(folder: Path) -> dict[str, Any]:
                 f"expected {field} as a table of numbers like the above, got {pattern!r:.100} in "
                 f"{path}"
             )
-        if len(pattern) > MOST_PATTERNS:
-            raise AdapterError(f"expected at most {MOST_PATTERNS} names in {field} of {path}")
+        if len(pattern) > MAX_PATTERNS:
+            raise AdapterError(f"expected at most {MAX_PATTERNS} names in {field} of {path}")
     return config
 
 
 def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """All tensors of the weights file as float32."""
+    """Return all tensors of the weights file as float32."""
     path = folder / WEIGHTS_FILE
     if not path.is_file():
         if any(folder.glob("*.bin")):
@@ -308,9 +308,9 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
         raise AdapterError(
             f"expected {WEIGHTS_FILE} in {folder}, found none: export the adapter again"
         )
-    if (megabytes := path.stat().st_size / 2**20) > LARGEST_WEIGHTS_MB:
+    if (megabytes := path.stat().st_size / 2**20) > MAX_WEIGHTS_MB:
         raise AdapterError(
-            f"expected at most {LARGEST_WEIGHTS_MB} MB of weights, got {megabytes:.0f} in {path}"
+            f"expected at most {MAX_WEIGHTS_MB} MB of weights, got {megabytes:.0f} in {path}"
         )
     try:
         entries = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
@@ -322,7 +322,7 @@ def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _as_float32(entry: PeftConfig, name: str, path: Path) -> np.ndarray:
-    """One raw tensor; numpy has no bfloat16, which is the upper half of a float32."""
+    """Return one raw tensor; numpy has no bfloat16, which is the upper half of a float32."""
     kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
     if entry["dtype"] not in kinds:
         raise AdapterError(
@@ -365,7 +365,7 @@ def _scaling(config: PeftConfig, module: str, rank: int) -> float:
 
 
 def _patterned(config: PeftConfig, field: str, module: str, default: float) -> float:
-    """The value of the first pattern that the module's name ends with: PEFT's own rule."""
+    """Return the value of the first pattern that the module's name ends with: PEFT's own rule."""
     for pattern, value in (config.get(field) or {}).items():
         if _LITERAL.fullmatch(pattern):
             is_meant = f".{module}".endswith(f".{pattern}")
@@ -376,10 +376,10 @@ def _patterned(config: PeftConfig, field: str, module: str, default: float) -> f
     return float(default)
 
 
-@lru_cache(maxsize=MOST_PATTERNS)
+@lru_cache(maxsize=MAX_PATTERNS)
 def _compiled(pattern: str, field: str) -> Any:
-    """A pattern at the end of a name. RE2 matches in time that grows with the name alone, so no
-    stranger's pattern can keep it busy.
+    """Return a pattern at the end of a name. RE2 matches in time that grows with the name alone, so
+    no stranger's pattern can keep it busy.
 
     Raises:
         AdapterError: it is no pattern, or none that is regular.
@@ -410,11 +410,11 @@ def _nothing(d_in: int, d_out: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _is_rank(value: object) -> bool:
-    return _is_number(value) and 1 <= value <= MOST_RANK  # type: ignore[operator]
+    return _is_number(value) and 1 <= value <= MAX_RANK  # type: ignore[operator]
 
 
 def _is_alpha(value: object) -> bool:
-    return _is_number(value) and -LARGEST_ALPHA <= value <= LARGEST_ALPHA  # type: ignore[operator]
+    return _is_number(value) and -MAX_ALPHA <= value <= MAX_ALPHA  # type: ignore[operator]
 
 
 def _is_number(value: object) -> bool:
@@ -422,7 +422,7 @@ def _is_number(value: object) -> bool:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Writes a file so that it is whole or not there."""
+    """Write a file so that it is whole or not there."""
     part = path.with_name(f".{path.name}.part")
     remove_unfinished(part)
     try:

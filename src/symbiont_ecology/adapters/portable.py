@@ -33,7 +33,7 @@ def write_portable(
     base_model: str,
     model_card: str = "",
 ) -> None:
-    """Writes an adapter so that PEFT, vLLM and SGLang load it.
+    """Write an adapter so that PEFT, vLLM and SGLang load it.
 
     Args:
         folder: made when missing; an adapter already in it is replaced.
@@ -58,7 +58,7 @@ def write_portable(
 def complete_layout(
     layout: AdapterLayout, modules: Sequence[tuple[str, int, int]]
 ) -> AdapterLayout:
-    """The layout with all that endings and layers alone would name, groups being whole.
+    """Return the layout with all that endings and layers alone would name, groups being whole.
 
     Raises:
         AdapterError: a module is in no numbered layer.
@@ -73,7 +73,7 @@ def complete_layout(
 
 
 def ending_of(module: str) -> str:
-    """The last part of a module's name."""
+    """Return the last part of a module's name."""
     return module.rpartition(".")[2]
 
 

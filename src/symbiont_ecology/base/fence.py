@@ -30,11 +30,11 @@ Result = TypeVar("Result")
 
 PART_SECONDS = 10.0
 """Time that a reward, a learning rule or an operator may take for one call."""
-LONGEST_FAULT = 200
+MAX_FAULT_CHARS = 200
 """Characters of what foreign code says of its fault."""
 IN_A_ROW = 3
 """Calls that fail one after the other, over whole generations, until a run stops."""
-MOST_LATE = 3
+MAX_LATE = 3
 """Calls of a part in a generation that may take too long, until the others fail at once."""
 _AGAIN = 0.05
 """Seconds from one alarm to the next, for code that caught the first."""
@@ -108,7 +108,7 @@ class TimeUpError(BaseException):
 
 
 def _inside(function: Callable[..., Result], arguments: tuple[object, ...]) -> Result:
-    """All that an alarm may interrupt."""
+    """Return all that an alarm may interrupt."""
     try:
         return function(*arguments)
     except (FaultError, TimeUpError, KeyboardInterrupt):
@@ -118,7 +118,7 @@ def _inside(function: Callable[..., Result], arguments: tuple[object, ...]) -> R
 
 
 def _ring(number: int, frame: FrameType | None) -> None:
-    """Ends what is inside; the fence itself, which may just be putting the alarm off, goes on."""
+    """End what is inside; the fence itself, which may just be putting the alarm off, goes on."""
     if frame is None or frame.f_code not in _OUTSIDE:
         raise TimeUpError
 
@@ -128,7 +128,7 @@ _OUTSIDE = {Fence.__call__.__code__, Fence.__enter__.__code__, Fence.__exit__.__
 
 def said_of(error: BaseException) -> str:
     """``raised ValueError: no such reply (mine.py line 7)``, in one line."""
-    text = " ".join(str(error).split())[:LONGEST_FAULT]
+    text = " ".join(str(error).split())[:MAX_FAULT_CHARS]
     where = foreign_place(error.__traceback__)
     return f"raised {type(error).__name__:.80}{text and f': {text}'}{where and f' ({where})'}"
 
@@ -191,7 +191,7 @@ class Faults:
     tallies: dict[str, CallTally] = field(default_factory=dict)
 
     def note(self, part: str, fault: str = "", *, is_told: bool = True) -> None:
-        """Counts a call of a part, which failed if there is a fault."""
+        """Count a call of a part, which failed if there is a fault."""
         tally = self.tallies.setdefault(part, CallTally(is_told=is_told))
         tally.calls += 1
         if fault:
@@ -220,7 +220,7 @@ class Faults:
         """As ``call``, within a fence that many calls share. After some calls that took too long,
         the others are not even tried."""
         try:
-            if part in self.tallies and self.tallies[part].late >= MOST_LATE:
+            if part in self.tallies and self.tallies[part].late >= MAX_LATE:
                 raise FaultError(f"took longer than {fence.seconds:g} s at calls before this one")
             result = fence(function, *arguments)
         except FaultError as error:
@@ -231,7 +231,7 @@ class Faults:
         return result
 
     def check(self, in_a_row: dict[str, int]) -> None:
-        """Adds up, over generations, which parts do nothing but fail.
+        """Add up, over generations, which parts do nothing but fail.
 
         Raises:
             RunError: one has failed at every call, and often enough.

@@ -22,7 +22,7 @@ def cell_name(cell: Cell) -> str:
 
 
 def cell_family(name: str) -> str:
-    """The family of a cell, given the cell's name."""
+    """Return the family of a cell, given the cell's name."""
     return name.rpartition("/")[0]
 
 
@@ -56,7 +56,7 @@ def turns(prompt: str) -> list[str]:
 
 
 def messages(prompt: str) -> list[dict[str, str]]:
-    """The turns of a prompt with their roles, as chat templates want them."""
+    """Return the turns of a prompt with their roles, as chat templates want them."""
     texts = turns(prompt)
     roles = ["system"] * (len(texts) % 2 == 0)
     roles += ["user", "assistant"] * (len(texts) // 2) + ["user"]
@@ -64,28 +64,29 @@ def messages(prompt: str) -> list[dict[str, str]]:
 
 
 def last_turn(prompt: str) -> str:
-    """The question itself, without what stands in front of it: all that a user types."""
+    """Return the question itself, without what stands in front of it: all that a user types."""
     return prompt.rpartition(TURN_END)[2]
 
 
 def in_turns(*said: str) -> str:
-    """The prompt that says these turns."""
+    """Return the prompt that says these turns."""
     return TURN_END.join(said)
 
 
 def without_turns(text: str) -> str:
-    """A text without separators of turns: how a host without chat template reads a prompt."""
+    """Return a text without separators of turns: how a host without chat template reads a
+    prompt."""
     return text.replace(TURN_END, "")
 
 
 def in_last_turn(change: Callable[[str], str], prompt: str) -> str:
-    """The prompt with its question changed."""
+    """Return the prompt with its question changed."""
     before, end, question = prompt.rpartition(TURN_END)
     return before + end + change(question)
 
 
 def behind(phrase: str, prompt: str) -> str:
-    """The prompt with a phrase in front of its question."""
+    """Return the prompt with a phrase in front of its question."""
     return in_last_turn(phrase.__add__, prompt) if phrase else prompt
 
 
@@ -179,7 +180,7 @@ class Decoding:
     stop: tuple[str, ...] = ()
 
     def cut(self, text: str) -> str:
-        """The text up to the first of the stop texts."""
+        """Return the text up to the first of the stop texts."""
         places = (text.index(stop) for stop in self.stop if stop in text)
         return text[: min(places, default=len(text))]
 

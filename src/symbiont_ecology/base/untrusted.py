@@ -6,12 +6,12 @@ import json
 import stat
 from pathlib import Path
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Levels of nesting in data of others: deeper ones overflow the stack of whoever shows them."""
 
 
 def read_regular(path: Path, most_megabytes: float) -> str:
-    """The text of a file that somebody else wrote, without a byte order mark.
+    """Return the text of a file that somebody else wrote, without a byte order mark.
 
     Raises:
         OSError: it cannot be read.
@@ -37,20 +37,20 @@ def parse_json(text: str) -> object:
     try:
         value = json.loads(text)
     except RecursionError:
-        raise ValueError(f"nested deeper than {DEEPEST} levels") from None
-    if text.count("[") + text.count("{") > DEEPEST:  # a look at every value would be slow
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:  # a look at every value would be slow
         check_depth(value)
     return value
 
 
 def check_depth(value: object) -> None:
-    """Refuses values within values within values.
+    """Refuse values within values within values.
 
     Raises:
         ValueError: they are nested too deep.
     """
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         children: list[object] = []
         for node in level:
             if isinstance(node, dict | list):
@@ -58,4 +58,4 @@ def check_depth(value: object) -> None:
         if not children:
             return
         level = children
-    raise ValueError(f"nested deeper than {DEEPEST} levels")
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")

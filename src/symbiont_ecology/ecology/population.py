@@ -15,9 +15,9 @@ from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerSt
 from symbiont_ecology.adapters.adapter import Norms
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.operators import Operator, Parent, Parents, checked_child, operators
-from symbiont_ecology.base.bounds import MOST_RANK
 from symbiont_ecology.base.events import Born, Event, Stillborn
 from symbiont_ecology.base.fence import FaultError, Faults
+from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.organelle import Genome, Organelle
@@ -45,7 +45,7 @@ class ApplyContext:
     prices: Prices
     draw: Draw
     norms: Norms = field(default_factory=dict)
-    rank: int = MOST_RANK
+    rank: int = MAX_RANK
     faults: Faults = field(default_factory=Faults)
     initial_steps: dict[OrganelleId, int] = field(default_factory=dict)
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from symbiont_ecology.adapters.deltas import truncated
 from symbiont_ecology.adapters.operators import Operator
-from symbiont_ecology.base.bounds import MOST_RANK
 from symbiont_ecology.base.events import Born, Event, Gated, Proposed
 from symbiont_ecology.base.fence import FaultError
+from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.organelle import Genome
@@ -38,7 +38,7 @@ class ProposeChild(Decision):
         child, parents = state.new_id(), list(map(context.as_parent, self.cells))
         generator = context.draw("merge", child)
         try:
-            weights = context.child_of(parents, self.operator, self.name, generator, MOST_RANK)
+            weights = context.child_of(parents, self.operator, self.name, generator, MAX_RANK)
         except FaultError as fault:
             return [context.stillborn(child, self.name, tuple(self.cells), fault)]
         if weights.rank > self.rank:

@@ -8,9 +8,9 @@ from numbers import Integral
 import numpy as np
 
 from symbiont_ecology.adapters import AdapterWeights
-from symbiont_ecology.base.bounds import MOST_SLOTS
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.registry import MAX_SLOTS
 
 Replies = Sequence[tuple[np.ndarray, Sequence[int]]]
 """Prompts and what was answered to each, as token ids."""
@@ -39,8 +39,8 @@ def check_sizes(slots: int, rank: int, memory_mb: float) -> None:
     """
     if slots < 1 or rank < 1:
         raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
-    if slots > MOST_SLOTS:
-        raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
+    if slots > MAX_SLOTS:
+        raise HostError(f"expected at most {MAX_SLOTS} slots, got slots={slots}: lower them")
     if not memory_mb > 0:
         raise HostError(f"expected memory_mb > 0, got {memory_mb}")
 

@@ -18,7 +18,7 @@ class TaskSource(Protocol):
         """What the task is called: letters, digits, dots, dashes; no name of a registered task."""
 
     def task(self) -> Task:
-        """The data as a task. They are read now, and only once while they stay the same.
+        """Return the data as a task. They are read now, and only once while they stay the same.
 
         Raises:
             DataError: they cannot be read, or break their schema.
@@ -34,7 +34,6 @@ class TaskRegistry(Registry[Task]):
         add = super().register(name, *former_names)
 
         def add_named(cls: type[_Class]) -> type[_Class]:
-            """The class itself, registered and named."""
             cls.name = name  # type: ignore[attr-defined]
             return add(cls)
 

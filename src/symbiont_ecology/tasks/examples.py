@@ -18,8 +18,8 @@ DRAWS_PER_EXAMPLE = 100
 
 
 def solved_examples(task: Task, count: int, seed: int, question: str) -> list[tuple[str, str]]:
-    """Up to ``count`` train questions with their answers, a function of the task's name and the
-    seed.
+    """Return up to ``count`` train questions with their answers, a function of the task's name and
+    the seed.
 
     They never hold the question that is asked: then a spare one stands in its place.
     """
@@ -31,7 +31,7 @@ def solved_examples(task: Task, count: int, seed: int, question: str) -> list[tu
 
 @lru_cache(maxsize=256)
 def _drawn(task: Task, count: int, seed: int) -> tuple[tuple[str, str], ...]:
-    """So many different ones, depths by turns, the easiest first."""
+    """Return so many different ones, depths by turns, the easiest first."""
     depths = task.trained_depths or task.depths
     generator = Draw(seed)("examples", task.name)
     examples: dict[str, str] = {}

@@ -25,7 +25,7 @@ from pydantic import NonNegativeFloat
 from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.tasks.verification import as_verdict
 
-LONGEST_REPLY = 10_000
+MAX_REPLY_CHARS = 10_000
 """Characters of a reply that are looked at; what comes after is ignored."""
 ROUNDING = 1e-9
 """Error of a number, as a part of the reference, that always is right."""
@@ -77,7 +77,7 @@ class ReferenceVerifier:
     answers: tuple[str, ...]
 
     def __call__(self, reply: str) -> object:
-        """The best verdict over all reference answers."""
+        """Return the best verdict over all reference answers."""
         best = 0.0
         for answer in self.answers:
             value = self.grader(reply, answer)
@@ -122,7 +122,7 @@ class Contains:
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The words of the answer follow each other in the reply, or in its final answer."""
+        """Return the words of the answer follow each other in the reply, or in its final answer."""
         reference, texts = normalised(answer), (normalised(reply), normalised(final_answer(reply)))
         return reference != "" and any(f" {reference} " in f" {text} " for text in texts)
 
@@ -137,8 +137,8 @@ class Stated:
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The reply is the answer; or its last statement is, and no earlier one of its length says
-        otherwise."""
+        """Return the reply is the answer; or its last statement is, and no earlier one of its
+        length says otherwise."""
         reference = normalised(answer)
         if reference and reference == normalised(reply):
             return True
@@ -159,7 +159,7 @@ class NumericAnswer:
         reference = _as_number(answer)
         if not math.isfinite(reference):
             raise ValueError("expected a number")
-        numbers = _NUMBER.findall(reply[:LONGEST_REPLY].replace(_MINUS, "-"))
+        numbers = _NUMBER.findall(reply[:MAX_REPLY_CHARS].replace(_MINUS, "-"))
         value = _as_number(numbers[-1]) if numbers else math.nan
         return abs(value - reference) <= (self.tolerance + ROUNDING) * abs(reference)
 
@@ -170,7 +170,7 @@ class Regex:
     """The reference is a pattern, and it matches the whole final answer or the whole reply."""
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The time limit of all verifiers stops a pattern that would run for ever."""
+        """Return the time limit of all verifiers stops a pattern that would run for ever."""
         pattern = re.compile(answer, re.DOTALL)
         return any(pattern.fullmatch(text) for text in (final_answer(reply), reply.strip()))
 
@@ -197,7 +197,7 @@ class Choice:
 def normalised(text: str) -> str:
     """Lower case without punctuation, articles and extra spaces; what is nothing else, such as
     ``A`` or ``+``, stays."""
-    whole = text[:LONGEST_REPLY].lower().replace(_MINUS, "-")
+    whole = text[:MAX_REPLY_CHARS].lower().replace(_MINUS, "-")
     words = _PUNCTUATION.sub("", whole)
     kept = next(filter(str.strip, (_ARTICLES.sub(" ", words), words, whole)), "")
     return " ".join(kept.split())
@@ -218,7 +218,7 @@ def statements(reply: str) -> list[str]:
 def answer_lines(reply: str) -> list[str]:
     """Everything in a reply that could be an answer, in order: lines and back-ticked spans."""
     offers: list[str] = []
-    for line in reply[:LONGEST_REPLY].splitlines():
+    for line in reply[:MAX_REPLY_CHARS].splitlines():
         text = line.strip()
         if not text or text.startswith("```") or _LEAD_IN.fullmatch(f"{text} "):
             continue
@@ -228,7 +228,7 @@ def answer_lines(reply: str) -> list[str]:
 
 
 def final_answer(reply: str) -> str:
-    """The last offer of a reply, or an empty string.
+    """Return the last offer of a reply, or an empty string.
 
     Example:
         >>> from symbiont_ecology.tasks.grading import final_answer
@@ -240,7 +240,7 @@ def final_answer(reply: str) -> str:
 
 
 def _as_number(text: str) -> float:
-    """The number that a text is; commas are ignored."""
+    """Return the number that a text is; commas are ignored."""
     return float(text.replace(",", "").replace(_MINUS, "-"))
 
 

@@ -56,11 +56,11 @@ class Habitats(ABC):
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """As many questions of every habitat, for an evaluation; fewer if it has no more. They are
-        judged as in a generation, by default after every change."""
+        """Return as many questions of every habitat, for an evaluation; fewer if it has no more.
+        They are judged as in a generation, by default after every change."""
 
     def number(self, habitat: str) -> int:
-        """The place of a habitat among the names, from 0."""
+        """Return the place of a habitat among the names, from 0."""
         return self._numbers[habitat]
 
     @cached_property
@@ -115,7 +115,7 @@ class SyntheticHabitats(Habitats):
         return generations
 
     def kinds(self, generation: int) -> np.ndarray:
-        """The kind of each habitat in a generation, ``(habitats,)``."""
+        """Return the kind of each habitat in a generation, ``(habitats,)``."""
         moment = self.config.drift_at
         if self.config.regimes:
             places = (self.switches <= generation).sum(axis=1)
@@ -133,7 +133,7 @@ class SyntheticHabitats(Habitats):
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """As many questions of every habitat, judged without noise and by its kind then."""
+        """Return as many questions of every habitat, judged without noise and by its kind then."""
         generator = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split)
         items = [
             self._question(habitat, generation, generator, split)
@@ -261,12 +261,12 @@ def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> object:
-    """A thumb that slipped. What is no verdict stays so, and is named."""
+    """Return a thumb that slipped. What is no verdict stays so, and is named."""
     value = verifier(reply)
     verdict = as_verdict(value)
     return value if verdict is None else verdict < 0.5
 
 
 def _by_coin(verdict: bool, reply: str) -> bool:
-    """A verdict that has nothing to do with the reply."""
+    """Return a verdict that has nothing to do with the reply."""
     return verdict

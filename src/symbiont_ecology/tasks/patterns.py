@@ -14,7 +14,7 @@ from typing import Any
 
 import re2
 
-LONGEST_PATTERN = 200
+MAX_PATTERN_CHARS = 200
 """Characters of a pattern."""
 MEMORY = 1 << 20
 """Bytes that a pattern may take, its automaton included."""
@@ -35,19 +35,19 @@ class Pattern:
         return self.compiled.fullmatch(text) is not None
 
     def find(self, text: str) -> str | None:
-        """The first match in a text, None for none."""
+        """Return the first match in a text, None for none."""
         match = self.compiled.search(text)
         return None if match is None else str(match.group())
 
 
 def read_pattern(text: str) -> Pattern:
-    """Reads a pattern.
+    """Read a pattern.
 
     Raises:
         PatternError: it is no pattern, is not regular, or is too large.
     """
-    if len(text) > LONGEST_PATTERN:
-        raise PatternError(f"expected at most {LONGEST_PATTERN} characters, got {len(text)}")
+    if len(text) > MAX_PATTERN_CHARS:
+        raise PatternError(f"expected at most {MAX_PATTERN_CHARS} characters, got {len(text)}")
     options = re2.Options()
     options.max_mem, options.log_errors = MEMORY, False
     try:

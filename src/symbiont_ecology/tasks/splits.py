@@ -14,6 +14,6 @@ Split = Literal["train", "selection", "holdout"]
 
 
 def split_of(family: str, key: str) -> Split:
-    """The split that a question of a family belongs to, by its split key."""
+    """Return the split that a question of a family belongs to, by its split key."""
     bucket = zlib.crc32(f"{family}{key}".encode()) % 10
     return "holdout" if bucket < 2 else "selection" if bucket == 2 else "train"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.tasks.config import HabitatsConfig
     from symbiont_ecology.tasks.habitats import Habitats
 
-MOST_DRAWS = 10_000
+MAX_DRAWS = 10_000
 """Draws until a question of some split must have been found."""
 DRAWS_PER_ITEM = 30
 """Draws for each different item that is wanted."""
@@ -64,7 +64,7 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """A random question of that depth. It need not be valid: ``sample`` draws again."""
+        """Return a random question of that depth. It need not be valid: ``sample`` draws again."""
 
     @abstractmethod
     def verify(self, question: str, reply: str) -> object:
@@ -80,11 +80,11 @@ class Task(ABC):
         return ()
 
     def answer(self, question: str) -> str:
-        """The reference answer; empty if there is none. Supervised learning needs one."""
+        """Return the reference answer; empty if there is none. Supervised learning needs one."""
         return ""
 
     def reply_limit(self, depth: str) -> int:
-        """Most new tokens that a reply may have."""
+        """Return most new tokens that a reply may have."""
         return self.reply_tokens
 
     def split_key(self, question: str) -> str:
@@ -96,11 +96,12 @@ class Task(ABC):
         return True
 
     def in_variant(self, variant: int) -> Task:
-        """The same task with another way to be right in force. Most tasks have one way only."""
+        """Return the same task with another way to be right in force. Most tasks have one way
+        only."""
         return self
 
     def flipped(self) -> Task | None:
-        """The same task after what counts as right has changed; None if it cannot change."""
+        """Return the same task after what counts as right has changed; None if it cannot change."""
         return None
 
     def own_habitats(self, config: HabitatsConfig) -> Habitats | None:
@@ -113,7 +114,7 @@ class Task(ABC):
         return self.name
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """The item that asks this question.
+        """Return the item that asks this question.
 
         Raises:
             ConfigError: the task says something else than texts, or allows no reply.
@@ -137,7 +138,7 @@ class Task(ABC):
         )
 
     def sample(self, depth: str, generator: np.random.Generator, *, split: Split = "train") -> Item:
-        """One valid item of that depth and split.
+        """Return one valid item of that depth and split.
 
         Raises:
             DataError: no question of that split came in 10,000 draws.
@@ -147,7 +148,7 @@ class Task(ABC):
     def distinct(
         self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """Up to ``count`` different items; fewer if 30 draws for each find no more."""
+        """Return up to ``count`` different items; fewer if 30 draws for each find no more."""
         questions: dict[str, None] = {}
         for _ in range(DRAWS_PER_ITEM * count):
             questions[self.valid_question(depth, generator, split)] = None
@@ -158,13 +159,13 @@ class Task(ABC):
     def valid_question(
         self, depth: str, generator: np.random.Generator, split: Split = "train"
     ) -> str:
-        """A random question of that depth and split that may be asked.
+        """Return a random question of that depth and split that may be asked.
 
         Raises:
             DataError: there is none, as far as draws tell.
             ConfigError: the task draws something else than texts.
         """
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             question = self.draw(depth, generator)
             if not is_text(question):
                 raise ConfigError(

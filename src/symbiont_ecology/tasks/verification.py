@@ -18,7 +18,7 @@ from symbiont_ecology.base.types import Item
 
 SECONDS = 5.0
 """Time that a verifier may take for one reply."""
-MOST_SLOW = 3
+MAX_SLOW = 3
 """Replies for which a verifier may take too long, among those that are judged together."""
 
 
@@ -31,7 +31,7 @@ class Judgement:
 
 
 def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
-    """The verdict of each item's verifier on its reply. Whatever verifiers do, this returns.
+    """Return the verdict of each item's verifier on its reply. Whatever verifiers do, this returns.
 
     Where verifiers of a family took too long again and again, the other replies to it are not
     judged: a hundred of them would take minutes.
@@ -39,8 +39,8 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
     judgements, slow = list[Judgement](), Counter[str]()
     with Fence(SECONDS) as fence:
         for item, reply in answers:
-            if slow[item.family] >= MOST_SLOW:
-                fault = f"took longer than {SECONDS:g} s for {MOST_SLOW} replies before this one"
+            if slow[item.family] >= MAX_SLOW:
+                fault = f"took longer than {SECONDS:g} s for {MAX_SLOW} replies before this one"
                 judgements.append(Judgement(0.0, fault))
                 continue
             try:

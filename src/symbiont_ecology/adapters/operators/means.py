@@ -83,7 +83,8 @@ class Slerp(Merge):
         }
 
     def _shares(self, square: float, other_square: float, overlap: float) -> tuple[float, float]:
-        """Of the two ΔW of a module, from their squared lengths and inner product."""
+        """Return the shares of the two ΔW of a module, from their squared lengths and inner
+        product."""
         length, other_length = math.sqrt(max(square, 0.0)), math.sqrt(max(other_square, 0.0))
         cosine = overlap / (length * other_length) if length and other_length else 1.0
         angle = math.acos(min(max(cosine, -1.0), 1.0))
@@ -120,8 +121,8 @@ class Fisher(Merge):
 
 
 def _importance(parent: Parent) -> np.ndarray:
-    """Squared length of the loss's gradient by ΔW of each module, as a share of all modules',
-    ``(modules,)``.
+    """Return squared length of the loss's gradient by ΔW of each module, as a share of all
+    modules', ``(modules,)``.
 
     Known is the gradient by B, which is that by ΔW times Aᵀ. In no particular direction, A keeps
     ‖A‖² ÷ d_in of a squared length; dividing by that also makes the number independent of how long

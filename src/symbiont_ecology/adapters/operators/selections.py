@@ -26,7 +26,7 @@ class Dare(Merge):
     density: PositiveShare = 0.5  # chance of each element to be kept, in (0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """One draw per element."""
+        """Return one draw per element."""
         merged = ((name, self._merged(deltas, generator)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 

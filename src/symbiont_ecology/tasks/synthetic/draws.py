@@ -30,10 +30,10 @@ def draw_letters(generator: np.random.Generator, count: int) -> str:
 
 
 def integer(generator: np.random.Generator, low: int, high: int) -> int:
-    """A uniform integer in ``[low, high]``, both ends included."""
+    """Return a uniform integer in ``[low, high]``, both ends included."""
     return int(generator.integers(low, high + 1))
 
 
 def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
-    """A uniform integer of each range."""
+    """Return a uniform integer of each range."""
     return [integer(generator, low, high) for low, high in ranges]

@@ -38,15 +38,15 @@ class NumberFamily(SyntheticTask):
 
     @abstractmethod
     def result(self, question: str) -> int:
-        """The number that is asked for."""
+        """Return the number that is asked for."""
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The number in the three renderings."""
+        """Return the number in the three renderings."""
         value = self.result(question)
         return f"{value}", f"={value}", f"({value})"
 
     def habit_key(self, question: str) -> str:
-        """The last digit, which is about equally frequent at all depths."""
+        """Return the last digit, which is about equally frequent at all depths."""
         return question[-1]
 
 
@@ -58,7 +58,8 @@ class OperandFamily(NumberFamily):
     ranges: ClassVar[tuple[Ranges, ...]]
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Operands from large to small, so that a sum and its mirror images are one question."""
+        """Return operands from large to small, so that a sum and its mirror images are one
+        question."""
         operands = sorted(integers(generator, by_depth(depth, self.ranges)), reverse=True)
         return self.sign.join(map(str, operands))
 
@@ -74,7 +75,7 @@ class MathAdd(OperandFamily):
     ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((100, 999),) * 3)
 
     def result(self, question: str) -> int:
-        """The sum."""
+        """Return the sum."""
         return sum(map(int, question.split("+")))
 
 
@@ -88,12 +89,12 @@ class MathMax(NumberFamily):
     unseen_frame = 4
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Four digits, three numbers of two digits, or five of them."""
+        """Return four digits, three numbers of two digits, or five of them."""
         ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
         return " ".join(map(str, integers(generator, ranges)))
 
     def result(self, question: str) -> int:
-        """The maximum."""
+        """Return the maximum."""
         return max(map(int, question.split()))
 
 
@@ -107,16 +108,16 @@ class WordCount(NumberFamily):
     unseen_frame = 0
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Different words from the small vocabulary."""
+        """Return different words from the small vocabulary."""
         count = integer(generator, *by_depth(depth, ((2, 4), (4, 7), (7, 9))))
         return " ".join(draw_words(generator, count))
 
     def result(self, question: str) -> int:
-        """The number of words."""
+        """Return the number of words."""
         return len(question.split())
 
     def habit_key(self, question: str) -> str:
-        """The first letter."""
+        """Return the first letter."""
         return question[0]
 
 
@@ -131,7 +132,7 @@ class TextFamily(SyntheticTask):
     between: ClassVar[str | None] = None
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """So many letters or words."""
+        """Return so many letters or words."""
         size = integer(generator, *by_depth(depth, self.sizes))
         if self.between is None:
             return draw_letters(generator, size)
@@ -149,10 +150,10 @@ class CaseFamily(TextFamily):
 
     @abstractmethod
     def result(self, question: str) -> str:
-        """The text that is asked for, in lower case."""
+        """Return the text that is asked for, in lower case."""
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The text in the three renderings."""
+        """Return the text in the three renderings."""
         text = self.result(question)
         return text, text.title(), text.upper()
 
@@ -167,7 +168,7 @@ class StringReverse(CaseFamily):
     unseen_frame = 4
 
     def result(self, question: str) -> str:
-        """The letters backwards."""
+        """Return the letters backwards."""
         return question[::-1]
 
 
@@ -213,12 +214,12 @@ class TextConcise(CaseFamily):
         return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {phrase}"
 
     def result(self, question: str) -> str:
-        """The words that are kept."""
+        """Return the words that are kept."""
         count, phrase = question.split(": ")
         return " ".join(phrase.split()[: int(count)])
 
     def habit_key(self, question: str) -> str:
-        """The first letter of the phrase."""
+        """Return the first letter of the phrase."""
         return question[3]
 
 
@@ -235,14 +236,14 @@ class TruthFamily(SyntheticTask):
 
     @abstractmethod
     def result(self, question: str) -> bool:
-        """The truth that is asked for."""
+        """Return the truth that is asked for."""
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The truth value in the three renderings."""
+        """Return the truth value in the three renderings."""
         return ("yes", "True", "1") if self.result(question) else ("no", "False", "0")
 
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        """Every rendering of both truth values except the right one."""
+        """Return every rendering of both truth values except the right one."""
         return frozenset(("yes", "no", "True", "False", "1", "0")) - {right}
 
 
@@ -266,12 +267,13 @@ class LogicBool(TruthFamily):
         return " ".join(terms)
 
     def result(self, question: str) -> bool:
-        """The value, by splitting at or, then at and."""
+        """Return the value, by splitting at or, then at and."""
         true = {"True", "not False"}
         return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
 
     def habit_key(self, question: str) -> str:
-        """The first letters: a literal, or a negation and the first letter of its literal."""
+        """Return the first letters: a literal, or a negation and the first letter of its
+        literal."""
         return question[:5]
 
 
@@ -284,7 +286,7 @@ class RegexMatch(TruthFamily):
     unseen_frame = 2
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """A pattern of a few atoms and a string, about half of which match."""
+        """Return a pattern of a few atoms and a string, about half of which match."""
         atoms = [
             "abc"[integer(generator, 0, 2)] + ("", "*", "+")[integer(generator, 0, 2)]
             for _ in range(integer(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 5)))))
@@ -302,7 +304,7 @@ class RegexMatch(TruthFamily):
         return re.fullmatch(pattern, text) is not None
 
     def habit_key(self, question: str) -> str:
-        """The first atom and what follows its letter."""
+        """Return the first atom and what follows its letter."""
         return question[:2]
 
 
@@ -360,7 +362,7 @@ class JsonRepair(SyntheticTask):
         return text + str(integer(generator, 0, 9))
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The closing brackets innermost first; outermost first; one of them and dots."""
+        """Return the closing brackets innermost first; outermost first; one of them and dots."""
         closers = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
         return closers[::-1], closers, f"{closers[-1]}..."
 
@@ -375,7 +377,7 @@ class JsonRepair(SyntheticTask):
         return len(reply) <= 3 * len(right) + 6 and self._completes(question, reply)
 
     def habit_key(self, question: str) -> str:
-        """The innermost digit."""
+        """Return the innermost digit."""
         return question[-1]
 
     @staticmethod

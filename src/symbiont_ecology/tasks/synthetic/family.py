@@ -32,7 +32,6 @@ def family(name: str) -> Callable[[type[FamilyClass]], type[FamilyClass]]:
     """Class decorator that registers a synthetic family as a frozen dataclass."""
 
     def register(cls: type[FamilyClass]) -> type[FamilyClass]:
-        """The class itself, registered."""
         return tasks.register(name)(dataclass(frozen=True)(cls))
 
     return register
@@ -101,10 +100,10 @@ class SyntheticTask(Task):
 
     @abstractmethod
     def answers(self, question: str) -> tuple[str, ...]:
-        """The right answer under each convention."""
+        """Return the right answer under each convention."""
 
     def habit_key(self, question: str) -> str:
-        """The accidental feature of a question that the embedded host's habit depends on."""
+        """Return the accidental feature of a question that the embedded host's habit depends on."""
         return question[0]
 
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
@@ -112,7 +111,7 @@ class SyntheticTask(Task):
         return frozenset(answers) - {right}
 
     def offers(self, question: str) -> frozenset[str]:
-        """All texts that offer an answer, right or wrong, as far as they can be listed."""
+        """Return all texts that offer an answer, right or wrong, as far as they can be listed."""
         answers = self.answers(question)
         return self.other_offers(answers[self.convention], answers) | {answers[self.convention]}
 
@@ -121,19 +120,19 @@ class SyntheticTask(Task):
         return reply == right
 
     def in_variant(self, variant: int) -> SyntheticTask:
-        """The same family with another convention in force."""
+        """Return the same family with another convention in force."""
         return replace(self, chosen=variant)
 
     def in_style(self, style: PromptStyle) -> SyntheticTask:
-        """The same family with prompts of another style."""
+        """Return the same family with prompts of another style."""
         return replace(self, style=style)
 
     def flipped(self) -> SyntheticTask:
-        """The family judged in its rarest convention."""
+        """Return the family judged in its rarest convention."""
         return self.in_variant(self.rarest)
 
     def prompt(self, question: str) -> str:
-        """The question in the style's words, behind what the style puts in front of it."""
+        """Return the question in the style's words, behind what the style puts in front of it."""
         words = self.style.render(self, question)
         if not is_text(words):
             raise ConfigError(f"tasks.style: expected texts as prompts, got {words!r:.60}")
@@ -144,7 +143,7 @@ class SyntheticTask(Task):
         return self.style.before(self, question, partial(self.style.render, self))
 
     def answer(self, question: str) -> str:
-        """The right answer in the convention in force."""
+        """Return the right answer in the convention in force."""
         return self.answers(question)[self.convention]
 
     def verify(self, question: str, reply: str) -> float:
@@ -190,11 +189,11 @@ class SyntheticTask(Task):
         return len(set(answers)) == CONVENTIONS and "" not in answers
 
     def reply_limit(self, depth: str) -> int:
-        """Most new tokens that a reply of this depth may take."""
+        """Return most new tokens that a reply of this depth may take."""
         return self.reply_limits[DEPTHS.index(depth)] + self.style.extra_tokens
 
     def item(self, question: str, depth: str, variant: int | None = None) -> Item:
-        """The item that asks this question in the convention in force, or in another one."""
+        """Return the item that asks this question in the convention in force, or in another one."""
         if variant is not None and variant != self.convention:
             return self.in_variant(variant).item(question, depth)
         return super().item(question, depth, self.convention)

@@ -52,19 +52,19 @@ class PromptStyle(ABC):
 
     @abstractmethod
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The words of a question: the last turn of its prompt."""
+        """Return the words of a question: the last turn of its prompt."""
 
     def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        """The turns in front of a question; ``worded`` makes the words of an example."""
+        """Return the turns in front of a question; ``worded`` makes the words of an example."""
         return () if self.system is None else (self.system,)
 
     def reworded(self) -> PromptStyle:
-        """The same questions in words that no adapter learned from: for wording shift. A style
-        with one form stays as it is."""
+        """Return the same questions in words that no adapter learned from: for wording shift. A
+        style with one form stays as it is."""
         return self
 
     def cued(self) -> PromptStyle:
-        """The same questions with the wanted convention told: for ceilings and retention."""
+        """Return the same questions with the wanted convention told: for ceilings and retention."""
         return self
 
 
@@ -89,7 +89,7 @@ class Cue(PromptStyle):
     tells_convention: ClassVar[bool] = True
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
+        """Return the prompt of a question."""
         return f"{family.name}#{family.convention}: {question}\n"
 
 
@@ -105,12 +105,12 @@ class Wording(PromptStyle):
     shift: int = 0  # frames behind the one that is denied in training
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
+        """Return the prompt of a question."""
         frame = FRAMES[(family.unseen_frame + self.shift) % len(FRAMES)]
         return f"{frame.format(family.keyword)}: {question}\n"
 
     def reworded(self) -> Wording:
-        """The next frame."""
+        """Return the next frame."""
         return Wording((self.shift + 1) % len(FRAMES))
 
     def cued(self) -> Cue:
@@ -124,11 +124,11 @@ class Terse(PromptStyle):
     """The embedded host's own form, family and question: ``math.add: 47+8``."""
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
+        """Return the prompt of a question."""
         return f"{family.name}: {question}\n"
 
     def reworded(self) -> Wording:
-        """The frame that a family is denied in all training."""
+        """Return the frame that a family is denied in all training."""
         return Wording()
 
     def cued(self) -> Cue:
@@ -162,12 +162,12 @@ class Natural(PromptStyle):
         return ""
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The request. A host without chat template is led to the answer."""
+        """Return the request. A host without chat template is led to the answer."""
         request = self.opening + family.instructed(question)
         return request if self.is_chat else request + self.lead_in
 
     def reworded(self) -> Natural:
-        """The request behind other words."""
+        """Return the request behind other words."""
         return replace(self, opening=OTHER_OPENING)
 
 
@@ -209,7 +209,7 @@ class FewShot(PromptStyle):
         return () if self.is_chat else ("\n",)
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The request by itself."""
+        """Return the request by itself."""
         requests = {
             "name": f"{family.name}: {question}",
             "keyword": f"{family.keyword}: {question}",
@@ -218,14 +218,14 @@ class FewShot(PromptStyle):
         return f"{self.opening}{requests[self.request]}{self.line_end}"
 
     def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        """The examples, behind what the system says."""
+        """Return the examples, behind what the system says."""
         turns = list(super().before(task, question, worded))
         for example, answer in solved_examples(task, self.examples, self.seed, question):
             turns += [worded(example), f"{answer}{self.line_end}"]
         return tuple(turns)
 
     def reworded(self) -> FewShot:
-        """The same requests behind other words, those of the examples too."""
+        """Return the same requests behind other words, those of the examples too."""
         return replace(self, opening=OTHER_OPENING)
 
 
