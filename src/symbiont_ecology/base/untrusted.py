@@ -1,13 +1,25 @@
-"""Reading files that somebody else wrote: regular files alone, of a bounded size and depth."""
+"""Reading of what somebody else wrote: regular files, JSON and patterns, of a bounded size and
+depth.
+
+A backtracking matcher, such as Python's ``re``, can take for ever on a pattern as short as
+``(a+)+$``. RE2 follows all ways through a pattern at once (Thompson 1968, "Programming techniques:
+Regular expression search algorithm"), so time grows with the length of the text alone. No clock
+decides, so a verdict is the same on a slow machine. Its syntax is Python's without what is not
+regular: no look-around, and no back references.
+"""
 
 from __future__ import annotations
 
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
 MAX_DEPTH = 100
 """Levels of nesting in data of others: deeper ones overflow the stack of whoever shows them."""
+MAX_PATTERN_CHARS = 200
+MAX_PATTERN_BYTES = 1 << 20
+"""Memory that a pattern may take, its automaton included."""
 
 
 def read_regular(path: Path, most_megabytes: float) -> str:
@@ -59,3 +71,25 @@ def check_depth(value: object) -> None:
             return
         level = children
     raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+class PatternError(ValueError):
+    """A text is no pattern that can be read here."""
+
+
+def read_pattern(text: str, max_chars: int | None = MAX_PATTERN_CHARS) -> Any:
+    """Return a pattern of RE2, which has the methods of one of ``re``.
+
+    Raises:
+        PatternError: it is no pattern, is not regular, or is too large.
+    """
+    import re2
+
+    if max_chars is not None and len(text) > max_chars:
+        raise PatternError(f"expected at most {max_chars} characters, got {len(text)}")
+    options = re2.Options()
+    options.max_mem, options.log_errors = MAX_PATTERN_BYTES, False
+    try:
+        return re2.compile(text, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise PatternError(f"{text!r:.100}: {error}") from error

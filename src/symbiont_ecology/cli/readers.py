@@ -44,8 +44,12 @@ def serving_lines(run: Run, reader: str, target: Path, names: Sequence[Organelle
     An adapter's name there ends in a hash of its weights, so that a later one cannot be taken for
     it.
     """
-    from symbiont_ecology.adapters.peft_files import WEIGHTS_FILE, adapter_modules, stated_rank
-    from symbiont_ecology.adapters.portable import ending_of
+    from symbiont_ecology.adapters.peft_files import (
+        WEIGHTS_FILE,
+        adapter_modules,
+        ending_of,
+        stated_rank,
+    )
     from symbiont_ecology.base.files import content_hash
 
     folders = {name: (target / name).resolve() for name in names}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from symbiont_ecology.adapters import AdapterWeights
-from symbiont_ecology.adapters.portable import write_portable
+from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.files import make_folder, write_whole
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.transcripts import escaped
