@@ -79,15 +79,15 @@ def without_turns(text: str) -> str:
     return text.replace(TURN_END, "")
 
 
-def in_last_turn(change: Callable[[str], str], prompt: str) -> str:
+def map_last_turn(change: Callable[[str], str], prompt: str) -> str:
     """Return the prompt with its question changed."""
     before, end, question = prompt.rpartition(TURN_END)
     return before + end + change(question)
 
 
-def behind(phrase: str, prompt: str) -> str:
+def prepend_phrase(phrase: str, prompt: str) -> str:
     """Return the prompt with a phrase in front of its question."""
-    return in_last_turn(phrase.__add__, prompt) if phrase else prompt
+    return map_last_turn(phrase.__add__, prompt) if phrase else prompt
 
 
 def examples_in(prompt: str) -> int:

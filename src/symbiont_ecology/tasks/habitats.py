@@ -22,7 +22,7 @@ import numpy as np
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Cell, Item, in_last_turn
+from symbiont_ecology.base.types import Cell, Item, map_last_turn
 from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
@@ -257,7 +257,7 @@ def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
     """How a habitat's question is put to the host: with its id, if that is shown."""
     if not (config.shown and habitat):
         return prompt
-    return in_last_turn(lambda question: f"{habitat} {question}", prompt)
+    return map_last_turn(lambda question: f"{habitat} {question}", prompt)
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> object:
