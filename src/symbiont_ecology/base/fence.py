@@ -43,14 +43,9 @@ _AGAIN = 0.05
 class FaultError(Exception):
     """Foreign code did not do its work; the message says what it did instead."""
 
-    is_late = False
-    """Whether it took too long."""
-
 
 class TooLateError(FaultError):
     """Foreign code took too long."""
-
-    is_late = True
 
 
 class Fence:
@@ -163,8 +158,7 @@ def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[R
         RunError: it is no list, or something in it is of another kind.
     """
     values = list(returned) if isinstance(returned, Iterable) else [returned]
-    wrong = [value for value in values if not isinstance(value, kind)]
-    if wrong:
+    if wrong := [value for value in values if not isinstance(value, kind)]:
         raise RunError(
             f"{part} returned {wrong[0]!r:.60}, expected a list of {kind.__name__}s, or an empty "
             "one: mend it"
@@ -225,7 +219,7 @@ class Faults:
             result = fence(function, *arguments)
         except FaultError as error:
             self.note(part, str(error), is_told=is_told)
-            self.tallies[part].late += error.is_late
+            self.tallies[part].late += isinstance(error, TooLateError)
             raise
         self.note(part, is_told=is_told)
         return result

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.base.fence import FaultError, Fence
+from symbiont_ecology.base.fence import FaultError, Fence, TooLateError
 from symbiont_ecology.base.types import Item
 
 SECONDS = 5.0
@@ -46,7 +46,7 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
             try:
                 judgements.append(Judgement(fence(_verdict, item, reply)))
             except FaultError as fault:
-                slow[item.family] += fault.is_late
+                slow[item.family] += isinstance(fault, TooLateError)
                 judgements.append(Judgement(0.0, str(fault)))
     return judgements
 

@@ -27,7 +27,6 @@ class LinearMerge(Merge):
     share: Share = 0.5  # of the first parent, in [0, 1]; the second has the rest
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         return combined(parents, (self.share, 1 - self.share))
 
 
@@ -38,7 +37,6 @@ class Svd(LinearMerge):
     1936): generations of merges do not grow."""
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         mean = super().__call__(parents, generator)
         return truncated(mean, largest_rank(parents))
 
@@ -55,7 +53,6 @@ class Concatenation(Merge):
     decay: Share = 0.5  # power of the number of parents by which their sum is divided, in [0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         share = 1 / len(parents) ** self.decay
         return combined(parents, [share] * len(parents))
 
@@ -70,7 +67,6 @@ class Slerp(Merge):
     at: Share = 0.5  # how far from the first parent to the second, in [0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         return truncated(combined(parents, self.shares(parents)), largest_rank(parents))
 
     def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
@@ -111,7 +107,6 @@ class Fisher(Merge):
     """
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         importance = np.stack(list(map(_importance, parents)), axis=1)  # (modules, parents)
         importance += np.finfo(np.float64).tiny  # a module on which nobody depends is shared evenly
         shares = importance / importance.sum(axis=1, keepdims=True)

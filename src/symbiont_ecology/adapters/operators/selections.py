@@ -26,7 +26,6 @@ class Dare(Merge):
     density: PositiveShare = 0.5  # chance of each element to be kept, in (0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """Return one draw per element."""
         merged = ((name, self._merged(deltas, generator)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 
@@ -49,7 +48,6 @@ class Ties(Merge):
     density: PositiveShare = 0.2  # part of each parent's largest elements that is kept, in (0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         merged = ((name, self._merged(deltas)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 

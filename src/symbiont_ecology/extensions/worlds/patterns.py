@@ -17,8 +17,7 @@ from typing import ClassVar
 import numpy as np
 
 from symbiont_ecology.base.untrusted import PatternError, read_pattern
-from symbiont_ecology.tasks.synthetic.draws import integer
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
 
 _LETTERS, _SIGNS = "abcde", ("", "+", "*")
 _EXAMPLES, _DRAWS = 3, 12

@@ -15,11 +15,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
+import numpy as np
+
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.types import Item, in_turns, is_text
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
+
+WORDS = tuple(
+    """ant ball barn bear bell big bird blue boat bold book box bread bush cake calm camp card cat
+    clay cold corn cow cup dark dawn deep deer desk dig dog door dry duck dust east egg fair
+    farm fast fish flat fly fog fox frog gold good gray green hand hat hen high hill home hot
+    ice ink iron jam jar joy jump keep key kind king lake lamp late leaf light lime long loud
+    low map mild milk moon moss mud near nest new north nut oak old one owl page path pear pig
+    pin pond rain red rice ring road rock roof root rose run salt sand sea seed ship shop silk
+    six sky slow small snow soft song south star stem sun tall tea tin top town tree two van
+    wall warm wave well west wet wide wild wind wing wolf wood yard young""".split()
+)
+Ranges = tuple[tuple[int, int], ...]
+"""Lowest and highest value of each of some integers."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
@@ -90,7 +106,6 @@ class SyntheticTask(Task):
 
     @property
     def group(self) -> str:
-        """The convention group."""
         return self.convention_group or self.name
 
     @property
@@ -120,7 +135,6 @@ class SyntheticTask(Task):
         return reply == right
 
     def in_variant(self, variant: int) -> SyntheticTask:
-        """Return the same family with another convention in force."""
         return replace(self, chosen=variant)
 
     def in_style(self, style: PromptStyle) -> SyntheticTask:
@@ -128,22 +142,18 @@ class SyntheticTask(Task):
         return replace(self, style=style)
 
     def flipped(self) -> SyntheticTask:
-        """Return the family judged in its rarest convention."""
         return self.in_variant(self.rarest)
 
     def prompt(self, question: str) -> str:
-        """Return the question in the style's words, behind what the style puts in front of it."""
         words = self.style.render(self, question)
         if not is_text(words):
             raise ConfigError(f"tasks.style: expected texts as prompts, got {words!r:.60}")
         return in_turns(*self.turns_before(question), words)
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        """What the style puts in front of a question."""
         return self.style.before(self, question, partial(self.style.render, self))
 
     def answer(self, question: str) -> str:
-        """Return the right answer in the convention in force."""
         return self.answers(question)[self.convention]
 
     def verify(self, question: str, reply: str) -> float:
@@ -184,16 +194,13 @@ class SyntheticTask(Task):
         return texts
 
     def is_valid(self, question: str) -> bool:
-        """Whether the three answers differ and none is empty."""
         answers = self.answers(question)
         return len(set(answers)) == CONVENTIONS and "" not in answers
 
     def reply_limit(self, depth: str) -> int:
-        """Return most new tokens that a reply of this depth may take."""
         return self.reply_limits[DEPTHS.index(depth)] + self.style.extra_tokens
 
     def item(self, question: str, depth: str, variant: int | None = None) -> Item:
-        """Return the item that asks this question in the convention in force, or in another one."""
         if variant is not None and variant != self.convention:
             return self.in_variant(variant).item(question, depth)
         return super().item(question, depth, self.convention)
@@ -202,3 +209,23 @@ class SyntheticTask(Task):
 def by_depth(depth: str, options: Sequence[Option]) -> Option:
     """What belongs to a depth, from options for short, medium and long."""
     return options[DEPTHS.index(depth)]
+
+
+def draw_words(generator: np.random.Generator, count: int) -> list[str]:
+    """``count`` different words in random order."""
+    return [WORDS[index] for index in generator.choice(len(WORDS), size=count, replace=False)]
+
+
+def draw_letters(generator: np.random.Generator, count: int) -> str:
+    """``count`` independent lower-case letters."""
+    return "".join(LETTERS[index] for index in generator.integers(0, len(LETTERS), size=count))
+
+
+def integer(generator: np.random.Generator, low: int, high: int) -> int:
+    """Return a uniform integer in ``[low, high]``, both ends included."""
+    return int(generator.integers(low, high + 1))
+
+
+def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
+    """Return a uniform integer of each range."""
+    return [integer(generator, low, high) for low, high in ranges]
