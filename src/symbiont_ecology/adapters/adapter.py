@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class AdapterLayout:
-    """Which linear modules of a host carry LoRA factors: ``(name, d_in, d_out)`` in host order.
+    """Linear modules of a host that carry LoRA factors: ``(name, d_in, d_out)`` in host order.
 
     For a rank r the flat vector holds, module after module, A ``(r, d_in)`` and then Bᵀ
     ``(r, d_out)``.
@@ -33,7 +33,7 @@ class AdapterLayout:
     modules: tuple[tuple[str, int, int], ...]
 
     def size(self, rank: int) -> int:
-        """Length of the flat vector at that rank (parameters)."""
+        """Return the length of the flat vector at that rank (parameters)."""
         return rank * self.width
 
     @cached_property
@@ -42,7 +42,7 @@ class AdapterLayout:
         return sum(d_in + d_out for _, d_in, d_out in self.modules)
 
     def blocks(self, rank: int) -> Iterator[tuple[str, slice, slice, int, int]]:
-        """``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
+        """Yield ``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
         start = 0
         for name, d_in, d_out in self.modules:
             middle, stop = start + rank * d_in, start + rank * (d_in + d_out)
@@ -93,7 +93,7 @@ class AdapterWeights:
         return f"<adapter of rank {self.rank}, {len(self.vector)} parameters>"
 
     def factors(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
+        """Yield ``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
         for name, a, b, d_in, d_out in self.layout.blocks(self.rank):
             yield (
                 name,
@@ -102,7 +102,8 @@ class AdapterWeights:
             )
 
     def delta(self, module: str) -> np.ndarray:
-        """ΔW of one module, dense, ``(d_out, d_in)``: for tests and reports, not for the kernel."""
+        """Return ΔW of one module, dense, ``(d_out, d_in)``: for tests and reports, not for the
+        kernel."""
         for name, a, b in self.factors():
             if name == module:
                 return np.asarray(self.scaling * (b @ a), dtype=np.float32)
@@ -155,7 +156,7 @@ MAX_EXACT_PARAMETERS = 1_000_000
 
 @dataclass(frozen=True, repr=False)
 class OptimizerState:
-    """What learning needs beside the weights, and what goes with an organelle wherever it goes.
+    """State of learning beside the weights, which goes with an organelle wherever it goes.
 
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
@@ -187,12 +188,12 @@ class OptimizerState:
 
 
 def is_rounded(moment: np.ndarray) -> bool:
-    """Whether float32 numbers are bfloat16 numbers, whose last 16 bits are zero."""
+    """Return true if float32 numbers are bfloat16 numbers, whose last 16 bits are zero."""
     return not bool(np.bitwise_or.reduce(moment.view(np.uint32)) & 0xFFFF)
 
 
 def _rounded(moment: np.ndarray) -> np.ndarray:
-    """To the nearest bfloat16, to the even one of two; NaN stays as it is."""
+    """Round to the nearest bfloat16, to the even one of two; NaN stays as it is."""
     bits = moment.view(np.uint32)
     nearest = (bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
     return np.where(np.isnan(moment), moment, nearest.view(np.float32))

@@ -37,7 +37,7 @@ from symbiont_ecology.base.types import BlobRef
 
 @dataclass(frozen=True)
 class _Blob:
-    """What both kinds of blob are on disk: a header of plain values and named arrays, each in one
+    """Form of both kinds of blob on disk: a header of plain values and named arrays, each in one
     piece."""
 
     header: str  # JSON, the same bytes for equal content
@@ -67,7 +67,7 @@ def _header(layout: AdapterLayout, rank: int, scaling: float, phrase: str) -> st
 
 @lru_cache(maxsize=256)
 def _facts(header: str) -> tuple[AdapterLayout, int, float, str]:
-    """What such a header says."""
+    """Return the values of such a header."""
     facts = json.loads(header)
     layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in facts["layout"]))
     return layout, facts["rank"], facts["scaling"], facts.get("phrase", "")
@@ -193,7 +193,7 @@ class BlobStore:
             ) from error
 
     def check(self, ref: BlobRef) -> None:
-        """Whether a blob is whole on the disk, whatever is in memory.
+        """Check that a blob is whole on the disk, whatever is in memory.
 
         Raises:
             RunError: it is missing or damaged.
@@ -201,7 +201,7 @@ class BlobStore:
         self._read(ref)
 
     def files(self) -> list[Path]:
-        """What is in the folder, blobs or not."""
+        """Return all files of the folder, blobs or not."""
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
 
     def _put(self, blob: _Blob) -> BlobRef:
@@ -250,7 +250,7 @@ class BlobStore:
             raise
 
     def _check_own(self) -> None:
-        """Whether the folder is the run's own: blobs that it does not need are deleted."""
+        """Check that the folder is the run's own: blobs that it does not need are deleted."""
         if self.folder.is_symlink():
             raise RunError(
                 f"{self.folder} is a link, and a run deletes what it does not need there: put the "

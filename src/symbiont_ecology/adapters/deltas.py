@@ -22,7 +22,7 @@ SPARE = 1e-6
 def modules(
     adapters: Sequence[AdapterWeights],
 ) -> Iterator[tuple[str, list[tuple[np.ndarray, np.ndarray]]]]:
-    """Module after module: its name, and every adapter's A ``(r, d_in)`` and scaling · B
+    """Yield, module after module, its name, and every adapter's A ``(r, d_in)`` and scaling · B
     ``(d_out, r)``.
 
     Raises:
@@ -46,7 +46,7 @@ def combined(
     adapters: Sequence[AdapterWeights],
     shares: Sequence[float] | Mapping[str, Sequence[float | np.ndarray]],
 ) -> AdapterWeights:
-    """Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
+    """Return Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
 
     ``shares`` has one number per adapter, or that for every module name; there it may also be one
     number per row of ΔW, ``(d_out, 1)``.
@@ -76,8 +76,8 @@ def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
 
 
 def shares(adapter: AdapterWeights) -> np.ndarray:
-    """What part of ‖ΔW‖² each direction carries, the strongest first, on average over modules,
-    ``(rank,)``.
+    """Return the part of ‖ΔW‖² that each direction carries, the strongest first, on average over
+    modules, ``(rank,)``.
 
     Modules in which ΔW is zero do not count; all zero where it is zero everywhere.
     """
@@ -107,7 +107,7 @@ def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) ->
 def grown_optimizer_state(
     optimizer_state: OptimizerState, adapter: AdapterWeights, rank: int
 ) -> OptimizerState:
-    """Adam's moments for an adapter that has grown: zero for what is new."""
+    """Return Adam's moments for an adapter that has grown: zero for what is new."""
 
     def padded(moments: np.ndarray | None) -> np.ndarray | None:
         if moments is None:
@@ -122,7 +122,7 @@ def grown_optimizer_state(
 
 
 def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular value decomposition of B·A from its factors,
+    """Return the singular value decomposition of B·A from its factors,
     ``(U (d_out, k), S (k,), Vᵀ (k, d_in))``."""
     q_out, r_out = np.linalg.qr(b)
     q_in, r_in = np.linalg.qr(a.T)
@@ -139,7 +139,7 @@ def singular_values(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def inner(one: AdapterWeights, other: AdapterWeights) -> dict[str, float]:
-    """⟨ΔW, ΔW'⟩ of every module (Frobenius), without making either."""
+    """Return ⟨ΔW, ΔW'⟩ of every module (Frobenius), without making either."""
     return {
         name: float(np.sum((b.T @ b_other) * (a @ a_other.T)))
         for name, [(a, b), (a_other, b_other)] in modules([one, other])
@@ -147,7 +147,7 @@ def inner(one: AdapterWeights, other: AdapterWeights) -> dict[str, float]:
 
 
 def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]]:
-    """Module after module, its name and ΔW of all adapters, ``(adapters, d_out, d_in)``."""
+    """Yield, module after module, its name and ΔW of all adapters, ``(adapters, d_out, d_in)``."""
     for name, parts in modules(adapters):
         yield name, np.stack([b @ a for a, b in parts])
 

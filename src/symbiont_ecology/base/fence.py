@@ -76,7 +76,7 @@ class Fence:
                 signal.setitimer(signal.ITIMER_REAL, max(seconds, _AGAIN), interval)
 
     def __call__(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """What the function returns.
+        """Return the result of the function.
 
         Raises:
             FaultError: it raises.
@@ -122,14 +122,15 @@ _OUTSIDE = {Fence.__call__.__code__, Fence.__enter__.__code__, Fence.__exit__.__
 
 
 def said_of(error: BaseException) -> str:
-    """``raised ValueError: no such reply (mine.py line 7)``, in one line."""
+    """Return ``raised ValueError: no such reply (mine.py line 7)``, in one line."""
     text = " ".join(str(error).split())[:MAX_FAULT_CHARS]
     where = foreign_place(error.__traceback__)
     return f"raised {type(error).__name__:.80}{text and f': {text}'}{where and f' ({where})'}"
 
 
 def foreign_place(trace: TracebackType | None) -> str:
-    """File and line at which a plug-in was when something failed; empty if none was at work."""
+    """Return file and line at which a plug-in was when something failed; empty if none was at
+    work."""
     while trace is not None:
         if is_foreign(str(trace.tb_frame.f_globals.get("__name__", ""))):
             return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}"
@@ -139,8 +140,8 @@ def foreign_place(trace: TracebackType | None) -> str:
 
 @contextmanager
 def blamed(error_class: type[EcologyError]) -> Iterator[None]:
-    """Errors of plug-ins within the block are one line that names the file. Others are our own, and
-    keep their traceback."""
+    """Turn errors of plug-ins within the block into one line that names the file. Others are our
+    own, and keep their traceback."""
     try:
         yield
     except (EcologyError, KeyboardInterrupt):
@@ -152,7 +153,7 @@ def blamed(error_class: type[EcologyError]) -> Iterator[None]:
 
 
 def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[Result]:
-    """What a part returned, as a list.
+    """Return the values that a part returned, as a list.
 
     Raises:
         RunError: it is no list, or something in it is of another kind.
@@ -168,7 +169,7 @@ def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[R
 
 @dataclass
 class CallTally:
-    """How often a part was called in a generation, how often it failed, and its first fault."""
+    """Number of calls of a part in a generation and of those that failed, and the first fault."""
 
     calls: int = 0
     failed: int = 0
@@ -195,7 +196,7 @@ class Faults:
     def call(
         self, part: str, function: Callable[..., Result], *arguments: object, is_told: bool = True
     ) -> Result:
-        """What the function returns, counted as a call of the part.
+        """Return the result of the function, counted as a call of the part.
 
         Raises:
             FaultError: as ``Fence``.
@@ -211,7 +212,7 @@ class Faults:
         *arguments: object,
         is_told: bool = True,
     ) -> Result:
-        """As ``call``, within a fence that many calls share. After some calls that took too long,
+        """Call and count within a fence that many calls share. After some calls that took too long,
         the others are not even tried."""
         try:
             if part in self.tallies and self.tallies[part].late >= MAX_LATE:

@@ -46,7 +46,7 @@ class Cost:
 
     @classmethod
     def computed(cls, flops: int, tokens_in: int = 0, tokens_out: int = 0) -> Cost:
-        """Work of which all that is useful was computed, and no more."""
+        """Return work of which all that is useful was computed, and no more."""
         return cls(tokens_in, tokens_out, flops=flops, executed=flops)
 
     def __add__(self, other: Cost) -> Cost:
@@ -82,7 +82,7 @@ class HostShape:
 
     @property
     def is_wide(self) -> bool:
-        """Whether tokens cost so much that it pays to save some of them, and of their gradients."""
+        """True if tokens cost so much that it pays to save some of them, and of their gradients."""
         return self.hidden >= WIDE_HIDDEN
 
     @property
@@ -144,9 +144,9 @@ class HostShape:
     def executed_flops(
         self, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
     ) -> int:
-        """What a row of a batch really took: as many of its prompt's tokens as were read for it
-        (those that no neighbour's prompt began with), and ``steps`` passes over one token, those
-        behind its end included.
+        """Return the FLOPs that a row of a batch really took: as many of its prompt's tokens as
+        were read for it (those that no neighbour's prompt began with), and ``steps`` passes over
+        one token, those behind its end included.
         """
         # Keys of the passes: prompt + 1, prompt + 2, … prompt + steps.
         pairs = read_tokens * prompt_tokens + steps * prompt_tokens + steps * (steps + 1) // 2

@@ -20,7 +20,8 @@ def presets() -> dict[str, Path]:
 
 
 def config_folder() -> Path:
-    """Folder of presets, protocols and data files: beside the source, or inside the wheel."""
+    """Return the folder of presets, protocols and data files: beside the source, or inside the
+    wheel."""
     package = Path(__file__).parents[1]
     checkout = package.parents[1]
     return checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"

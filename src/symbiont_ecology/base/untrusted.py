@@ -41,7 +41,7 @@ def read_regular(path: Path, most_megabytes: float) -> str:
 
 
 def parse_json(text: str) -> object:
-    """JSON that somebody else wrote.
+    """Return JSON that somebody else wrote.
 
     Raises:
         ValueError: it is no JSON, a number in it is too long, or it is nested too deep.

@@ -59,7 +59,7 @@ class Grader(Protocol):
     """Compares a reply with one reference answer. Frozen; several answers are tried in turn."""
 
     def __call__(self, reply: str, answer: str) -> object:
-        """True or False, or a number from 0 to 1.
+        """Return true or false, or a number from 0 to 1.
 
         Raises:
             ValueError: no reply can give this answer; data with it are refused.
@@ -94,7 +94,7 @@ class Exact:
     """The final answer of the reply, or the whole reply, is the reference answer."""
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """Character for character, but for spaces around it."""
+        """Compare character for character, but for spaces around it."""
         reference = answer.strip()
         return reference != "" and reference in (final_answer(reply), reply.strip())
 
@@ -102,13 +102,14 @@ class Exact:
 @graders.register("normalised")
 @dataclass(frozen=True)
 class Normalised:
-    """As ``exact``, but case, punctuation, articles and extra spaces do not count.
+    """The final answer or the whole reply is the reference answer, but case, punctuation, articles
+    and extra spaces do not count.
 
     The normalisation of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), but for numbers.
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """Normalised texts are equal and not empty."""
+        """Return true if normalised texts are equal and not empty."""
         reference = normalised(answer)
         return reference != "" and reference in (normalised(final_answer(reply)), normalised(reply))
 
@@ -155,7 +156,7 @@ class NumericAnswer:
     tolerance: NonNegativeFloat = 0.0  # error that is still right, as a part of the reference
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """Commas between digits are ignored. A reply without a number is wrong."""
+        """Ignore commas between digits. A reply without a number is wrong."""
         reference = _as_number(answer)
         if not math.isfinite(reference):
             raise ValueError("expected a number")
@@ -183,8 +184,8 @@ class Choice:
     choices: tuple[str, ...] = ("A", "B", "C", "D")  # what may be chosen
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or none, is wrong.
-        The article in ``A cat`` chooses nothing, nor does ``I think``."""
+        """Find the choice: ``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or
+        none, is wrong. The article in ``A cat`` chooses nothing, nor does ``I think``."""
         reference = answer.strip()
         if reference not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
@@ -195,8 +196,8 @@ class Choice:
 
 
 def normalised(text: str) -> str:
-    """Lower case without punctuation, articles and extra spaces; what is nothing else, such as
-    ``A`` or ``+``, stays."""
+    """Return a text in lower case without punctuation, articles and extra spaces; what is nothing
+    else, such as ``A`` or ``+``, stays."""
     whole = text[:MAX_REPLY_CHARS].lower().replace(_MINUS, "-")
     words = _PUNCTUATION.sub("", whole)
     kept = next(filter(str.strip, (_ARTICLES.sub(" ", words), words, whole)), "")
@@ -204,8 +205,8 @@ def normalised(text: str) -> str:
 
 
 def statements(reply: str) -> list[str]:
-    """What each sentence of a reply states: what stands behind its last verb or colon, or all of
-    it, without punctuation and quotation marks around it."""
+    """Return the statement of each sentence of a reply: what stands behind its last verb or colon,
+    or all of it, without punctuation and quotation marks around it."""
     texts: list[str] = []
     for line in answer_lines(reply):
         for sentence in _SENTENCE_END.split(line):
@@ -216,7 +217,8 @@ def statements(reply: str) -> list[str]:
 
 
 def answer_lines(reply: str) -> list[str]:
-    """Everything in a reply that could be an answer, in order: lines and back-ticked spans."""
+    """Return everything in a reply that could be an answer, in order: lines and back-ticked
+    spans."""
     offers: list[str] = []
     for line in reply[:MAX_REPLY_CHARS].splitlines():
         text = line.strip()

@@ -42,7 +42,7 @@ BEFORE, END = -1, 1 << 40
 
 
 class Habitats(ABC):
-    """Who asks, what and when: the stream of questions of a world with habitats."""
+    """Stream of questions of a world with habitats."""
 
     config: HabitatsConfig
 
@@ -53,7 +53,8 @@ class Habitats(ABC):
 
     @abstractmethod
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """What is asked in a generation, in the order of asking, each item with its habitat."""
+        """Return the questions of a generation, in the order of asking, each item with its
+        habitat."""
 
     @abstractmethod
     def drawn(
@@ -146,7 +147,7 @@ class SyntheticHabitats(Habitats):
         )
 
     def _askers(self, generation: int, draw: Draw) -> np.ndarray:
-        """Who asks: everyone present once at most where all are alike, else by activity."""
+        """Draw who asks: everyone present once at most where all are alike, else by activity."""
         present = np.flatnonzero(self.arrivals <= generation)
         generator, count = draw("habitats", "askers"), self.config.questions
         if self.config.activity == 0:
@@ -177,7 +178,7 @@ class SyntheticHabitats(Habitats):
         return replace(item, prompt=prompt, habitat=self.names[habitat])
 
     def _cell(self, habitat: int, generator: np.random.Generator) -> Cell:
-        """What it asks about: anything, or one of the cells of its only family."""
+        """Draw what a habitat asks about: anything, or one of the cells of its only family."""
         cells = self.cells
         if self.config.apart:
             family = self.tasks[habitat % len(self.tasks)].name
@@ -190,7 +191,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _groups(self) -> dict[str, int]:
-        """How many variants the tasks of each group have."""
+        """Number of variants that the tasks of each group have."""
         return {task.group: task.variants for task in self.tasks}
 
     @cached_property
@@ -239,7 +240,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _activity(self) -> np.ndarray:
-        """How much each habitat asks, in relation to the others, ``(habitats,)``."""
+        """Number of questions of each habitat, in relation to the others, ``(habitats,)``."""
         ranks = self._draw("activity").permutation(self.config.count) + 1
         return ranks.astype(float) ** -self.config.activity
 
@@ -254,7 +255,7 @@ class SyntheticHabitats(Habitats):
 
 
 def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
-    """How a habitat's question is put to the host: with its id, if that is shown."""
+    """Return a habitat's question as the host is asked it: with its id, if that is shown."""
     if not (config.shown and habitat):
         return prompt
     return map_last_turn(lambda question: f"{habitat} {question}", prompt)

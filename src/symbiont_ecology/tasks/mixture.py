@@ -67,16 +67,16 @@ class TaskMixture:
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """``count`` items of a cell, with replacement, as they are judged now."""
+        """Draw ``count`` items of a cell, with replacement, as they are judged now."""
         task, depth = self.families[cell[0]], cell[1]
         return tuple(task.sample(depth, generator, split=split) for _ in range(count))
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """What habitats ask in a generation; nothing in a world without habitats."""
+        """Return the questions of habitats in a generation; nothing in a world without habitats."""
         return self.habitats.questions(generation) if self.habitats else ()
 
     def prompt(self, identity: str) -> str:
-        """How the item with this id was put to the host. What somebody typed is its own prompt
+        """Return the prompt of the item with this id. What somebody typed is its own prompt
         (``TYPED``).
 
         Raises:
@@ -115,7 +115,7 @@ class TaskMixture:
 
     @cached_property
     def _before_everything(self) -> tuple[str, ...]:
-        """What the system says, if anything."""
+        """Words of the system, if it says anything."""
         turns = next(iter(self.families.values())).turns_before("")
         return turns[: len(turns) % 2]
 

@@ -1,4 +1,4 @@
-"""Which questions train, which select, which are held out: by hash, the same everywhere.
+"""Splits of questions into train, selection and holdout: by hash, the same everywhere.
 
 crc32(family + question) mod 10: 0 and 1 are the holdout, 2 is the selection split, the rest trains.
 The embedded host was pre-trained on the train split alone. So held-out questions test ability and

@@ -1,4 +1,4 @@
-"""What a task is: draw a question, make a prompt, verify a reply.
+"""Tasks: draw a question, make a prompt, verify a reply.
 
 A question is a text, and it is all that there is to know of what is asked: a prompt, a verdict and
 a reference answer are functions of it. So a question can be written down, hashed into a split, and
@@ -68,14 +68,14 @@ class Task(ABC):
 
     @abstractmethod
     def verify(self, question: str, reply: str) -> object:
-        """Whether a reply is right: True or False, or a number from 0 to 1."""
+        """Return true or false for a reply, or a number from 0 to 1."""
 
     def prompt(self, question: str) -> str:
-        """How the host is asked the question: as it stands, unless a subclass says otherwise."""
+        """Return the prompt of a question: as it stands, unless a subclass says otherwise."""
         return question
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        """What a prompt says in front of a question, turn by turn: nothing, unless there is a style
+        """Return the turns of a prompt in front of a question: none, unless there is a style
         that says something."""
         return ()
 
@@ -88,11 +88,12 @@ class Task(ABC):
         return self.reply_tokens
 
     def split_key(self, question: str) -> str:
-        """What decides the split. Questions that give each other's answer away share a key."""
+        """Return the text that decides the split. Questions that give each other's answer away
+        share a key."""
         return question
 
     def is_valid(self, question: str) -> bool:
-        """Whether a drawn question may be asked."""
+        """Return true if a drawn question may be asked."""
         return True
 
     def in_variant(self, variant: int) -> Task:

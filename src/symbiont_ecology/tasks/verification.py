@@ -52,7 +52,8 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
 
 
 def as_verdict(value: object) -> float | None:
-    """What a verifier or a grader returned, as a number from 0 to 1; None if it is no verdict."""
+    """Return the value of a verifier or a grader as a number from 0 to 1; None if it is no
+    verdict."""
     if isinstance(value, np.bool_ | np.number):
         value = value.item()
     return float(value) if isinstance(value, bool | int | float) and 0 <= value <= 1 else None

@@ -65,7 +65,7 @@ operators: Registry[Operator] = Registry("operator", "symbiont_ecology.adapters.
 
 
 def largest_rank(parents: Parents) -> int:
-    """That of the parent with the most room."""
+    """Return the rank of the parent with the most room."""
     return max(parent.rank for parent in parents)
 
 
@@ -84,7 +84,7 @@ def with_arity(spec: Spec, arity: int) -> Operator:
 def checked_child(
     operator: Operator, parents: Parents, generator: Generator, most: int
 ) -> AdapterWeights:
-    """What an operator makes of its parents, if it can live in a slot of at most such a rank.
+    """Return the child that an operator makes, if it can live in a slot of at most such a rank.
 
     Raises:
         FaultError: it is no adapter for the parents' host, its rank is too large, or a number in

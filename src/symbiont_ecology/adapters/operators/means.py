@@ -70,7 +70,7 @@ class Slerp(Merge):
         return truncated(combined(parents, self.shares(parents)), largest_rank(parents))
 
     def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
-        """What of each parent's ΔW is in the child, module by module."""
+        """Return the share of each parent's ΔW in the child, module by module."""
         first, second = parents
         first_squares, second_squares = inner(first, first), inner(second, second)
         return {

@@ -30,7 +30,7 @@ class Dare(Merge):
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 
     def _merged(self, deltas: np.ndarray, generator: Generator) -> np.ndarray:
-        """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
+        """Reduce ``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
         mask = generator.random(deltas.shape) < self.density
         return np.asarray(np.mean(mask * deltas / self.density, axis=0))
 
@@ -52,7 +52,7 @@ class Ties(Merge):
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 
     def _merged(self, deltas: np.ndarray) -> np.ndarray:
-        """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
+        """Reduce ``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
         sizes = np.abs(deltas).reshape(len(deltas), -1)
         count = max(int(self.density * sizes.shape[1]), 1)
         least = np.partition(sizes, -count, axis=1)[:, -count]

@@ -45,7 +45,7 @@ CONVENTIONS = 3
 
 
 def family(name: str) -> Callable[[type[FamilyClass]], type[FamilyClass]]:
-    """Class decorator that registers a synthetic family as a frozen dataclass."""
+    """Return a class decorator that registers a synthetic family as a frozen dataclass."""
 
     def register(cls: type[FamilyClass]) -> type[FamilyClass]:
         return tasks.register(name)(dataclass(frozen=True)(cls))
@@ -99,8 +99,8 @@ class SyntheticTask(Task):
         return self.target if self.chosen is None else self.chosen
 
     def instructed(self, question: str) -> str:
-        """What to do, in words, and the question below it: so questions of a family begin alike,
-        and what they begin with is read once."""
+        """Return what to do, in words, and the question below it: so questions of a family begin
+        alike, and what they begin with is read once."""
         request = self.instruction.format(format=self.formats[self.convention])
         return f"{request}\n{question}"
 
@@ -122,7 +122,7 @@ class SyntheticTask(Task):
         return question[0]
 
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        """Replies that are wrong for certain: the answers under the other conventions."""
+        """Return replies that are wrong for certain: the answers under the other conventions."""
         return frozenset(answers) - {right}
 
     def offers(self, question: str) -> frozenset[str]:
@@ -131,7 +131,8 @@ class SyntheticTask(Task):
         return self.other_offers(answers[self.convention], answers) | {answers[self.convention]}
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
-        """Whether a final answer is accepted. Families with many right answers override this."""
+        """Return true if a final answer is accepted. Families with many right answers override
+        this."""
         return reply == right
 
     def in_variant(self, variant: int) -> SyntheticTask:
@@ -157,7 +158,7 @@ class SyntheticTask(Task):
         return self.answers(question)[self.convention]
 
     def verify(self, question: str, reply: str) -> float:
-        """1.0 for the right final answer in the convention in force, else 0.0.
+        """Return 1.0 for the right final answer in the convention in force, else 0.0.
 
         A reply that offers more than one answer (other conventions, other values) scores 0. In a
         tolerant style an answer may stand in a sentence, with punctuation and quotation marks, and
@@ -169,14 +170,14 @@ class SyntheticTask(Task):
         return float(self.style.is_tolerant and self.is_tolerated(question, reply))
 
     def is_tolerated(self, question: str, reply: str) -> bool:
-        """Whether a tolerant style accepts a reply."""
+        """Return true if a tolerant style accepts a reply."""
         return any(
             self._is_offered(question, lines)
             for lines in (answer_lines(reply), self._tolerated(question, reply))
         )
 
     def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
-        """Whether the last of some lines is right, and no other one offers anything else."""
+        """Return true if the last of some lines is right, and no other one offers anything else."""
         final, answers = (lines[-1] if lines else ""), self.answers(question)
         right = answers[self.convention]
         if not final or not self.is_right(question, final, right):
@@ -185,8 +186,8 @@ class SyntheticTask(Task):
         return not rivals and self.other_offers(right, answers).isdisjoint(lines)
 
     def _tolerated(self, question: str, reply: str) -> list[str]:
-        """What the sentences of a reply state, the question that it repeats left out, and every
-        answer in its own case where case does not matter."""
+        """Return the statements of the sentences of a reply, the question that it repeats left out,
+        and every answer in its own case where case does not matter."""
         answers = {answer.lower(): answer for answer in self.offers(question)}
         texts = [text.removeprefix(question).strip() or text for text in statements(reply)]
         if self.ignores_case:
@@ -207,17 +208,17 @@ class SyntheticTask(Task):
 
 
 def by_depth(depth: str, options: Sequence[Option]) -> Option:
-    """What belongs to a depth, from options for short, medium and long."""
+    """Return the option of a depth, from options for short, medium and long."""
     return options[DEPTHS.index(depth)]
 
 
 def draw_words(generator: np.random.Generator, count: int) -> list[str]:
-    """``count`` different words in random order."""
+    """Draw ``count`` different words in random order."""
     return [WORDS[index] for index in generator.choice(len(WORDS), size=count, replace=False)]
 
 
 def draw_letters(generator: np.random.Generator, count: int) -> str:
-    """``count`` independent lower-case letters."""
+    """Draw ``count`` independent lower-case letters."""
     return "".join(LETTERS[index] for index in generator.integers(0, len(LETTERS), size=count))
 
 

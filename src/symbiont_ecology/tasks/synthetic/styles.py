@@ -30,7 +30,7 @@ from symbiont_ecology.tasks.task import Task
 
 
 class PromptStyle(ABC):
-    """How a question becomes a prompt.
+    """Form of prompts.
 
     ``is_chat``: the host's chat template goes around the turns of a prompt. ``tells_convention``: a
     prompt says which convention is wanted, so a change of it is no secret. ``line_end`` is what a
@@ -48,7 +48,7 @@ class PromptStyle(ABC):
 
     @property
     def line_end(self) -> str:
-        """What a prompt ends in."""
+        """End of a prompt."""
         return "\n"
 
     @property
