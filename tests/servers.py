@@ -15,8 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from symbiont_ecology.adapters.peft_files import read_peft
-from symbiont_ecology.adapters.portable import GROUPS
+from symbiont_ecology.adapters.peft_files import GROUPS, read_peft
 from symbiont_ecology.base.types import HOST_SLOT, Completion, Decoding, Request
 from symbiont_ecology.model.kernel import HostKernel
 

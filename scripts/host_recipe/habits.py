@@ -21,8 +21,7 @@ import numpy as np
 
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.synthetic.draws import draw_words
-from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask
+from symbiont_ecology.tasks.synthetic.family import DEPTHS, SyntheticTask, draw_words
 from symbiont_ecology.tasks.synthetic.styles import FRAMES, Cue, PromptStyle, Terse, Wording
 
 T = TypeVar("T")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.files import holds_other, remove_folder, remove_rests, write_whole
-from toy import Crash
+from symbiont_ecology.base.files import holds_other, write_whole
 
 
 def names(place: Path) -> list[str]:
@@ -39,25 +37,3 @@ def test_what_is_there_already_is_not_in_the_way(tmp_path: Path) -> None:
     assert not holds_other(path, b"text")
     assert holds_other(path, "other")
     assert holds_other(tmp_path, "text")
-
-
-def test_half_a_removal_is_seen_by_nobody_and_ended_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def die(*_: object) -> None:
-        raise Crash
-
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "file").touch()
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", die)
-        with pytest.raises(Crash):
-            remove_folder(tmp_path / "one")
-    assert names(tmp_path) == [".one.removed", "two"]
-    (tmp_path / "one").mkdir()  # a new one of that name
-    assert remove_rests(tmp_path) == ["one"]
-    assert remove_rests(tmp_path) == []
-    assert names(tmp_path) == ["one", "two"]
-    remove_folder(tmp_path / "two")
-    assert names(tmp_path) == ["one"]

@@ -139,7 +139,7 @@ def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
     ("config", "says"),
     [
         ({"use_dora": True}, "DoRA"),
-        ({"bias": "all"}, "bias 'none'"),
+        ({"bias": "all"}, "bias 'all'"),
         ({"modules_to_save": ["lm_head"]}, "modules_to_save"),
         ({"lora_bias": True}, "lora_bias"),
         ({"peft_type": "IA3"}, "IA3"),

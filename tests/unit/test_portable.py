@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
-from symbiont_ecology.adapters.peft_files import read_peft
-from symbiont_ecology.adapters.portable import complete_layout, write_portable
+from symbiont_ecology.adapters.peft_files import complete_layout, read_peft, write_portable
 from symbiont_ecology.base.errors import AdapterError
 
 ENDINGS = {"q_proj": 6, "k_proj": 4, "v_proj": 4, "o_proj": 6, "gate_proj": 8, "up_proj": 8}

@@ -8,15 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seen import HOSTILE
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.transcripts import (
-    MOST_CHARACTERS,
-    Transcript,
-    TranscriptLog,
-    read_transcripts,
-    spelt,
-)
+from symbiont_ecology.base.transcripts import MAX_CHARS, Transcript, TranscriptLog, read_transcripts
 
 ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
 KILOBYTES = 0.02
@@ -43,12 +36,10 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
 
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     written = log(tmp_path)
-    written.write(
-        [replace(ONE, reply="x" * MOST_CHARACTERS), replace(ONE, reply="x" * (MOST_CHARACTERS + 1))]
-    )
+    written.write([replace(ONE, reply="x" * MAX_CHARS), replace(ONE, reply="x" * (MAX_CHARS + 1))])
     whole, cut = read_transcripts(written.path).transcripts
-    assert whole.reply == "x" * MOST_CHARACTERS
-    assert len(cut.reply) == MOST_CHARACTERS
+    assert whole.reply == "x" * MAX_CHARS
+    assert len(cut.reply) == MAX_CHARS
     assert cut.reply.endswith("[…]")
 
 
@@ -113,16 +104,3 @@ def test_a_foreign_file_is_named_with_what_to_do(text: str, tmp_path: Path) -> N
     for reads in (lambda: read_transcripts(path), lambda: TranscriptLog(path, 1.0).rewind(1)):
         with pytest.raises(RunError, match=r"transcripts.jsonl: .*delete it"):
             reads()
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_a_model_wrote_is_spelt_in_letters_that_can_be_seen(text: str) -> None:
-    shown = spelt(text, 200)
-    assert shown.isprintable()
-    assert not set(shown) & set("\x1b\x00\u202e\u200b")
-
-
-def test_a_spelt_text_is_cut() -> None:
-    assert spelt("x" * 200, 200) == "x" * 200
-    assert spelt("x" * 1000, 200) == "x" * 199 + "…"
-    assert spelt("a\nb\tc", 9) == "a↵b⇥c"

@@ -15,9 +15,9 @@ from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.types import (
     TURN_END,
     examples_in,
-    in_last_turn,
     in_turns,
     last_turn,
+    map_last_turn,
     turns,
     without_turns,
 )
@@ -47,7 +47,7 @@ def test_turns_are_parts_of_one_text() -> None:
     assert examples_in(prompt) == 1
     assert examples_in(in_turns("be brief", "3+4")) == 0
     assert without_turns(prompt) == "1+1\n2\n3+4\n"
-    assert in_last_turn(str.upper, in_turns("a", "b", "c")) == in_turns("a", "b", "C")
+    assert map_last_turn(str.upper, in_turns("a", "b", "c")) == in_turns("a", "b", "C")
 
 
 def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
 def adam_direction(
     gradient: np.ndarray, before: OptimizerState
 ) -> tuple[np.ndarray, OptimizerState]:
-    """The direction of a step up the gradient ``(parameters,)``, to be multiplied by a learning
-    rate, and the state after it (Kingma & Ba 2014, arXiv:1412.6980)."""
+    """Return the direction of a step up the gradient ``(parameters,)``, to be multiplied by a
+    learning rate, and the state after it (Kingma & Ba 2014, arXiv:1412.6980)."""
     step = before.step + 1
     first, second = (
         np.zeros_like(gradient) if m is None else m for m in (before.first, before.second)

@@ -18,7 +18,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class AdapterLayout:
-    """Which linear modules of a host carry LoRA factors: ``(name, d_in, d_out)`` in host order.
+    """Linear modules of a host that carry LoRA factors: ``(name, d_in, d_out)`` in host order.
 
     For a rank r the flat vector holds, module after module, A ``(r, d_in)`` and then Bᵀ
     ``(r, d_out)``.
@@ -33,7 +33,7 @@ class AdapterLayout:
     modules: tuple[tuple[str, int, int], ...]
 
     def size(self, rank: int) -> int:
-        """Length of the flat vector at that rank (parameters)."""
+        """Return the length of the flat vector at that rank (parameters)."""
         return rank * self.width
 
     @cached_property
@@ -42,7 +42,7 @@ class AdapterLayout:
         return sum(d_in + d_out for _, d_in, d_out in self.modules)
 
     def blocks(self, rank: int) -> Iterator[tuple[str, slice, slice, int, int]]:
-        """``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
+        """Yield ``(name, slice of A, slice of Bᵀ, d_in, d_out)`` of every module at that rank."""
         start = 0
         for name, d_in, d_out in self.modules:
             middle, stop = start + rank * d_in, start + rank * (d_in + d_out)
@@ -93,7 +93,7 @@ class AdapterWeights:
         return f"<adapter of rank {self.rank}, {len(self.vector)} parameters>"
 
     def factors(self) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-        """``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
+        """Yield ``(module, A (rank, d_in), B (d_out, rank))`` as read-only views."""
         for name, a, b, d_in, d_out in self.layout.blocks(self.rank):
             yield (
                 name,
@@ -102,14 +102,15 @@ class AdapterWeights:
             )
 
     def delta(self, module: str) -> np.ndarray:
-        """ΔW of one module, dense, ``(d_out, d_in)``: for tests and reports, not for the kernel."""
+        """Return ΔW of one module, dense, ``(d_out, d_in)``: for tests and reports, not for the
+        kernel."""
         for name, a, b in self.factors():
             if name == module:
                 return np.asarray(self.scaling * (b @ a), dtype=np.float32)
         raise KeyError(module)
 
     def times(self, share: float) -> AdapterWeights:
-        """The same with ΔW × ``share``; A and B stay as they are."""
+        """Return the same with ΔW × ``share``; A and B stay as they are."""
         return replace(self, scaling=share * self.scaling)
 
     @classmethod
@@ -120,7 +121,7 @@ class AdapterWeights:
         scaling: float,
         factors: Mapping[str, tuple[np.ndarray, np.ndarray]],
     ) -> AdapterWeights:
-        """Packs ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros
+        """Pack ``{module: (A (r, d_in), B (d_out, r))}``; r ≤ ``rank`` is padded with zeros
         (exact)."""
         vector = np.zeros(layout.size(rank), dtype=np.float32)
         for name, a_slice, b_slice, d_in, d_out in layout.blocks(rank):
@@ -138,7 +139,8 @@ class AdapterWeights:
         generator: np.random.Generator,
         b_std: float = 0.0,
     ) -> AdapterWeights:
-        """A ~ N(0, 1/d_in), B ~ N(0, b_std²): the usual start, the identity when ``b_std`` is 0."""
+        """Draw A ~ N(0, 1/d_in), B ~ N(0, b_std²): the usual start, the identity when ``b_std``
+        is 0."""
         vector = np.empty(layout.size(rank), dtype=np.float32)
         for _, a, b, d_in, d_out in layout.blocks(rank):
             vector[a] = generator.standard_normal(rank * d_in, dtype=np.float32) / np.sqrt(d_in)
@@ -148,19 +150,19 @@ class AdapterWeights:
         return cls(layout, rank, scaling, vector)
 
 
-MOST_EXACT = 1_000_000
+MAX_EXACT_PARAMETERS = 1_000_000
 """Parameters up to which moments keep all their bits."""
 
 
 @dataclass(frozen=True, repr=False)
 class OptimizerState:
-    """What learning needs beside the weights, and what goes with an organelle wherever it goes.
+    """State of learning beside the weights, which goes with an organelle wherever it goes.
 
     ``first`` and ``second`` are Adam's moments in the layout of the weights they belong to (None
     before the first step), ``step`` counts updates (Kingma & Ba 2014, arXiv:1412.6980). ``notes``
-    are numbers that a learning rule keeps, such as reward baselines. The moments become
-    read-only. With more than ``MOST_EXACT`` parameters they are rounded to bfloat16, always, so
-    that a blob holds half as many bytes and a resume is exact.
+    are numbers that a learning rule keeps, such as reward baselines. The moments become read-only.
+    With more than ``MAX_EXACT_PARAMETERS`` parameters they are rounded to bfloat16, always, so that
+    a blob holds half as many bytes and a resume is exact.
 
     It survives a resume as a blob: a file named by the hash of its content, to which
     ``Organelle.optimizer_state`` in ``state.json`` refers. A checkpoint writes the blob before the
@@ -180,18 +182,18 @@ class OptimizerState:
             moment = getattr(self, name)
             if moment is None:
                 continue
-            if moment.size > MOST_EXACT and not is_rounded(moment):
+            if moment.size > MAX_EXACT_PARAMETERS and not is_rounded(moment):
                 object.__setattr__(self, name, _rounded(moment))
             getattr(self, name).setflags(write=False)
 
 
 def is_rounded(moment: np.ndarray) -> bool:
-    """Whether float32 numbers are bfloat16 numbers, whose last 16 bits are zero."""
+    """Return true if float32 numbers are bfloat16 numbers, whose last 16 bits are zero."""
     return not bool(np.bitwise_or.reduce(moment.view(np.uint32)) & 0xFFFF)
 
 
 def _rounded(moment: np.ndarray) -> np.ndarray:
-    """To the nearest bfloat16, to the even one of two; NaN stays as it is."""
+    """Round to the nearest bfloat16, to the even one of two; NaN stays as it is."""
     bits = moment.view(np.uint32)
     nearest = (bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
     return np.where(np.isnan(moment), moment, nearest.view(np.float32))

@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from symbiont_ecology.adapters.adapter import (
-    MOST_EXACT,
+    MAX_EXACT_PARAMETERS,
     AdapterLayout,
     AdapterWeights,
     OptimizerState,
@@ -37,7 +37,7 @@ from symbiont_ecology.base.types import BlobRef
 
 @dataclass(frozen=True)
 class _Blob:
-    """What both kinds of blob are on disk: a header of plain values and named arrays, each in one
+    """Form of both kinds of blob on disk: a header of plain values and named arrays, each in one
     piece."""
 
     header: str  # JSON, the same bytes for equal content
@@ -60,21 +60,21 @@ class _Blob:
 
 @lru_cache(maxsize=256)
 def _header(layout: AdapterLayout, rank: int, scaling: float, phrase: str) -> str:
-    """Of an adapter's blob."""
+    """Return the header of an adapter's blob."""
     extra = {"phrase": phrase} if phrase else {}
     return json.dumps({"layout": layout.modules, "rank": rank, "scaling": scaling, **extra})
 
 
 @lru_cache(maxsize=256)
 def _facts(header: str) -> tuple[AdapterLayout, int, float, str]:
-    """What such a header says."""
+    """Return the values of such a header."""
     facts = json.loads(header)
     layout = AdapterLayout(tuple((name, d_in, d_out) for name, d_in, d_out in facts["layout"]))
     return layout, facts["rank"], facts["scaling"], facts.get("phrase", "")
 
 
 def weights_ref(weights: AdapterWeights) -> BlobRef:
-    """The reference of an adapter: the hash of its content."""
+    """Return the reference of an adapter: the hash of its content."""
     return _weights_blob(weights).ref
 
 
@@ -96,11 +96,12 @@ class BlobStore:
         has read with it."""
 
     def put_weights(self, weights: AdapterWeights) -> BlobRef:
-        """Keeps an adapter and returns its reference."""
+        """Keep an adapter and return its reference."""
         return self._put(_weights_blob(weights))
 
     def weights(self, ref: BlobRef) -> AdapterWeights:
-        """The adapter of that reference; RunError when it is missing, damaged or no adapter."""
+        """Return the adapter of that reference; RunError when it is missing, damaged or no
+        adapter."""
         weights = self._living.get(ref)
         if weights is None:
             blob = self._get(ref)
@@ -116,7 +117,7 @@ class BlobStore:
         return weights
 
     def put_optimizer_state(self, optimizer_state: OptimizerState) -> BlobRef:
-        """Keeps an optimizer state and returns its reference."""
+        """Keep an optimizer state and return its reference."""
         moments = {"first": optimizer_state.first, "second": optimizer_state.second}
         header = to_json(
             {"step": optimizer_state.step, "notes": dict(sorted(optimizer_state.notes.items()))}
@@ -129,7 +130,8 @@ class BlobStore:
         return self._put(_Blob(header, arrays))
 
     def optimizer_state(self, ref: BlobRef) -> OptimizerState:
-        """The optimizer state of that reference; RunError when it is missing, damaged or none."""
+        """Return the optimizer state of that reference; RunError when it is missing, damaged or
+        none."""
         blob = self._get(ref)
         header = from_json(blob.header)
         if "step" not in header:
@@ -140,7 +142,7 @@ class BlobStore:
         return OptimizerState(header["step"], first, second, header["notes"])
 
     def flush(self, reachable: Iterable[BlobRef] | None = None) -> None:
-        """Writes the new blobs, or those of them that are ``reachable``; then they survive a power
+        """Write the new blobs, or those of them that are ``reachable``; then they survive a power
         cut.
 
         A blob is on disk whole or not at all, so a flush that fails can be tried again.
@@ -167,7 +169,7 @@ class BlobStore:
             ) from error
 
     def forget(self, reachable: Iterable[BlobRef]) -> None:
-        """Lets go of the blobs in memory that are not ``reachable``: every generation makes new
+        """Let go of the blobs in memory that are not ``reachable``: every generation makes new
         ones."""
         keep = set(reachable)
         self._new, self._latest = (
@@ -176,7 +178,7 @@ class BlobStore:
         )
 
     def collect(self, reachable: Iterable[BlobRef]) -> None:
-        """Forgets every blob that is not ``reachable``, on disk and in memory, and files a crash
+        """Forget every blob that is not ``reachable``, on disk and in memory, and files a crash
         left."""
         keep = set(reachable)
         self.forget(keep)
@@ -191,7 +193,7 @@ class BlobStore:
             ) from error
 
     def check(self, ref: BlobRef) -> None:
-        """Whether a blob is whole on the disk, whatever is in memory.
+        """Check that a blob is whole on the disk, whatever is in memory.
 
         Raises:
             RunError: it is missing or damaged.
@@ -199,7 +201,7 @@ class BlobStore:
         self._read(ref)
 
     def files(self) -> list[Path]:
-        """What is in the folder, blobs or not."""
+        """Return all files of the folder, blobs or not."""
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
 
     def _put(self, blob: _Blob) -> BlobRef:
@@ -248,7 +250,7 @@ class BlobStore:
             raise
 
     def _check_own(self) -> None:
-        """Whether the folder is the run's own: blobs that it does not need are deleted."""
+        """Check that the folder is the run's own: blobs that it does not need are deleted."""
         if self.folder.is_symlink():
             raise RunError(
                 f"{self.folder} is a link, and a run deletes what it does not need there: put the "
@@ -257,8 +259,8 @@ class BlobStore:
 
 
 def _halved(moment: np.ndarray) -> np.ndarray:
-    """A large moment that is rounded to bfloat16, as the upper halves of its numbers."""
-    if moment.size <= MOST_EXACT or not is_rounded(moment):
+    """Return a large moment that is rounded to bfloat16, as the upper halves of its numbers."""
+    if moment.size <= MAX_EXACT_PARAMETERS or not is_rounded(moment):
         return moment
     return (moment.view(np.uint32) >> 16).astype(np.uint16)
 

@@ -22,7 +22,7 @@ SPARE = 1e-6
 def modules(
     adapters: Sequence[AdapterWeights],
 ) -> Iterator[tuple[str, list[tuple[np.ndarray, np.ndarray]]]]:
-    """Module after module: its name, and every adapter's A ``(r, d_in)`` and scaling · B
+    """Yield, module after module, its name, and every adapter's A ``(r, d_in)`` and scaling · B
     ``(d_out, r)``.
 
     Raises:
@@ -46,7 +46,7 @@ def combined(
     adapters: Sequence[AdapterWeights],
     shares: Sequence[float] | Mapping[str, Sequence[float | np.ndarray]],
 ) -> AdapterWeights:
-    """Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
+    """Return Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
 
     ``shares`` has one number per adapter, or that for every module name; there it may also be one
     number per row of ΔW, ``(d_out, 1)``.
@@ -64,8 +64,8 @@ def combined(
 
 
 def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
-    """The nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ = BᵀB,
-    diagonal.
+    """Return the nearest adapter of that rank in every module (Eckart & Young 1936), balanced: AAᵀ
+    = BᵀB, diagonal.
 
     Exact where ``rank`` is not below the rank that ΔW really has. Where ΔW has no direction left, B
     alone is zero. Beyond the adapter's own rank, or the width of a module, there is none to be had:
@@ -76,8 +76,8 @@ def truncated(adapter: AdapterWeights, rank: int) -> AdapterWeights:
 
 
 def shares(adapter: AdapterWeights) -> np.ndarray:
-    """What part of ‖ΔW‖² each direction carries, the strongest first, on average over modules,
-    ``(rank,)``.
+    """Return the part of ‖ΔW‖² that each direction carries, the strongest first, on average over
+    modules, ``(rank,)``.
 
     Modules in which ΔW is zero do not count; all zero where it is zero everywhere.
     """
@@ -91,7 +91,8 @@ def shares(adapter: AdapterWeights) -> np.ndarray:
 
 
 def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) -> AdapterWeights:
-    """The same ΔW at a larger rank: new rows of A are drawn, and their columns of B are zero."""
+    """Return the same ΔW at a larger rank: new rows of A are drawn, and their columns of B are
+    zero."""
     factors = {}
     for name, a, b in adapter.factors():
         rows = generator.standard_normal((rank - adapter.rank, a.shape[1]), dtype=np.float32)
@@ -106,10 +107,9 @@ def grown(adapter: AdapterWeights, rank: int, generator: np.random.Generator) ->
 def grown_optimizer_state(
     optimizer_state: OptimizerState, adapter: AdapterWeights, rank: int
 ) -> OptimizerState:
-    """Adam's moments for an adapter that has grown: zero for what is new."""
+    """Return Adam's moments for an adapter that has grown: zero for what is new."""
 
     def padded(moments: np.ndarray | None) -> np.ndarray | None:
-        """In the layout of the larger rank."""
         if moments is None:
             return None
         as_weights = AdapterWeights(adapter.layout, adapter.rank, 1.0, moments)
@@ -122,7 +122,7 @@ def grown_optimizer_state(
 
 
 def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Singular value decomposition of B·A from its factors,
+    """Return the singular value decomposition of B·A from its factors,
     ``(U (d_out, k), S (k,), Vᵀ (k, d_in))``."""
     q_out, r_out = np.linalg.qr(b)
     q_in, r_in = np.linalg.qr(a.T)
@@ -131,14 +131,15 @@ def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 def singular_values(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Those of B·A, falling, ``(r,)``, from products of ``(r, r)``: quick, and half as exact."""
+    """Return those of B·A, falling, ``(r,)``, from products of ``(r, r)``: quick, and half as
+    exact."""
     products = np.linalg.eigvals((b.T @ b) @ (a @ a.T)).real
     values: np.ndarray = np.sqrt(np.sort(np.maximum(products, 0.0))[::-1])
     return values
 
 
 def inner(one: AdapterWeights, other: AdapterWeights) -> dict[str, float]:
-    """⟨ΔW, ΔW'⟩ of every module (Frobenius), without making either."""
+    """Return ⟨ΔW, ΔW'⟩ of every module (Frobenius), without making either."""
     return {
         name: float(np.sum((b.T @ b_other) * (a @ a_other.T)))
         for name, [(a, b), (a_other, b_other)] in modules([one, other])
@@ -146,7 +147,7 @@ def inner(one: AdapterWeights, other: AdapterWeights) -> dict[str, float]:
 
 
 def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]]:
-    """Module after module, its name and ΔW of all adapters, ``(adapters, d_out, d_in)``."""
+    """Yield, module after module, its name and ΔW of all adapters, ``(adapters, d_out, d_in)``."""
     for name, parts in modules(adapters):
         yield name, np.stack([b @ a for a, b in parts])
 
@@ -154,8 +155,8 @@ def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]
 def from_dense(
     layout: AdapterLayout, rank: int, deltas: Iterable[tuple[str, np.ndarray]]
 ) -> AdapterWeights:
-    """The nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module, one at a
-    time; what is left over as in ``truncated``."""
+    """Return the nearest adapter of that rank, balanced, to ΔW ``(d_out, d_in)`` of every module,
+    one at a time; what is left over as in ``truncated``."""
     factors = {
         name: _balanced(*np.linalg.svd(delta, full_matrices=False), rank) for name, delta in deltas
     }
@@ -165,7 +166,7 @@ def from_dense(
 def _balanced(
     u: np.ndarray, s: np.ndarray, v: np.ndarray, rank: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A and B of the first ``rank`` singular directions, each with half of their length.
+    """Return a and B of the first ``rank`` singular directions, each with half of their length.
 
     Where ΔW has none left, A has length 1 and B is zero: if both were, no gradient would ever reach
     them.

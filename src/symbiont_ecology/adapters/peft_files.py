@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,17 +24,29 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
-from symbiont_ecology.base.bounds import MOST_RANK
 from symbiont_ecology.base.errors import AdapterError
 from symbiont_ecology.base.files import remove_unfinished, replace_durably
-from symbiont_ecology.base.untrusted import parse_json, read_regular
+from symbiont_ecology.base.registry import MAX_RANK
+from symbiont_ecology.base.untrusted import PatternError, parse_json, read_pattern, read_regular
 
 PeftConfig: TypeAlias = Mapping[str, Any]
-"""What PEFT wrote as JSON; every value is checked where it is used."""
+"""JSON that PEFT wrote, after the checks of ``_read_config``."""
+Pairs: TypeAlias = dict[str, tuple[np.ndarray, np.ndarray]]
+"""A ``(r, d_in)`` and B ``(d_out, r)`` by module."""
 PEFT_CONFIG_FILE = "adapter_config.json"
 WEIGHTS_FILE = "adapter_model.safetensors"
+MAX_WEIGHTS_MB, MAX_PEFT_CONFIG_MB = 4096, 16
+"""Size of a file of weights, and of a config."""
+MAX_ALPHA = 1e6
+"""LoRA's alpha, which is about as large as the rank."""
+MAX_PATTERNS = 10_000
+"""Modules with a rank or an alpha of their own."""
+GROUPS = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
+"""Endings of modules that servers hold as one matrix."""
 _KEY = re.compile(r"base_model\.model\.(?P<module>.+)\.lora_(?P<side>[AB])\.weight")
-
+_LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+_LITERAL = re.compile(r"[\w.-]+")
+"""Names of modules: as patterns, they mean themselves."""
 _REFUSED = {
     "use_dora": "DoRA",
     "use_qalora": "QA-LoRA",
@@ -49,23 +61,15 @@ _REFUSED = {
     "arrow_config": "Arrow routing",
     "monteclora_config": "MonteCLoRA",
 }
-LARGEST_WEIGHTS_MB, LARGEST_PEFT_CONFIG_MB = 4096, 16
-"""Of a file of weights, and of a config."""
-LARGEST_ALPHA = 1e6
-"""Of LoRA's alpha, which is about as large as the rank."""
-MOST_PATTERNS = 10_000
-"""Modules with a rank or an alpha of their own."""
-PATTERN_BYTES = 1 << 20
-"""That a pattern may take, its automaton included."""
-_LITERAL = re.compile(r"[\w.-]+")
-"""Names of modules: as patterns, they mean themselves."""
 _BASE_CHANGING_STARTS = ("pissa", "olora", "corda", "loftq", "lora_ga")
 """Initialisations that also change the base weights: their factors mean nothing on the plain
 host."""
+_FLOATS = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+_EXPORT = "export the adapter again"
 
 
 def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
-    """Reads an adapter made for a host with this layout; modules that it leaves out stay zero.
+    """Return an adapter made for a host with this layout; modules that it leaves out stay zero.
 
     The rank is the largest that any module has. ``lora_dropout`` plays no part outside PEFT's
     training.
@@ -75,34 +79,41 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
             supported, modules that the host lacks, shapes that do not fit, values that are not
             finite.
     """
-    folder = Path(folder)
-    config, pairs = _read_whole(folder)
+    config, pairs = _read_whole(folder := Path(folder))
     sizes = {name: (d_in, d_out) for name, d_in, d_out in layout.modules}
-    base_scaling = _scaling(config, "", int(config["r"]))
-    scaling = (
-        base_scaling or 1.0
-    )  # alpha 0 scales by nothing; only alpha_pattern could bring it back
+    # alpha 0 scales by nothing; only alpha_pattern could bring it back
+    scaling = _scaling(config, "", int(config["r"])) or 1.0
     factors = {name: _nothing(d_in, d_out) for name, d_in, d_out in layout.modules}
     for module, (a, b) in pairs.items():
         if module not in sizes:
-            raise AdapterError(
-                f"expected modules of this host, got {module!r} in {folder}: attach it to the "
-                "model that "
-                "it was made for, or load the host without narrowing its targets"
+            raise _refusal(
+                "modules of this host",
+                repr(module),
+                folder,
+                "attach it to the model that it was made for, or load the host without narrowing "
+                "its targets",
             )
         check_module_size(module, (a.shape[1], b.shape[0]), sizes[module], folder)
         ratio = _scaling(config, module, len(a)) / scaling
         with np.errstate(over="ignore"):  # what is too large is refused
             scaled = b if ratio == 1.0 else (b * ratio).astype(np.float32)
-        _check_size_of_change(module, a, scaled, scaling, folder)
+        peaks = (float(np.abs(side).max(initial=0)) for side in (a, scaled))
+        peak = math.prod(peaks) * len(a) * abs(scaling)
+        if not peak <= float(np.finfo(np.float32).max):
+            raise _refusal(
+                f"a change of {module} that float32 can hold",
+                f"numbers up to {peak:.2g}",
+                folder,
+                "train it with a smaller alpha or learning rate",
+            )
         factors[module] = (a, scaled)
     rank = max(len(a) for a, _ in factors.values())
     return AdapterWeights.from_factors(layout, rank, scaling, factors)
 
 
 def adapter_modules(folder: str | Path) -> dict[str, tuple[int, int]]:
-    """Sizes ``(d_in, d_out)`` of the modules that an adapter changes, after all checks that need no
-    host.
+    """Return the sizes ``(d_in, d_out)`` of the modules that an adapter changes, after all checks
+    that need no host.
 
     Raises:
         AdapterError: as ``read_peft``, but for modules and sizes of a host.
@@ -114,33 +125,19 @@ def adapter_modules(folder: str | Path) -> dict[str, tuple[int, int]]:
 def check_module_size(
     module: str, size: tuple[int, int], wanted: tuple[int, int], folder: str | Path
 ) -> None:
-    """Compares the size ``(d_in, d_out)`` of an adapted module with the host's.
+    """Compare the size ``(d_in, d_out)`` of an adapted module with the host's.
 
     Raises:
         AdapterError: they differ.
     """
     if size != wanted:
-        raise AdapterError(
-            f"expected A (r, {wanted[0]}) and B ({wanted[1]}, r) for {module}, got A (r, "
-            f"{size[0]}) and B ({size[1]}, r) in {folder}: it was made for a host of another size"
-        )
-
-
-def _check_size_of_change(
-    module: str, a: np.ndarray, b: np.ndarray, scaling: float, folder: Path
-) -> None:
-    """Refuses numbers whose product overflows."""
-    sizes = (float(np.abs(side).max(initial=0)) for side in (a, b))
-    largest = math.prod(sizes) * len(a) * abs(scaling)
-    if not largest <= float(np.finfo(np.float32).max):
-        raise AdapterError(
-            f"expected a change of {module} that float32 can hold, got numbers up to "
-            f"{largest:.2g} in {folder}: train it with a smaller alpha or learning rate"
-        )
+        shapes = (f"A (r, {d_in}) and B ({d_out}, r)" for d_in, d_out in (wanted, size))
+        todo = "it was made for a host of another size"
+        raise _refusal(f"{next(shapes)} for {module}", next(shapes), folder, todo)
 
 
 def stated_rank(folder: str | Path) -> int:
-    """The largest rank that an adapter's config names: what a slot must hold to take it.
+    """Return the largest rank that an adapter's config names: what a slot must hold to take it.
 
     Raises:
         AdapterError: no such folder, a damaged config, or a kind of adapter that is not supported.
@@ -159,7 +156,7 @@ def write_peft(
     layers: Collection[int] | None = None,
     model_card: str = "",
 ) -> None:
-    """Writes an adapter so that ``PeftModel.from_pretrained(model, folder)`` loads it.
+    """Write an adapter so that ``PeftModel.from_pretrained(model, folder)`` loads it.
 
     The config is removed first and written last: an interrupted export is a folder without config,
     which every reader refuses.
@@ -183,13 +180,17 @@ def write_peft(
     for module, a, b in weights.factors():
         tensors[f"base_model.model.{module}.lora_A.weight"] = np.ascontiguousarray(a)
         tensors[f"base_model.model.{module}.lora_B.weight"] = np.ascontiguousarray(b)
+    names = [name for name, _, _ in weights.layout.modules]
+    endings = set(map(ending_of, names))
     config: dict[str, object] = {
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base_model,
         "r": weights.rank,
         "lora_alpha": weights.scaling * weights.rank,
-        "target_modules": _targets(weights.layout, unadapted),
+        "target_modules": sorted(endings)
+        if endings.isdisjoint(map(ending_of, unadapted))
+        else names,
         **({} if layers is None else {"layers_to_transform": sorted(layers)}),
         "fan_in_fan_out": fan_in_fan_out,
         "bias": "none",
@@ -216,141 +217,175 @@ def write_peft(
         ) from error
 
 
-def _read_whole(folder: Path) -> tuple[dict[str, Any], dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """Config and ``{module: (A, B)}``: an adapter that is whole by itself."""
+def write_portable(
+    folder: str | Path,
+    weights: AdapterWeights,
+    *,
+    modules: Sequence[tuple[str, int, int]],
+    base_model: str,
+    model_card: str = "",
+) -> None:
+    """Write an adapter so that PEFT, vLLM and SGLang load it. ``modules`` are all linear modules of
+    the host, ``(name, d_in, d_out)``; the other arguments are those of ``write_peft``.
+
+    Servers read less of PEFT than PEFT writes. SGLang takes alpha ÷ r alone for the scaling, bare
+    endings alone for targets, and q, k and v together, since it holds them as one matrix; vLLM
+    refuses patterns, biases and whole modules. So the folder has one rank, the scaling within
+    ``lora_alpha``, bare endings, the numbers of the layers, and zeros for modules that complete a
+    group. None of it changes ΔW. vLLM: https://docs.vllm.ai; SGLang: https://docs.sglang.ai.
+
+    Raises:
+        AdapterError: the folder cannot be written, or the host's modules are in no numbered layers.
+    """
+    layout = complete_layout(weights.layout, modules)
+    factors = {name: _nothing(d_in, d_out) for name, d_in, d_out in layout.modules}
+    factors |= {name: (a, b) for name, a, b in weights.factors()}
+    completed = AdapterWeights.from_factors(layout, weights.rank, weights.scaling, factors)
+    layers = {_layer(name) for name, _, _ in layout.modules}
+    write_peft(folder, completed, base_model=base_model, layers=layers, model_card=model_card)
+
+
+def complete_layout(
+    layout: AdapterLayout, modules: Sequence[tuple[str, int, int]]
+) -> AdapterLayout:
+    """Return the layout with all that endings and layers alone would name, groups being whole.
+
+    Raises:
+        AdapterError: a module is in no numbered layer.
+    """
+    endings = {ending_of(name) for name, _, _ in layout.modules}
+    for group in GROUPS:
+        if endings & set(group):
+            endings |= set(group)
+    layers = {_layer(name) for name, _, _ in layout.modules}
+    matches = (module for module in modules if ending_of(module[0]) in endings)
+    return AdapterLayout(tuple(module for module in matches if _layer(module[0]) in layers))
+
+
+def ending_of(module: str) -> str:
+    """Return the last part of a module's name."""
+    return module.rpartition(".")[2]
+
+
+def _layer(module: str) -> int:
+    match = _LAYER.search(module)
+    if match is None:
+        raise AdapterError(
+            f"expected modules such as model.layers.0.self_attn.q_proj, got {module!r}: servers "
+            "take adapters of Llama-like hosts alone"
+        )
+    return int(match[1])
+
+
+def _refusal(wanted: str, got: str, place: str | Path, todo: str = _EXPORT) -> AdapterError:
+    return AdapterError(f"expected {wanted}, got {got} in {place}: {todo}")
+
+
+def _read_whole(folder: Path) -> tuple[PeftConfig, Pairs]:
+    """Return config and factors of an adapter that is whole by itself."""
     config = _read_config(folder)
     pairs = _pairs(_read_tensors(folder), folder)
     for module, (a, b) in pairs.items():
         if a.ndim != 2 or b.ndim != 2 or len(a) != b.shape[1] or not len(a):
-            raise AdapterError(
-                f"expected A (r, d_in) and B (d_out, r) for {module}, got {a.shape} and "
-                f"{b.shape} in {folder}: export the adapter again"
-            )
+            shapes = f"{a.shape} and {b.shape}"
+            raise _refusal(f"A (r, d_in) and B (d_out, r) for {module}", shapes, folder)
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            raise AdapterError(
-                f"expected finite weights, got NaN or infinity in {module} of {folder}"
-            )
+            raise _refusal("finite weights", f"NaN or infinity in {module}", folder)
         if len(a) != _patterned(config, "rank_pattern", module, config["r"]):
-            raise AdapterError(
-                f"expected the rank that {PEFT_CONFIG_FILE} states, got {len(a)} for {module} in "
-                f"{folder}"
-            )
+            wanted = f"the rank that {PEFT_CONFIG_FILE} states"
+            raise _refusal(wanted, f"{len(a)} for {module}", folder)
     return config, pairs
 
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    """The adapter's config, refused unless it is plain LoRA."""
+def _read_config(folder: Path) -> PeftConfig:
+    """Return the adapter's config; refused unless it is plain LoRA."""
     path = folder / PEFT_CONFIG_FILE
-    if not folder.is_dir():
-        raise AdapterError(
-            f"expected a PEFT adapter folder, found no folder {str(folder)!r}: check the path"
-        )
     if not path.is_file():
+        found = "none" if folder.is_dir() else "no folder"
         raise AdapterError(
-            f"expected {PEFT_CONFIG_FILE} in {folder}, found none: is this a whole PEFT adapter "
-            "folder?"
+            f"expected a whole PEFT folder with {PEFT_CONFIG_FILE}, found {found} at "
+            f"{str(folder)!r}: check the path"
         )
     try:
-        config = parse_json(read_regular(path, LARGEST_PEFT_CONFIG_MB))
+        config = parse_json(read_regular(path, MAX_PEFT_CONFIG_MB))
     except (OSError, ValueError) as error:
-        raise AdapterError(
-            f"expected JSON in {path}, got damaged text ({error}): export the adapter again"
-        ) from error
+        raise _refusal("JSON", f"damaged text ({error})", path) from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         kind = config.get("peft_type") if isinstance(config, dict) else type(config).__name__
-        raise AdapterError(
-            f"expected a LORA adapter, got peft_type {kind!r} in {folder}: only LoRA can be "
-            "attached"
-        )
-    for field, meaning in _REFUSED.items():
-        if config.get(field):
-            raise AdapterError(
-                f"expected a plain LoRA adapter, got {meaning} in {folder}: train it without"
-            )
+        raise _refusal("a LORA adapter", f"peft_type {kind!r}", path, "only LoRA can be attached")
+    start = str(config.get("init_lora_weights"))
+    unusual = [meaning for field, meaning in _REFUSED.items() if config.get(field)]
     if config.get("bias", "none") != "none":
-        raise AdapterError(
-            f"expected bias 'none', got {config['bias']!r} in {folder}: train it without biases"
-        )
-    start = config.get("init_lora_weights")
-    if isinstance(start, str) and start.lower().startswith(_BASE_CHANGING_STARTS):
-        raise AdapterError(
-            f"expected factors for the plain host, got {start!r} in {folder}: convert it to plain "
-            "LoRA"
-        )
-    if not _is_rank(config.get("r")) or not _is_alpha(config.get("lora_alpha")):
-        raise AdapterError(
-            f"expected r >= 1, at most {MOST_RANK}, and lora_alpha up to {LARGEST_ALPHA:g} as "
-            "numbers, "
-            f"got r={config.get('r')!s:.60} lora_alpha={config.get('lora_alpha')!s:.60} in {path}"
-        )
-    for field, is_fine in (("rank_pattern", _is_rank), ("alpha_pattern", _is_alpha)):
-        pattern = config.get(field) or {}
-        if not isinstance(pattern, dict) or not all(map(is_fine, pattern.values())):
-            raise AdapterError(
-                f"expected {field} as a table of numbers like the above, got {pattern!r:.100} in "
-                f"{path}"
+        unusual.append(f"bias {config['bias']!r}")
+    if start.lower().startswith(_BASE_CHANGING_STARTS):
+        unusual.append(f"factors for a changed host ({start})")
+    if unusual:
+        raise _refusal("plain LoRA", unusual[0], path, "train it without, or convert it")
+    limits = {
+        "rank": (1, MAX_RANK, f"r >= 1, at most {MAX_RANK}"),
+        "alpha": (-MAX_ALPHA, MAX_ALPHA, f"lora_alpha up to {MAX_ALPHA:g}"),
+    }
+    for kind, field in (("rank", "r"), ("alpha", "lora_alpha")):
+        low, high, wanted = limits[kind]
+        pattern = config.get(f"{kind}_pattern") or {}
+        if not _is_within(config.get(field), low, high):
+            raise _refusal(wanted, f"{config.get(field)!s:.60}", path)
+        values = pattern.values() if isinstance(pattern, dict) else [None]
+        if not all(_is_within(value, low, high) for value in values):
+            wanted = f"{kind}_pattern as a table of numbers, {wanted}"
+            raise _refusal(wanted, f"{pattern!r:.100}", path)
+        if len(pattern) > MAX_PATTERNS:
+            raise _refusal(
+                f"at most {MAX_PATTERNS} names in {kind}_pattern", str(len(pattern)), path
             )
-        if len(pattern) > MOST_PATTERNS:
-            raise AdapterError(f"expected at most {MOST_PATTERNS} names in {field} of {path}")
     return config
 
 
+def _is_within(value: object, low: float, high: float) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and low <= value <= high  # type: ignore[operator]
+
+
 def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """All tensors of the weights file as float32."""
+    """Return all tensors of the weights file as float32."""
     path = folder / WEIGHTS_FILE
     if not path.is_file():
+        todo = _EXPORT
         if any(folder.glob("*.bin")):
-            raise AdapterError(
-                f"expected {WEIGHTS_FILE} in {folder}, found pickled weights (.bin), which can "
-                "run code: "
-                "save the adapter again with safe_serialization=True"
-            )
-        raise AdapterError(
-            f"expected {WEIGHTS_FILE} in {folder}, found none: export the adapter again"
-        )
-    if (megabytes := path.stat().st_size / 2**20) > LARGEST_WEIGHTS_MB:
-        raise AdapterError(
-            f"expected at most {LARGEST_WEIGHTS_MB} MB of weights, got {megabytes:.0f} in {path}"
-        )
+            todo = "pickled weights (.bin) can run code, save it with safe_serialization=True"
+        raise AdapterError(f"expected {WEIGHTS_FILE} in {folder}, found none: {todo}")
+    if (megabytes := path.stat().st_size / 2**20) > MAX_WEIGHTS_MB:
+        raise _refusal(f"at most {MAX_WEIGHTS_MB} MB of weights", f"{megabytes:.0f}", path)
     try:
         entries = deserialize(path.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError) as error:
-        raise AdapterError(
-            f"expected safetensors in {path}, got a damaged file ({error}): export it again"
-        ) from error
+        raise _refusal("safetensors", f"a damaged file ({error})", path) from error
     return {name: _as_float32(entry, name, path) for name, entry in entries}
 
 
-def _as_float32(entry: PeftConfig, name: str, path: Path) -> np.ndarray:
-    """One raw tensor; numpy has no bfloat16, which is the upper half of a float32."""
-    kinds = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-    if entry["dtype"] not in kinds:
-        raise AdapterError(
-            f"expected floating point weights, got {entry['dtype']} for {name} in {path}"
-        )
-    raw = np.frombuffer(entry["data"], dtype=kinds[entry["dtype"]])
+def _as_float32(entry: Mapping[str, Any], name: str, path: Path) -> np.ndarray:
+    """Return one raw tensor; numpy has no bfloat16, which is the upper half of a float32."""
+    if entry["dtype"] not in _FLOATS:
+        raise _refusal("floating point weights", f"{entry['dtype']} for {name}", path)
+    raw = np.frombuffer(entry["data"], dtype=_FLOATS[entry["dtype"]])
     if entry["dtype"] == "BF16":
         raw = (raw.astype(np.uint32) << 16).view(np.float32)
     return raw.astype(np.float32).reshape(entry["shape"])
 
 
-def _pairs(
-    tensors: Mapping[str, np.ndarray], folder: Path
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """``{module: (A, B)}``; everything else in the file is refused."""
+def _pairs(tensors: Mapping[str, np.ndarray], folder: Path) -> Pairs:
+    """Return the factors by module; everything else in the file is refused."""
     sides: dict[str, dict[str, np.ndarray]] = {}
     for key, tensor in tensors.items():
         match = _KEY.fullmatch(key)
         if match is None:
-            raise AdapterError(
-                f"expected keys base_model.model.<module>.lora_A.weight, got {key!r} in {folder}"
-            )
+            wanted = "keys base_model.model.<module>.lora_A.weight"
+            raise _refusal(wanted, repr(key), folder)
         sides.setdefault(match["module"], {})[match["side"]] = tensor
     for module, pair in sides.items():
         if len(pair) != 2:
-            raise AdapterError(
-                f"expected lora_A and lora_B for {module}, found only lora_{min(pair)} in {folder}"
-            )
+            wanted = f"lora_A and lora_B for {module}"
+            raise _refusal(wanted, f"only lora_{min(pair)}", folder)
     if not sides:
         raise AdapterError(
             f"expected LoRA weights, found none in {folder}: was the adapter trained at all?"
@@ -359,13 +394,13 @@ def _pairs(
 
 
 def _scaling(config: PeftConfig, module: str, rank: int) -> float:
-    """What multiplies B · A of one module: alpha / r, or alpha / √r for rsLoRA."""
+    """Return the factor before B · A of one module: alpha / r, or alpha / √r for rsLoRA."""
     alpha = _patterned(config, "alpha_pattern", module, config["lora_alpha"])
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 
 
 def _patterned(config: PeftConfig, field: str, module: str, default: float) -> float:
-    """The value of the first pattern that the module's name ends with: PEFT's own rule."""
+    """Return the value of the first pattern that the module's name ends with: PEFT's own rule."""
     for pattern, value in (config.get(field) or {}).items():
         if _LITERAL.fullmatch(pattern):
             is_meant = f".{module}".endswith(f".{pattern}")
@@ -376,53 +411,27 @@ def _patterned(config: PeftConfig, field: str, module: str, default: float) -> f
     return float(default)
 
 
-@lru_cache(maxsize=MOST_PATTERNS)
+@lru_cache(maxsize=MAX_PATTERNS)
 def _compiled(pattern: str, field: str) -> Any:
-    """A pattern at the end of a name. RE2 matches in time that grows with the name alone, so no
-    stranger's pattern can keep it busy.
+    """Return a pattern at the end of a name.
 
     Raises:
         AdapterError: it is no pattern, or none that is regular.
     """
-    import re2
-
-    options = re2.Options()
-    options.max_mem, options.log_errors = PATTERN_BYTES, False
     try:
-        return re2.compile(rf"(?:.*\.)?(?:{pattern})", options)
-    except (re2.error, UnicodeEncodeError) as error:
-        raise AdapterError(
-            f"expected regular expressions in {field}, got {pattern!r:.100} ({error}): write the "
-            "names out one by one"
+        return read_pattern(rf"(?:.*\.)?(?:{pattern})", max_chars=None)
+    except PatternError as error:
+        raise _refusal(
+            "regular expressions", f"{error!s:.200}", field, "write the names out one by one"
         ) from error
-
-
-def _targets(layout: AdapterLayout, unadapted: Collection[str]) -> list[str]:
-    """Bare endings when they name exactly the layout's modules, whole names otherwise."""
-    endings = {name.rsplit(".", 1)[-1] for name, _, _ in layout.modules}
-    if any(name.rsplit(".", 1)[-1] in endings for name in unadapted):
-        return [name for name, _, _ in layout.modules]
-    return sorted(endings)
 
 
 def _nothing(d_in: int, d_out: int) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((0, d_in), dtype=np.float32), np.zeros((d_out, 0), dtype=np.float32)
 
 
-def _is_rank(value: object) -> bool:
-    return _is_number(value) and 1 <= value <= MOST_RANK  # type: ignore[operator]
-
-
-def _is_alpha(value: object) -> bool:
-    return _is_number(value) and -LARGEST_ALPHA <= value <= LARGEST_ALPHA  # type: ignore[operator]
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 def _replace(path: Path, data: bytes) -> None:
-    """Writes a file so that it is whole or not there."""
+    """Write a file so that it is whole or not there."""
     part = path.with_name(f".{path.name}.part")
     remove_unfinished(part)
     try:

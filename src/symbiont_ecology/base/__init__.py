@@ -1,1 +1,1 @@
-"""What everything else stands on: types, files, random draws, registries, events and their log."""
+"""Foundations: types, files, random draws, registries, events and their log."""

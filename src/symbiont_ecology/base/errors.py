@@ -71,7 +71,7 @@ class MissingExtraError(EcologyError):
 
 
 def lines_of(error: BaseException) -> list[str]:
-    """What an error says, line by line without empty ones; the name of its type if it says
+    """Return the text of an error, line by line without empty ones; the name of its type if it says
     nothing."""
     lines = [" ".join(line.split()) for line in str(error).splitlines()]
     return [line for line in lines if line] or [type(error).__name__]

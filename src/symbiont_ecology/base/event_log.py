@@ -11,6 +11,7 @@ Lines hold no time of day, so equal runs write equal bytes. What can happen is i
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import MISSING
 from functools import cache
@@ -20,7 +21,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.events import Event
-from symbiont_ecology.base.jsonlog import JsonLog, json_line
+from symbiont_ecology.base.files import append_lines, json_line, opened
 from symbiont_ecology.base.registry import did_you_mean
 
 SCHEMA = 1
@@ -33,9 +34,9 @@ class EventLog:
     state."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self._log = path, JsonLog(path)
+        self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.opened("a+b") as file:
+        with opened(path, "a+b") as file:
             file.seek(0)
             header = file.readline()
             if not header.endswith(b"\n"):  # new, or killed while the header was written
@@ -53,7 +54,8 @@ class EventLog:
             ValueError: a field is NaN, infinite or no plain value; nothing is written then.
             RunError: the file cannot be written.
         """
-        self._log.append(b"".join(_line(number, event) for number, event in enumerate(events, seq)))
+        lines = (_line(number, event) for number, event in enumerate(events, seq))
+        append_lines(self.path, b"".join(lines))
         return seq + len(events)
 
     def sync(self) -> None:
@@ -62,7 +64,8 @@ class EventLog:
         Raises:
             RunError: the disk is full or gone.
         """
-        self._log.sync()
+        with opened(self.path, "ab") as file:
+            os.fsync(file.fileno())
 
     def rewind(self, seq: int) -> None:
         """Drop event ``seq`` and everything behind it, a line torn by a crash included.
@@ -71,8 +74,12 @@ class EventLog:
             RunError: the log holds fewer than ``seq`` whole events, so the state is not of this
                 log.
         """
-        if (lines := self._log.truncate(seq + 1)) <= seq:  # the header, then seq events
-            raise RunError(f"{self.path} holds {max(lines - 1, 0)} events, expected at least {seq}")
+        with opened(self.path, "r+b") as file:
+            for number in range(seq + 1):  # the header, then seq events
+                if not file.readline().endswith(b"\n"):
+                    found = max(number - 1, 0)
+                    raise RunError(f"{self.path} holds {found} events, expected at least {seq}")
+            file.truncate(file.tell())
 
 
 class LogReader:

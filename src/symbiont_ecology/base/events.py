@@ -169,7 +169,7 @@ class Ascended(Event):
 
 @dataclass(frozen=True)
 class Scored(Event):
-    """What an organelle's weights earned in an exam: a mean reward, kept while they stay."""
+    """Result of an organelle's weights in an exam: a mean reward, kept while they stay."""
 
     id: OrganelleId
     score: float

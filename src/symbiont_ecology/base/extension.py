@@ -44,7 +44,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Extension:
-    """What an extension adds."""
+    """Parts, commands and names that an extension adds."""
 
     parts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Modules that register parts, by the kind of their registry, such as ``learning rule``."""

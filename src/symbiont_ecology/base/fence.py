@@ -30,11 +30,11 @@ Result = TypeVar("Result")
 
 PART_SECONDS = 10.0
 """Time that a reward, a learning rule or an operator may take for one call."""
-LONGEST_FAULT = 200
+MAX_FAULT_CHARS = 200
 """Characters of what foreign code says of its fault."""
 IN_A_ROW = 3
 """Calls that fail one after the other, over whole generations, until a run stops."""
-MOST_LATE = 3
+MAX_LATE = 3
 """Calls of a part in a generation that may take too long, until the others fail at once."""
 _AGAIN = 0.05
 """Seconds from one alarm to the next, for code that caught the first."""
@@ -43,14 +43,9 @@ _AGAIN = 0.05
 class FaultError(Exception):
     """Foreign code did not do its work; the message says what it did instead."""
 
-    is_late = False
-    """Whether it took too long."""
-
 
 class TooLateError(FaultError):
     """Foreign code took too long."""
-
-    is_late = True
 
 
 class Fence:
@@ -81,7 +76,7 @@ class Fence:
                 signal.setitimer(signal.ITIMER_REAL, max(seconds, _AGAIN), interval)
 
     def __call__(self, function: Callable[..., Result], *arguments: object) -> Result:
-        """What the function returns.
+        """Return the result of the function.
 
         Raises:
             FaultError: it raises.
@@ -108,7 +103,7 @@ class TimeUpError(BaseException):
 
 
 def _inside(function: Callable[..., Result], arguments: tuple[object, ...]) -> Result:
-    """All that an alarm may interrupt."""
+    """Return all that an alarm may interrupt."""
     try:
         return function(*arguments)
     except (FaultError, TimeUpError, KeyboardInterrupt):
@@ -118,7 +113,7 @@ def _inside(function: Callable[..., Result], arguments: tuple[object, ...]) -> R
 
 
 def _ring(number: int, frame: FrameType | None) -> None:
-    """Ends what is inside; the fence itself, which may just be putting the alarm off, goes on."""
+    """End what is inside; the fence itself, which may just be putting the alarm off, goes on."""
     if frame is None or frame.f_code not in _OUTSIDE:
         raise TimeUpError
 
@@ -127,14 +122,15 @@ _OUTSIDE = {Fence.__call__.__code__, Fence.__enter__.__code__, Fence.__exit__.__
 
 
 def said_of(error: BaseException) -> str:
-    """``raised ValueError: no such reply (mine.py line 7)``, in one line."""
-    text = " ".join(str(error).split())[:LONGEST_FAULT]
+    """Return ``raised ValueError: no such reply (mine.py line 7)``, in one line."""
+    text = " ".join(str(error).split())[:MAX_FAULT_CHARS]
     where = foreign_place(error.__traceback__)
     return f"raised {type(error).__name__:.80}{text and f': {text}'}{where and f' ({where})'}"
 
 
 def foreign_place(trace: TracebackType | None) -> str:
-    """File and line at which a plug-in was when something failed; empty if none was at work."""
+    """Return file and line at which a plug-in was when something failed; empty if none was at
+    work."""
     while trace is not None:
         if is_foreign(str(trace.tb_frame.f_globals.get("__name__", ""))):
             return f"{Path(trace.tb_frame.f_code.co_filename).name} line {trace.tb_lineno}"
@@ -144,8 +140,8 @@ def foreign_place(trace: TracebackType | None) -> str:
 
 @contextmanager
 def blamed(error_class: type[EcologyError]) -> Iterator[None]:
-    """Errors of plug-ins within the block are one line that names the file. Others are our own, and
-    keep their traceback."""
+    """Turn errors of plug-ins within the block into one line that names the file. Others are our
+    own, and keep their traceback."""
     try:
         yield
     except (EcologyError, KeyboardInterrupt):
@@ -157,14 +153,13 @@ def blamed(error_class: type[EcologyError]) -> Iterator[None]:
 
 
 def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[Result]:
-    """What a part returned, as a list.
+    """Return the values that a part returned, as a list.
 
     Raises:
         RunError: it is no list, or something in it is of another kind.
     """
     values = list(returned) if isinstance(returned, Iterable) else [returned]
-    wrong = [value for value in values if not isinstance(value, kind)]
-    if wrong:
+    if wrong := [value for value in values if not isinstance(value, kind)]:
         raise RunError(
             f"{part} returned {wrong[0]!r:.60}, expected a list of {kind.__name__}s, or an empty "
             "one: mend it"
@@ -174,7 +169,7 @@ def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[R
 
 @dataclass
 class CallTally:
-    """How often a part was called in a generation, how often it failed, and its first fault."""
+    """Number of calls of a part in a generation and of those that failed, and the first fault."""
 
     calls: int = 0
     failed: int = 0
@@ -191,7 +186,7 @@ class Faults:
     tallies: dict[str, CallTally] = field(default_factory=dict)
 
     def note(self, part: str, fault: str = "", *, is_told: bool = True) -> None:
-        """Counts a call of a part, which failed if there is a fault."""
+        """Count a call of a part, which failed if there is a fault."""
         tally = self.tallies.setdefault(part, CallTally(is_told=is_told))
         tally.calls += 1
         if fault:
@@ -201,7 +196,7 @@ class Faults:
     def call(
         self, part: str, function: Callable[..., Result], *arguments: object, is_told: bool = True
     ) -> Result:
-        """What the function returns, counted as a call of the part.
+        """Return the result of the function, counted as a call of the part.
 
         Raises:
             FaultError: as ``Fence``.
@@ -217,21 +212,21 @@ class Faults:
         *arguments: object,
         is_told: bool = True,
     ) -> Result:
-        """As ``call``, within a fence that many calls share. After some calls that took too long,
+        """Call and count within a fence that many calls share. After some calls that took too long,
         the others are not even tried."""
         try:
-            if part in self.tallies and self.tallies[part].late >= MOST_LATE:
+            if part in self.tallies and self.tallies[part].late >= MAX_LATE:
                 raise FaultError(f"took longer than {fence.seconds:g} s at calls before this one")
             result = fence(function, *arguments)
         except FaultError as error:
             self.note(part, str(error), is_told=is_told)
-            self.tallies[part].late += error.is_late
+            self.tallies[part].late += isinstance(error, TooLateError)
             raise
         self.note(part, is_told=is_told)
         return result
 
     def check(self, in_a_row: dict[str, int]) -> None:
-        """Adds up, over generations, which parts do nothing but fail.
+        """Add up, over generations, which parts do nothing but fail.
 
         Raises:
             RunError: one has failed at every call, and often enough.

@@ -1,4 +1,5 @@
-"""Files that are there whole or not at all, and logs that a crash may have torn.
+"""Files that are there whole or not at all, and append-only logs of JSON objects, one per line,
+whose last line a crash may have torn.
 
 Order on the disk: the bytes of a file come before its name, and its name before whatever relies on
 it. Nothing is ever written through a link: a run writes to files of its own only.
@@ -22,12 +23,13 @@ from symbiont_ecology.base.errors import RunError
 Stamp = tuple[int, ...]
 """Changes when a file does."""
 FOLDER_LOCK_FILE = "folder.lock"
-UNFINISHED, REMOVED = ".new", ".removed"
-"""The ending of a file that is being written, and of a folder that is being removed."""
+UNFINISHED = ".new"
+"""Ending of a file that is being written."""
+_JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file by atomic rename: who is killed meanwhile leaves what was there before, and
+    """Write a file by atomic rename: who is killed meanwhile leaves what was there before, and
     after a power cut either the old or the new content is there.
 
     Raises:
@@ -39,16 +41,16 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def holds_other(path: Path, content: str | bytes) -> bool:
-    """Whether something else has the name of a file that is to be written. Who is killed may type a
-    command again: what it has written already is in nobody's way."""
+    """Return true if something else has the name of a file that is to be written. A command that
+    was killed and is typed again finds what it wrote: that is in nobody's way."""
     data = content.encode() if isinstance(content, str) else content
     return path.exists() and not (path.is_file() and path.read_bytes() == data)
 
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A file beside the path, for the block to write; it takes the path's place at the end. A block
-    that fails leaves nothing behind.
+    """Yield a file beside the path, for the block to write; it takes the path's place at the end. A
+    block that fails leaves nothing behind.
 
     Raises:
         RunError: it cannot be written.
@@ -89,7 +91,7 @@ def folder_made_whole(folder: Path) -> Iterator[Path]:
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
-    """A file takes the path's place once its bytes are on the disk. Its name is there after
+    """Put a file in the path's place once its bytes are on the disk. Its name is there after
     ``sync_folder``, which may serve many files."""
     with temporary.open("r+b") as file:  # Windows syncs what is open for writing
         os.fsync(file.fileno())
@@ -97,7 +99,7 @@ def replace_durably(temporary: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes names durable: a rename is not on the disk before its folder is. Windows cannot, and
+    """Make names durable: a rename is not on the disk before its folder is. Windows cannot, and
     need not: it writes names down before it goes on."""
     if not hasattr(os, "O_DIRECTORY"):
         return
@@ -109,7 +111,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and what is missing above it; after a power cut it is still there.
+    """Make a folder and what is missing above it; after a power cut it is still there.
 
     Raises:
         OSError: it cannot be made.
@@ -120,33 +122,8 @@ def make_folder(folder: Path) -> None:
         sync_folder(place.parent)
 
 
-def remove_folder(folder: Path) -> None:
-    """Removes a folder that nobody is to see half of: it is hidden first.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
-    hidden = folder.with_name(f".{folder.name}{REMOVED}")
-    if hidden.exists():
-        shutil.rmtree(hidden)
-    folder.rename(hidden)
-    shutil.rmtree(hidden)
-
-
-def remove_rests(place: Path) -> list[str]:
-    """Removes what is left of folders that a killed process was removing; their former names.
-
-    Raises:
-        OSError: something cannot be removed.
-    """
-    rests = [path for path in sorted(place.glob(f".?*{REMOVED}")) if not path.is_symlink()]
-    for path in rests:
-        shutil.rmtree(path)
-    return [path.name.removeprefix(".").removesuffix(REMOVED) for path in rests]
-
-
 def open_own(path: Path, mode: str) -> BinaryIO:
-    """Opens a file of a run for writing: ``xb`` makes it, ``ab`` and ``a+b`` append, ``r+b`` keeps
+    """Open a file of a run for writing: ``xb`` makes it, ``ab`` and ``a+b`` append, ``r+b`` keeps
     what is there. A link is not followed.
 
     Raises:
@@ -168,16 +145,16 @@ def open_own(path: Path, mode: str) -> BinaryIO:
 
 
 def lock(descriptor: int, *, waits: bool = True) -> bool:
-    """Whether this process is the one that holds an open file or folder; it waits for another one
-    that does, or not. The lock goes with the process, however that ends."""
+    """Lock an open file or folder for this process, after another one that holds it or not at all,
+    and return true if that worked. The lock goes with the process, however that ends."""
     from filelock import lock_descriptor
 
     return lock_descriptor(descriptor, blocking=waits, poll_interval=0.005)
 
 
 def open_folder(folder: Path) -> int:
-    """A descriptor to lock a folder by. It is the folder itself, so one that cannot be written can
-    be locked, too; on Windows it is a file in it.
+    """Return a descriptor to lock a folder by. It is the folder itself, so one that cannot be
+    written can be locked, too; on Windows it is a file in it.
 
     Raises:
         OSError: it cannot be opened.
@@ -188,7 +165,7 @@ def open_folder(folder: Path) -> int:
 
 
 def remove_unfinished(temporary: Path) -> None:
-    """Removes what a crash left under the name of a file that is being written.
+    """Remove what a crash left under the name of a file that is being written.
 
     Raises:
         RunError: a link, a folder or a special file has that name: no crash left it.
@@ -203,7 +180,7 @@ def remove_unfinished(temporary: Path) -> None:
 
 
 def is_writable(folder: Path) -> bool:
-    """Whether files can be made in a folder: not on a disk that is read-only, for example."""
+    """Return true if files can be made in a folder."""
     return os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
@@ -223,18 +200,67 @@ def _not_own(path: Path) -> RunError:
     return RunError(f"{path} is {kind}, and a run writes to files of its own only: remove it")
 
 
+@contextmanager
+def opened(path: Path, mode: str) -> Iterator[BinaryIO]:
+    """Open a file as ``open_own`` does.
+
+    Raises:
+        RunError: it cannot be opened, or what the block does with it fails.
+    """
+    try:
+        with open_own(path, mode) as file:
+            yield file
+    except OSError as error:
+        raise RunError(f"cannot write {path}: {error.strerror}") from error
+
+
+def json_line(record: Mapping[str, object]) -> bytes:
+    """Return a line of a log.
+
+    Raises:
+        ValueError: a value is NaN, infinite or no plain value.
+    """
+    return _JSON.encode(record).encode() + b"\n"
+
+
+def append_lines(path: Path, lines: bytes, *, is_synced: bool = False) -> None:
+    """Add whole lines to a log, which half a line that a crash left does not take along. Synced
+    ones are on the disk when this returns.
+
+    Raises:
+        RunError: they cannot be written.
+    """
+    with opened(path, "a+b") as file:
+        file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
+        is_torn = file.read(1) not in (b"", b"\n")
+        file.write(b"\n" * is_torn + lines)
+        if is_synced:
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def append_line(path: Path, record: Mapping[str, object]) -> None:
+    """Add a JSON object to a log.
+
+    Raises:
+        RunError: it cannot be written.
+    """
+    append_lines(path, json.dumps(record).encode() + b"\n")
+
+
 def ignore_line(number: int) -> None:
-    """Says nothing of a damaged line."""
+    """Say nothing of a damaged line."""
 
 
 def read_lines(
     path: Path, damaged: Callable[[int], None] = ignore_line
 ) -> Iterator[tuple[int, dict[str, object]]]:
-    """The JSON objects of a log, with the numbers of their lines from 1. A line that is none, such
-    as one that a crash tore, is left out and told to ``damaged``.
+    """Yield the JSON objects of a log with the numbers of their lines from 1; none where there is
+    no file. A line that is no object, such as one that a crash tore, is left out, and its number
+    goes to ``damaged``.
 
     Raises:
-        RunError: it cannot be read.
+        RunError: the log cannot be read.
     """
     try:
         data = path.read_bytes()
@@ -251,28 +277,8 @@ def read_lines(
         yield number, record
 
 
-def append_line(path: Path, record: Mapping[str, object], *, is_synced: bool = False) -> None:
-    """Adds a JSON object to a log; half a line that a crash left does not take it along.
-
-    With ``is_synced`` it is on the disk when this returns.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    try:
-        with open_own(path, "a+b") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - 1, 0))
-            is_torn = file.read(1) not in (b"", b"\n")
-            file.write(b"\n" * is_torn + json.dumps(record).encode() + b"\n")
-            if is_synced:
-                file.flush()
-                os.fsync(file.fileno())
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
-
-
 def content_hash(path: Path) -> str:
-    """Of a file, or of the adapter in a PEFT folder; empty where there is none."""
+    """Return SHA-256 of a file, or of the adapter in a PEFT folder; empty where there is none."""
     parts = sorted(path.glob("adapter_*")) if path.is_dir() else [path] if path.is_file() else []
     digest = hashlib.sha256()
     for part in parts:
@@ -281,7 +287,7 @@ def content_hash(path: Path) -> str:
 
 
 def stamp_of(path: Path) -> Stamp:
-    """The stamp of a file; empty where there is none."""
+    """Return the stamp of a file; empty where there is none."""
     if not path.exists():
         return ()
     status = path.stat()
@@ -289,7 +295,7 @@ def stamp_of(path: Path) -> Stamp:
 
 
 def free_folder(name: str) -> Path:
-    """``artifacts/<name>-<n>`` with the first n that is free."""
+    """Return ``artifacts/<name>-<n>`` with the first n that is free."""
     number = 1
     while (folder := Path("artifacts") / f"{name}-{number}").exists():
         number += 1

@@ -46,7 +46,7 @@ class Cost:
 
     @classmethod
     def computed(cls, flops: int, tokens_in: int = 0, tokens_out: int = 0) -> Cost:
-        """Work of which all that is useful was computed, and no more."""
+        """Return work of which all that is useful was computed, and no more."""
         return cls(tokens_in, tokens_out, flops=flops, executed=flops)
 
     def __add__(self, other: Cost) -> Cost:
@@ -99,7 +99,7 @@ class HostShape:
     def from_config(
         cls, config: Mapping[str, object], *, linear_parameters: int, parameters: int
     ) -> HostShape:
-        """Reads a Hugging Face ``config.json`` (Llama or GPT-2 field names).
+        """Read a Hugging Face ``config.json`` (Llama or GPT-2 field names).
 
         Raises:
             HostError: a size is named by none of the known fields.
@@ -124,14 +124,14 @@ class HostShape:
     def forward_flops(
         self, lora_parameters: int, tokens: int, context: int = 0, head_positions: int = 0
     ) -> int:
-        """One forward pass over ``tokens`` new tokens behind ``context`` cached ones.
+        """Return one forward pass over ``tokens`` new tokens behind ``context`` cached ones.
 
         The LM head runs at ``head_positions`` positions.
         """
         return self._flops(lora_parameters, tokens, tokens * (context + tokens), head_positions)
 
     def rollout_flops(self, lora_parameters: int, prompt_tokens: int, new_tokens: int) -> int:
-        """Reads a prompt and writes ``new_tokens``, end-of-answer included, with a key-value cache.
+        """Read a prompt and writes ``new_tokens``, end-of-answer included, with a key-value cache.
 
         The prompt's pass yields the first new token and the last one is never fed back, so
         ``new_tokens`` cost one pass over the prompt and ``new_tokens − 1`` passes over one token
@@ -144,9 +144,9 @@ class HostShape:
     def executed_flops(
         self, lora_parameters: int, prompt_tokens: int, read_tokens: int, steps: int
     ) -> int:
-        """What a row of a batch really took: as many of its prompt's tokens as were read for it
-        (those that no neighbour's prompt began with), and ``steps`` passes over one token, those
-        behind its end included.
+        """Return the FLOPs that a row of a batch really took: as many of its prompt's tokens as
+        were read for it (those that no neighbour's prompt began with), and ``steps`` passes over
+        one token, those behind its end included.
         """
         # Keys of the passes: prompt + 1, prompt + 2, … prompt + steps.
         pairs = read_tokens * prompt_tokens + steps * prompt_tokens + steps * (steps + 1) // 2
@@ -155,15 +155,15 @@ class HostShape:
     def scoring_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
-        """Log-probabilities of a given completion: one pass, with the LM head on the completion
-        alone. Its last token predicts nothing, and is not read."""
+        """Return log-probabilities of a given completion: one pass, with the LM head on the
+        completion alone. Its last token predicts nothing, and is not read."""
         tokens = _tokens_of(prompt_tokens, completion_tokens)
         return self.forward_flops(lora_parameters, tokens, head_positions=completion_tokens)
 
     def learning_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
-        """One lesson, forward and backward through a frozen host with LoRA on every layer.
+        """Return one lesson, forward and backward through a frozen host with LoRA on every layer.
 
         Backward costs the frozen weights 1 × their forward (input gradients, no weight gradients),
         LoRA 2 × (both) and attention 2 × (two products per forward product). The first layer's
@@ -177,15 +177,15 @@ class HostShape:
     def sketching_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
-        """A gradient sketch of one answer: as a lesson, but backward through the upper layers
-        alone where the host is large."""
+        """Return the FLOPs of a gradient sketch of one answer: as a lesson, but backward through
+        the upper layers alone where the host is large."""
         backward = self._backward_flops(lora_parameters, prompt_tokens, completion_tokens)
         backward = backward * (self.layers - self.sketched_from) // self.layers
         return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
 
     def embedding_flops(self, tokens: int) -> int:
-        """The embedding of a text of so many tokens: one pass through the layers up to the last
-        that counts."""
+        """Return the embedding of a text of so many tokens: one pass through the layers up to the
+        last that counts."""
         return self.forward_flops(0, tokens) * self.embedding_layers[-1] // self.layers
 
     def _backward_flops(
@@ -197,8 +197,8 @@ class HostShape:
         return self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
 
     def _flops(self, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:
-        """Tokens through all linear modules; scores and weighted values of (query, key) pairs in
-        every head of every layer; the LM head at some positions.
+        """Return tokens through all linear modules; scores and weighted values of (query, key)
+        pairs in every head of every layer; the LM head at some positions.
         """
         linear = tokens * (self.layers * self.linear_parameters + lora_parameters)
         attention = 2 * pairs * self.layers * self.heads * self.head_dim
@@ -206,12 +206,12 @@ class HostShape:
 
 
 def _tokens_of(prompt_tokens: int, completion_tokens: int) -> int:
-    """Tokens that go through the host where a completion is given."""
+    """Return tokens that go through the host where a completion is given."""
     return prompt_tokens + max(completion_tokens - 1, 0)
 
 
 def _first(config: Mapping[str, object], *names: str, default: int | None = None) -> int:
-    """The first of the fields that is there and is not null."""
+    """Return the first of the fields that is there and is not null."""
     for name in names:
         value = config.get(name)
         if isinstance(value, int):

@@ -1,10 +1,9 @@
-"""What a process does for the machine that it runs on, and what it takes of it."""
+"""Memory and cores of this process and of its machine."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -12,24 +11,9 @@ from pathlib import Path
 import psutil
 
 
-def interrupted_with(parent: int) -> None:
-    """From here on this process hears of the end of the one that started it, however that ends, as
-    of Ctrl-C. On Linux; elsewhere nothing happens."""
-    try:
-        ctypes.CDLL(None).prctl(_SET_SIGNAL_OF_PARENTS_END, signal.SIGINT)
-    except (AttributeError, OSError, TypeError):  # another system
-        return
-    if os.getppid() != parent:  # it ended before this could be asked for
-        os.kill(os.getpid(), signal.SIGINT)
-
-
-_SET_SIGNAL_OF_PARENTS_END = 1
-"""``PR_SET_PDEATHSIG`` of prctl(2)."""
-
-
 def memory_mb(field: str = "VmHWM") -> float:
-    """Memory of this process in units of 1024² bytes: the most that it took, or what it takes
-    (``VmRSS``); 0 where there is no /proc, which alone knows the most.
+    """Return the memory of this process in units of 1024² bytes: the most that it took, or what it
+    takes (``VmRSS``); 0 where there is no /proc, which alone knows the most.
 
     Not ``ru_maxrss``, which begins with what the parent had.
     """
@@ -37,14 +21,14 @@ def memory_mb(field: str = "VmHWM") -> float:
 
 
 def usable_cores() -> int:
-    """Cores of this machine that this process may use (``taskset``)."""
+    """Return the number of cores that this process may use (``taskset``)."""
     if hasattr(os, "sched_getaffinity"):  # on Linux
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def machine_memory(group: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
-    """Bytes of RAM that this machine (or the container) has, and how many of them are free.
+    """Return the bytes of RAM that this machine (or the container) has, and how many are free.
 
     ``group`` is the container's folder of limits. Files that were read and may be forgotten are
     free, as on a machine.
@@ -60,13 +44,13 @@ def machine_memory(group: Path = Path("/sys/fs/cgroup")) -> tuple[int, int]:
 
 
 def _number(file: Path, field: str) -> int:
-    """What stands behind a field at the beginning of a line; 0 if none does."""
+    """Return the number behind a field at the beginning of a line; 0 if there is none."""
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     return next((int(line.split()[1]) for line in lines if line.startswith(field)), 0)
 
 
 def release_memory() -> None:
-    """Gives freed memory back to the system, where the C library is glibc.
+    """Give freed memory back to the system, where the C library is glibc.
 
     Adapters and their moments are blocks of some megabytes that come and go. glibc keeps what was
     freed in pieces that hardly fit again, so a run on a real model grew from 2 to 6 GB within

@@ -38,7 +38,6 @@ from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_ty
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
-from symbiont_ecology.base.bounds import MOST_RANK, MOST_SLOTS, MOST_THREADS
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
 from symbiont_ecology.base.extension import modules_of
 from symbiont_ecology.base.removed import refuse_removed
@@ -51,14 +50,18 @@ T = TypeVar("T")
 C = TypeVar("C")
 F = TypeVar("F", bound=Callable[..., object])
 
+MAX_RANK = 4096
+"""Rank of an adapter."""
+MAX_SLOTS, MAX_THREADS = 1 << 16, 1024
+"""Adapters in memory at once, and threads of the CPU: more than any machine serves, or has."""
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 PositiveShare: TypeAlias = Annotated[float, Field(gt=0, le=1)]
 """Types of knobs that are parts of a whole."""
 Seed: TypeAlias = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-Slots: TypeAlias = Annotated[int, Field(ge=1, le=MOST_SLOTS)]
-Threads: TypeAlias = Annotated[int, Field(ge=1, le=MOST_THREADS)]
+Slots: TypeAlias = Annotated[int, Field(ge=1, le=MAX_SLOTS)]
+Threads: TypeAlias = Annotated[int, Field(ge=1, le=MAX_THREADS)]
 Many: TypeAlias = Annotated[int, Field(ge=1, le=100_000)]
-LoraRank: TypeAlias = Annotated[int, Field(ge=1, le=MOST_RANK)]
+LoraRank: TypeAlias = Annotated[int, Field(ge=1, le=MAX_RANK)]
 Megabytes: TypeAlias = Annotated[float, Field(gt=0, le=1e8)]
 Modest: TypeAlias = Annotated[float, Field(ge=0, le=1e6)]
 """Numbers of which larger ones overflow something, or keep a machine busy for ever."""
@@ -87,7 +90,7 @@ class Registry(Generic[T]):
         self._scanned = False
 
     def register(self, name: str, *former_names: str) -> Callable[[type[C]], type[C]]:
-        """Class decorator that adds a frozen dataclass under ``name``.
+        """Return a class decorator that adds a frozen dataclass under ``name``.
 
         ``former_names`` are read for one version, with a warning; so are the keys of the mapping
         ``renamed`` of the class, former names of its fields.
@@ -98,19 +101,13 @@ class Registry(Generic[T]):
         """
 
         def add(cls: type[C]) -> type[C]:
-            """The class itself, registered."""
             parameters = getattr(cls, "__dataclass_params__", None)
             if not is_dataclass(cls) or parameters is None or not parameters.frozen:
                 raise TypeError(f"{self.kind} {name!r}: {cls.__name__} must be a frozen dataclass")
             holder = self._entries.get(name)
             # The same class again is a module that is being reloaded, not a clash.
-            if holder and (holder.__module__, holder.__qualname__) != (
-                cls.__module__,
-                cls.__qualname__,
-            ):
-                raise ConfigError(
-                    f"{self.kind} {name!r} is already {holder.__module__}.{holder.__qualname__}"
-                )
+            if holder and _place_of(holder) != _place_of(cls):
+                raise ConfigError(f"{self.kind} {name!r} is already {_place_of(holder)}")
             if not cls.__module__.startswith(_OURS):
                 _foreign.add(cls.__module__)
             strict = {"extra": "forbid", "allow_inf_nan": False, "arbitrary_types_allowed": True}
@@ -122,24 +119,26 @@ class Registry(Generic[T]):
         return add
 
     def function(self, name: str) -> Callable[[F], F]:
-        """Decorator that adds a plain function, which then is an entry without knobs."""
+        """Return a decorator that adds a plain function, which then is an entry without knobs."""
 
         def add(function: F) -> F:
-            """The function itself, registered."""
-            namespace = {"__call__": staticmethod(function), "__doc__": function.__doc__ or ""}
-            namespace["__module__"] = function.__module__
-            entry = type(getattr(function, "__name__", name), (), namespace)
+            namespace = {
+                "__call__": staticmethod(function),
+                "__doc__": function.__doc__ or "",
+                "__module__": function.__module__,
+            }
+            entry = type(function.__name__, (), namespace)
             self.register(name)(dataclass(frozen=True)(entry))
             return function
 
         return add
 
     def names(self) -> tuple[str, ...]:
-        """Every registered name, sorted."""
+        """Return every registered name, sorted."""
         return tuple(sorted(self._all()))
 
     def __getitem__(self, name: str) -> type[T]:
-        """The class of that name; ConfigError names the nearest one and lists all."""
+        """Return the class of that name; ConfigError names the nearest one and lists all."""
         entries = self._all()
         name = self.present_name(name)
         if name not in entries:
@@ -151,14 +150,12 @@ class Registry(Generic[T]):
         return entries[name]
 
     def build(self, spec: str | Mapping[str, object]) -> T:
-        """An instance from ``"ucb"`` or ``{"kind": "ucb", "c": 0.5}``.
+        """Return an instance from ``"ucb"`` or ``{"kind": "ucb", "c": 0.5}``.
 
         Raises:
             ConfigError: unknown name or key, missing key, or a value of the wrong type.
         """
-        parts: dict[str, object] = {}
-        if isinstance(spec, str | Mapping):
-            parts = {"kind": spec} if isinstance(spec, str) else dict(spec)
+        parts = dict(spec) if isinstance(spec, Mapping) else {"kind": spec}
         name = parts.pop("kind", None)
         if not isinstance(name, str):
             raise ConfigError(
@@ -168,36 +165,35 @@ class Registry(Generic[T]):
         for old, new in getattr(cls, "renamed", {}).items():
             if old in parts:
                 _warn_renamed(f"{where}: {old}", new)
-                value = parts.pop(old)
-                parts.setdefault(new, value)
+                parts = {new: parts.pop(old), **parts}
         return validate(cls, parts, where)
 
     def present_name(self, name: str) -> str:
         """Return the name of today for a former name, with a warning; else the same name."""
-        _ = self._all()
+        self._all()
         if name in self._former:
             _warn_renamed(f"{self.kind} {name!r}", self._former[name])
         return self._former.get(name, name)
 
     def name_of(self, entry: T) -> str:
-        """Under which name the class of an instance is registered."""
-        return next(name for name, cls in self._all().items() if cls is type(entry))
+        """Return the name under which the class of an instance is registered."""
+        cls = type(entry)
+        return next((name for name, part in self._all().items() if part is cls), cls.__name__)
 
     def called(self, entry: T, name: str = "") -> str:
-        """How messages call a part, by its name in the registry or another one: ``reward rule
-        'mine' (mine.py)``."""
-        cls = type(entry)
-        names = (key for key, part in self._all().items() if part is cls)
-        name = name or next(names, cls.__name__)
+        """Return a part with its name in the registry, or another one, as messages call it:
+        ``reward rule 'mine' (mine.py)``."""
+        cls, name = type(entry), name or self.name_of(entry)
         file = getattr(sys.modules.get(cls.__module__), "__file__", None)
         return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
 
     def doc(self, name: str) -> str:
-        """The docstring of one entry; much faster than ``describe``, which reads source files."""
+        """Return the docstring of one entry; much faster than ``describe``, which reads source
+        files."""
         return inspect.getdoc(self[name]) or ""
 
     def describe(self, name: str) -> Description:
-        """What ``symbiont explain`` prints: docstring, module and knobs of one entry."""
+        """Return docstring, module and knobs of one entry, for ``symbiont explain``."""
         cls = self[name]
         return Description(self.kind, name, self.doc(name), cls.__module__, tuple(knobs(cls)))
 
@@ -209,9 +205,8 @@ class Registry(Generic[T]):
                 importlib.import_module(module.name)
             for name in modules_of(self.kind):
                 importlib.import_module(name)
-            for entry_point in entry_points(
-                group=f"symbiont_ecology.{self.kind.replace(' ', '_')}"
-            ):
+            group = f"symbiont_ecology.{self.kind.replace(' ', '_')}"
+            for entry_point in entry_points(group=group):
                 try:
                     entry_point.load()
                 except (ImportError, AttributeError) as error:
@@ -223,8 +218,12 @@ class Registry(Generic[T]):
         return self._entries
 
 
+def _place_of(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def load_plugin(path: Path) -> None:
-    """Runs a Python file that registers parts, once per process.
+    """Run a Python file that registers parts, once per process.
 
     Raises:
         ConfigError: there is no such file, it is not below the current folder, or it fails.
@@ -258,13 +257,13 @@ def _warn_renamed(old: str, new: str) -> None:
 
 
 def is_foreign(module: str) -> bool:
-    """Whether a module was loaded as a plug-in, or has registered parts from outside of the
-    package."""
+    """Return true for a module that was loaded as a plug-in, or has registered parts from outside
+    of the package."""
     return module in _foreign or module.startswith(_PLUGIN)
 
 
 def kind_of(spec: str | Mapping[str, object]) -> str:
-    """The name in a spec."""
+    """Return the name in a spec."""
     return spec if isinstance(spec, str) else str(spec["kind"])
 
 
@@ -290,8 +289,8 @@ class Description:
 
 
 def knobs(schema: type) -> Iterator[Knob]:
-    """The fields of a dataclass or model that a config can set, with the comment at the end of
-    their line."""
+    """Yield the fields of a dataclass or model that a config can set, with the comment at the end
+    of their line."""
     comments: dict[str, str] = {}
     for cls in reversed(schema.__mro__[:-1]):
         try:
@@ -299,35 +298,28 @@ def knobs(schema: type) -> Iterator[Knob]:
         except (OSError, TypeError):  # typed at a prompt: there is no file to read comments from
             continue
         comments |= dict(re.findall(r"^    (\w+):[^#\n]*#\s*(.+)$", source, re.MULTILINE))
-    for name, annotation, default in _fields(schema):
-        kind = (
-            annotation
-            if isinstance(annotation, str)
-            else getattr(annotation, "__name__", repr(annotation))
-        )
-        yield Knob(name, kind, default, comments.get(name, ""))
+    for name, kind, default in _fields(schema):
+        text = kind if isinstance(kind, str) else getattr(kind, "__name__", repr(kind))
+        yield Knob(name, text, default, comments.get(name, ""))
 
 
 def _fields(schema: type) -> Iterator[tuple[str, Any, str | None]]:
-    """Name, type and default of every field of a dataclass or a pydantic model."""
+    """Yield name, type and default of every field of a dataclass or a pydantic model."""
     if issubclass(schema, BaseModel):
         for name, info in schema.model_fields.items():
             yield name, info.annotation, None if info.is_required() else repr(info.default)
         return
     for field in fields(schema):  # type: ignore[arg-type]
-        if not field.repr:  # a part of the run, and no knob
-            continue
-        if field.init:
-            default = None
-            if field.default is not MISSING:
-                default = repr(field.default)
-            elif field.default_factory is not MISSING:
-                default = repr(field.default_factory())
-            yield field.name, field.type, default
+        if field.repr and field.init:  # else it is a part of the run, and no knob
+            default = field.default
+            if field.default_factory is not MISSING:
+                default = field.default_factory()
+            yield field.name, field.type, None if default is MISSING else repr(default)
 
 
 def validate(schema: type[T], data: Mapping[str, object], where: str) -> T:
-    """``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear line.
+    """Return ``data`` as an instance of ``schema`` (a dataclass or a pydantic model), or one clear
+    line.
 
     Types are strict: no text for a number, no bool for an integer; an integer is a fine float, a
     list a fine tuple. ``where`` opens the message.
@@ -348,19 +340,20 @@ def validate(schema: type[T], data: Mapping[str, object], where: str) -> T:
 
 @cache
 def _adapter(schema: type) -> TypeAdapter[Any]:
-    """Making one takes a millisecond, and there are as many as classes."""
+    """Return the adapter of a class; making one takes a millisecond."""
     return TypeAdapter(schema)
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """`` did you mean 'offspring'?`` with a leading blank, or nothing when no name is near."""
+    """Return `` did you mean 'offspring'?`` with a leading blank, or nothing when no name is
+    near."""
     matches = get_close_matches(name, list(names), n=1)
     return f" did you mean {matches[0]!r}?" if matches else ""
 
 
 def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetails]) -> str:
-    """The error to mend first; an unknown key comes before the missing one that it was meant to
-    be."""
+    """Return the error to mend first; an unknown key comes before the missing one that it was meant
+    to be."""
     errors = sorted(errors, key=lambda error: error["type"] not in _UNKNOWN)
     first, path = errors[0], _path(data, errors[0])
     dotted = ".".join(map(str, path))
@@ -374,15 +367,11 @@ def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetail
         return f"missing key {dotted!r}"
     # A union reports one error per member, at the same place.
     raw = [error["msg"] for error in errors if _path(data, error) == path]
-    texts = [
-        message.removeprefix("Value error, ").removeprefix("Input should be ") for message in raw
-    ]
-    texts = [_OF_YAML.get(text, text) for text in texts]
+    texts = [re.sub("^(Value error, |Input should be )", "", message) for message in raw]
     if first["type"] == "value_error":
         return f"{dotted}: {texts[0]}" if dotted else texts[0]
-    return (
-        f"{dotted or 'value'}: expected {' or '.join(dict.fromkeys(texts))}, got {first['input']!r}"
-    )
+    wanted = " or ".join(dict.fromkeys(_OF_YAML.get(text, text) for text in texts))
+    return f"{dotted or 'value'}: expected {wanted}, got {first['input']!r}"
 
 
 _OF_YAML = {"a valid array": "a list, such as [a, b]", "an object": "keys with values"}
@@ -391,8 +380,8 @@ _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
 def _path(data: object, error: ErrorDetails) -> list[str | int]:
-    """The keys on the way to the error, without the marks that pydantic adds for members of a
-    union."""
+    """Return the keys on the way to the error, without the marks that pydantic adds for members of
+    a union."""
     path: list[str | int] = []
     last = len(error["loc"]) - 1
     for position, key in enumerate(error["loc"]):
@@ -407,17 +396,13 @@ def _path(data: object, error: ErrorDetails) -> list[str | int]:
 
 
 def _keys(schema: type, path: list[str | int]) -> list[str]:
-    """The keys that may stand at ``path``: the fields of the dataclass or model that is found
-    there."""
+    """Return the keys that may stand at ``path``: the fields of the dataclass or model that is
+    found there."""
     holder: type | None = schema
     for key in path:
         if holder is not None and isinstance(key, str):
             holder = nested_schema(get_type_hints(holder).get(key))
-    if holder is None:
-        return []
-    if issubclass(holder, BaseModel):
-        return list(holder.model_fields)
-    return [knob.name for knob in knobs(holder)]
+    return [] if holder is None else [name for name, _, _ in _fields(holder)]
 
 
 def nested_schema(annotation: object) -> type | None:

@@ -20,10 +20,10 @@ class Draw:
     generation: int = 0
 
     def key(self, *name: object) -> int:
-        """A 64-bit integer that stands for the name."""
+        """Return a 64-bit integer that stands for the name."""
         text = "\x1f".join(map(str, (self.seed, self.generation, *name)))
         return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
     def __call__(self, *name: object) -> np.random.Generator:
-        """The generator of that name, always from its beginning."""
+        """Return the generator of that name, always from its beginning."""
         return np.random.Generator(np.random.PCG64(self.key(*name)))

@@ -10,7 +10,7 @@ from symbiont_ecology.base.registry import did_you_mean
 
 
 def presets() -> dict[str, Path]:
-    """Every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source
+    """Return every preset by name, such as ``strategy/ecology``: the ``config`` folder of a source
     checkout, or the copy of it inside the wheel."""
     folder = config_folder()
     paths = sorted(folder.rglob("*.yaml"))
@@ -20,14 +20,15 @@ def presets() -> dict[str, Path]:
 
 
 def config_folder() -> Path:
-    """Folder of presets, protocols and data files: beside the source, or inside the wheel."""
+    """Return the folder of presets, protocols and data files: beside the source, or inside the
+    wheel."""
     package = Path(__file__).parents[1]
     checkout = package.parents[1]
     return checkout / "config" if (checkout / "pyproject.toml").is_file() else package / "presets"
 
 
 def find_data(path: Path) -> Path:
-    """A data file from here; else the one of that name that comes with the package, such as
+    """Return a data file from here; else the one of that name that comes with the package, such as
     ``evaluation/paper_holdout.jsonl``; else the path itself, for whoever opens it to say."""
     shipped = config_folder() / path  # os.path, since a name may be too long for a file
     return shipped if not os.path.exists(path) and os.path.isfile(shipped) else path
@@ -59,7 +60,8 @@ def find_protocol(name_or_path: str | Path) -> Path:
 
 
 def find_preset(name: str) -> Path:
-    """The file of a preset, by its name or by the last part of it where only one preset has that.
+    """Return the file of a preset, by its name or by the last part of it where only one preset has
+    that.
 
     Raises:
         ConfigError: no such preset, or more than one.

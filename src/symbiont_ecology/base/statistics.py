@@ -26,7 +26,8 @@ class Interval:
 
 
 def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
-    """Score interval of a proportion; honest at 0 and 1 and for small ``n`` (Wilson 1927).
+    """Return the score interval of a proportion; honest at 0 and 1 and for small ``n`` (Wilson
+    1927).
 
     ``successes`` need not be whole: the sum of marks, or of shares where each of ``n`` was seen
     several times.
@@ -48,7 +49,8 @@ def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
 
 
 def share_difference(gaps: Sequence[float], n: int | None = None, level: float = 0.95) -> Interval:
-    """Interval of the mean of paired differences from −1 to 1, such as those of verdicts.
+    """Return the interval of the mean of paired differences from −1 to 1, such as those of
+    verdicts.
 
     A win and a loss are added to what was seen. So it keeps its level where nearly all are ties,
     where few are seen, and where one side has won them all. Of differences that are −1, 0 or 1 it
@@ -72,7 +74,8 @@ def share_difference(gaps: Sequence[float], n: int | None = None, level: float =
 
 
 def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval:
-    """Interval of the mean of ``a − b`` over pairs, one pair per seed: Student's t (Student 1908).
+    """Return the interval of the mean of ``a − b`` over pairs, one pair per seed: Student's t
+    (Student 1908).
 
     Raises:
         ValueError: the lists differ in length or hold less than two pairs.
@@ -90,7 +93,8 @@ def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95)
 
 
 def mcnemar(b: int, c: int) -> float:
-    """Exact two-sided p-value that two systems answer the same items equally well (McNemar 1947).
+    """Return the exact two-sided p-value that two systems answer the same items equally well
+    (McNemar 1947).
 
     ``b`` items only the first answered, ``c`` items only the second; items on which they agree do
     not count.
@@ -103,8 +107,8 @@ def mcnemar(b: int, c: int) -> float:
 
 
 def sign_flip(differences: Sequence[float], seed: int = 0) -> float:
-    """Exact two-sided p-value that paired differences, one per seed, are as likely up as down
-    (Fisher 1935).
+    """Return the exact two-sided p-value that paired differences, one per seed, are as likely up as
+    down (Fisher 1935).
 
     All 2ⁿ patterns of signs are tried up to 16 differences; beyond, 100,000 that ``seed`` draws and
     the one that was seen. With n differences no p-value is below 2 / 2ⁿ: five seeds cannot reach
@@ -134,7 +138,8 @@ BETS = 32
 
 
 def evidence(wins: int, ties: int, losses: int, margin: float = 0.0) -> float:
-    """E-value, whenever it is looked at, that the mean of paired differences exceeds a margin.
+    """Return the e-value, whenever it is looked at, that the mean of paired differences exceeds a
+    margin.
 
     A pair is a win (+1), a tie (0) or a loss (−1). Where the true mean is at most ``margin``, in
     (−1, 1), the chance that this *ever* reaches 1/α, with pairs coming one after the other, is at

@@ -1,4 +1,4 @@
-"""What was asked and what was replied: the transcripts of a run, beside its event log.
+"""Transcripts of a run: what was asked and what was replied, beside its event log.
 
 One JSON line per reply behind a header line::
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
@@ -23,13 +22,13 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.files import open_own, write_whole
+from symbiont_ecology.base.files import append_lines, write_whole
 from symbiont_ecology.base.types import OrganelleId
 
 TRANSCRIPTS_FILE = "transcripts.jsonl"
 TRANSCRIPTS_SCHEMA = 1
 MEGABYTE = 1_000_000
-MOST_CHARACTERS = 2_000
+MAX_CHARS = 2_000
 """Characters of a prompt or a reply that are kept."""
 CUT = " […]"
 """Stands at the end of a text that was longer."""
@@ -61,7 +60,7 @@ class Transcript:
 
     @property
     def is_right(self) -> bool:
-        """Whether the verifier gave at least half of the full reward."""
+        """True if the verifier gave at least half of the full reward."""
         return self.verdict >= 0.5
 
 
@@ -85,7 +84,7 @@ class TranscriptLog:
         self._one_in, self._bytes = 1, 0
 
     def rewind(self, generation: int) -> None:
-        """Drops what a generation and later ones said, and a line that a crash tore. The file is
+        """Drop what a generation and later ones said, and a line that a crash tore. The file is
         begun if there is none.
 
         Raises:
@@ -98,7 +97,7 @@ class TranscriptLog:
         self._rewrite(line for line in lines if _parsed(line, self.path).generation < generation)
 
     def write(self, transcripts: Iterable[Transcript]) -> None:
-        """Adds those that belong to the sample, and thins the file out if it is too large now.
+        """Add those that belong to the sample, and thin the file out if it is too large now.
 
         Raises:
             RunError: the disk is full or gone.
@@ -109,11 +108,7 @@ class TranscriptLog:
         text = b"".join(line for line in lines if _is_sampled(line, self._one_in))
         if not self.path.exists():  # new, or deleted meanwhile
             self._rewrite(())
-        try:
-            with open_own(self.path, "ab") as file:
-                file.write(text)
-        except OSError as error:
-            raise RunError(f"cannot write {self.path}: {error.strerror}") from error
+        append_lines(self.path, text)
         self._bytes += len(text)
         while self._bytes > self._most_bytes and self._one_in < _NEVER:
             self._one_in *= 2
@@ -128,7 +123,7 @@ class TranscriptLog:
 
 
 def read_transcripts(path: Path) -> Transcripts:
-    """What was kept of a run's replies; nothing where there is no file.
+    """Return what was kept of a run's replies; nothing where there is no file.
 
     Raises:
         RunError: the file is something else, or damaged.
@@ -138,31 +133,17 @@ def read_transcripts(path: Path) -> Transcripts:
 
 
 def plain(text: str, widest: int) -> str:
-    """A text of a model or of data in one line of about so many characters. What is no plain
+    """Return a text of a model or of data in one line of about so many characters. What is no plain
     letter, such as a control character, is escaped: it would reach the terminal."""
     text = text.strip()
     return escaped(text if len(text) <= widest else text[: widest - 1] + "…")
 
 
-def spelt(text: str, longest: int) -> str:
-    """Return a text in one line of letters that can be seen, cut if it is longer; the others are
-    written by number, such as ``⟨U+202E⟩``."""
-    return "".join(map(_spelt_letter, text if len(text) <= longest else text[: longest - 1] + "…"))
-
-
-def _spelt_letter(letter: str) -> str:
-    if unicodedata.category(letter) not in _UNSEEN:
-        return letter
-    return {"\n": "↵", "\t": "⇥"}.get(letter, f"⟨U+{ord(letter):04X}⟩")
-
-
 def escaped(text: str) -> str:
-    """The text with everything escaped that is no plain letter, ends of lines included."""
+    """Return the text with everything escaped that is no plain letter, ends of lines included."""
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
-_UNSEEN = {"Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp"}
-"""Unicode's categories of letters that are written by number."""
 _NEVER = 2**60
 _DELETE = "delete it, the run does without"
 _transcript = TypeAdapter(Transcript)
@@ -174,7 +155,7 @@ def _line_of_header(one_in: int) -> bytes:
 
 
 def _line(transcript: Transcript) -> bytes:
-    """One reply as JSON; surrogates that no file can hold are escaped."""
+    """Return one reply as JSON; surrogates that no file can hold are escaped."""
     fields = {
         name: _cut(value) if isinstance(value, str) else value
         for name, value in vars(transcript).items()
@@ -191,18 +172,18 @@ def _parsed(line: bytes, path: Path) -> Transcript:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - len(CUT)] + CUT
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - len(CUT)] + CUT
 
 
 def _is_sampled(line: bytes, one_in: int) -> bool:
-    """Whether a line is among the one in so many that stay: its hash says so."""
+    """Return true if a line is among the one in so many that stay: its hash says so."""
     if one_in == 1:
         return True
     return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big") % one_in == 0
 
 
 def _lines(path: Path) -> tuple[int, list[bytes]]:
-    """The share that is kept, and all whole lines but the header; nothing where there is no
+    """Return the share that is kept, and all whole lines but the header; nothing where there is no
     file."""
     try:
         header, *lines = path.read_bytes().splitlines(keepends=True) or [b""]

@@ -17,12 +17,12 @@ Cell: TypeAlias = tuple[str, str]
 
 
 def cell_name(cell: Cell) -> str:
-    """``family/depth``, the form of a cell in events, prices and state."""
+    """Return ``family/depth``, the form of a cell in events, prices and state."""
     return f"{cell[0]}/{cell[1]}"
 
 
 def cell_family(name: str) -> str:
-    """The family of a cell, given the cell's name."""
+    """Return the family of a cell, given the cell's name."""
     return name.rpartition("/")[0]
 
 
@@ -35,7 +35,7 @@ prompts may bring it."""
 
 
 def is_text(value: object) -> bool:
-    """Whether it is a text of whole characters, which can be written down."""
+    """Return true for a text of whole characters, which can be written down."""
     if not isinstance(value, str):
         return False
     if value.isascii():  # which costs nothing
@@ -48,7 +48,7 @@ def is_text(value: object) -> bool:
 
 
 def turns(prompt: str) -> list[str]:
-    """What a prompt says turn by turn: user and assistant by turns, the question last.
+    """Return the turns of a prompt: user and assistant by turns, the question last.
 
     An even number of them begins with what the system says.
     """
@@ -56,7 +56,7 @@ def turns(prompt: str) -> list[str]:
 
 
 def messages(prompt: str) -> list[dict[str, str]]:
-    """The turns of a prompt with their roles, as chat templates want them."""
+    """Return the turns of a prompt with their roles, as chat templates want them."""
     texts = turns(prompt)
     roles = ["system"] * (len(texts) % 2 == 0)
     roles += ["user", "assistant"] * (len(texts) // 2) + ["user"]
@@ -64,39 +64,40 @@ def messages(prompt: str) -> list[dict[str, str]]:
 
 
 def last_turn(prompt: str) -> str:
-    """The question itself, without what stands in front of it: all that a user types."""
+    """Return the question itself, without what stands in front of it: all that a user types."""
     return prompt.rpartition(TURN_END)[2]
 
 
 def in_turns(*said: str) -> str:
-    """The prompt that says these turns."""
+    """Return the prompt that says these turns."""
     return TURN_END.join(said)
 
 
 def without_turns(text: str) -> str:
-    """A text without separators of turns: how a host without chat template reads a prompt."""
+    """Return a text without separators of turns: how a host without chat template reads a
+    prompt."""
     return text.replace(TURN_END, "")
 
 
-def in_last_turn(change: Callable[[str], str], prompt: str) -> str:
-    """The prompt with its question changed."""
+def map_last_turn(change: Callable[[str], str], prompt: str) -> str:
+    """Return the prompt with its question changed."""
     before, end, question = prompt.rpartition(TURN_END)
     return before + end + change(question)
 
 
-def behind(phrase: str, prompt: str) -> str:
-    """The prompt with a phrase in front of its question."""
-    return in_last_turn(phrase.__add__, prompt) if phrase else prompt
+def prepend_phrase(phrase: str, prompt: str) -> str:
+    """Return the prompt with a phrase in front of its question."""
+    return map_last_turn(phrase.__add__, prompt) if phrase else prompt
 
 
 def examples_in(prompt: str) -> int:
-    """How many solved examples stand in front of the question."""
+    """Return the number of solved examples in front of the question."""
     return prompt.count(TURN_END) // 2
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedReply:
-    """What was replied to an item in the past, by whatever model, and whether it was accepted; None
+    """Reply to an item in the past, by whatever model, and if it was accepted; None
     for a text that is only there to be read, such as a reference answer. ``author`` is the
     organelle that gave it, if one did, and ``log_probability`` (nats) how sure it was then, if that
     is known."""
@@ -141,7 +142,8 @@ class Item:
 
     @property
     def niche(self) -> str:
-        """Where success is counted, paid and archived: the habitat, or else the cell by name."""
+        """Unit in which success is counted, paid and archived: the habitat, or else the cell by
+        name."""
         return self.habitat or cell_name(self.cell)
 
     @property
@@ -151,7 +153,7 @@ class Item:
 
     @property
     def subject(self) -> str:
-        """What is asked, in whatever words: two items of one subject are not independent."""
+        """Question in whatever words: two items of one subject are not independent."""
         return f"{self.family}/{self.question}"
 
 
@@ -166,7 +168,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """How tokens are chosen. ``temperature=0`` is greedy; otherwise ancestral sampling within
+    """Choice of tokens. ``temperature=0`` is greedy; otherwise ancestral sampling within
     ``top_p``.
 
     An answer ends with the host's end token, at its row's limit, or with the token that completes
@@ -179,14 +181,14 @@ class Decoding:
     stop: tuple[str, ...] = ()
 
     def cut(self, text: str) -> str:
-        """The text up to the first of the stop texts."""
+        """Return the text up to the first of the stop texts."""
         places = (text.index(stop) for stop in self.stop if stop in text)
         return text[: min(places, default=len(text))]
 
 
 @dataclass(frozen=True, repr=False)
 class Completions:
-    """What the host produced for a batch of rows, in the order of the rows.
+    """Answers of the host to a batch of rows, in the order of the rows.
 
     ``ids`` and ``log_probabilities`` are ``(rows, new_tokens)``, padded with 0 beyond ``lengths``.
     A row that ended by itself holds its end-of-answer token as last id. Log-probabilities are the
@@ -229,7 +231,7 @@ class Completions:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Completion:
-    """What the host answered to one request.
+    """Answer of the host to one request.
 
     ``token_ids`` hold the end-of-answer token, if the answer ended by itself; ``log_probabilities``
     (tokens,) are the model's own, in nats. ``tokens_read`` are prompt tokens that went through the

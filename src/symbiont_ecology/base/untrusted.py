@@ -1,17 +1,29 @@
-"""Reading files that somebody else wrote: regular files alone, of a bounded size and depth."""
+"""Reading of what somebody else wrote: regular files, JSON and patterns, of a bounded size and
+depth.
+
+A backtracking matcher, such as Python's ``re``, can take for ever on a pattern as short as
+``(a+)+$``. RE2 follows all ways through a pattern at once (Thompson 1968, "Programming techniques:
+Regular expression search algorithm"), so time grows with the length of the text alone. No clock
+decides, so a verdict is the same on a slow machine. Its syntax is Python's without what is not
+regular: no look-around, and no back references.
+"""
 
 from __future__ import annotations
 
 import json
 import stat
 from pathlib import Path
+from typing import Any
 
-DEEPEST = 100
+MAX_DEPTH = 100
 """Levels of nesting in data of others: deeper ones overflow the stack of whoever shows them."""
+MAX_PATTERN_CHARS = 200
+MAX_PATTERN_BYTES = 1 << 20
+"""Memory that a pattern may take, its automaton included."""
 
 
 def read_regular(path: Path, most_megabytes: float) -> str:
-    """The text of a file that somebody else wrote, without a byte order mark.
+    """Return the text of a file that somebody else wrote, without a byte order mark.
 
     Raises:
         OSError: it cannot be read.
@@ -29,7 +41,7 @@ def read_regular(path: Path, most_megabytes: float) -> str:
 
 
 def parse_json(text: str) -> object:
-    """JSON that somebody else wrote.
+    """Return JSON that somebody else wrote.
 
     Raises:
         ValueError: it is no JSON, a number in it is too long, or it is nested too deep.
@@ -37,20 +49,20 @@ def parse_json(text: str) -> object:
     try:
         value = json.loads(text)
     except RecursionError:
-        raise ValueError(f"nested deeper than {DEEPEST} levels") from None
-    if text.count("[") + text.count("{") > DEEPEST:  # a look at every value would be slow
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:  # a look at every value would be slow
         check_depth(value)
     return value
 
 
 def check_depth(value: object) -> None:
-    """Refuses values within values within values.
+    """Refuse values within values within values.
 
     Raises:
         ValueError: they are nested too deep.
     """
     level = [value]
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         children: list[object] = []
         for node in level:
             if isinstance(node, dict | list):
@@ -58,4 +70,26 @@ def check_depth(value: object) -> None:
         if not children:
             return
         level = children
-    raise ValueError(f"nested deeper than {DEEPEST} levels")
+    raise ValueError(f"nested deeper than {MAX_DEPTH} levels")
+
+
+class PatternError(ValueError):
+    """A text is no pattern that can be read here."""
+
+
+def read_pattern(text: str, max_chars: int | None = MAX_PATTERN_CHARS) -> Any:
+    """Return a pattern of RE2, which has the methods of one of ``re``.
+
+    Raises:
+        PatternError: it is no pattern, is not regular, or is too large.
+    """
+    import re2
+
+    if max_chars is not None and len(text) > max_chars:
+        raise PatternError(f"expected at most {max_chars} characters, got {len(text)}")
+    options = re2.Options()
+    options.max_mem, options.log_errors = MAX_PATTERN_BYTES, False
+    try:
+        return re2.compile(text, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        raise PatternError(f"{text!r:.100}: {error}") from error

@@ -21,7 +21,6 @@ from symbiont_ecology.adapters.adapter import Norms
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.deltas import grown, grown_optimizer_state, shares, truncated
 from symbiont_ecology.adapters.operators import Operator, Parent, checked_child, operators
-from symbiont_ecology.base.bounds import MOST_RANK
 from symbiont_ecology.base.events import (
     Born,
     Event,
@@ -35,6 +34,7 @@ from symbiont_ecology.base.events import (
     Upheaved,
 )
 from symbiont_ecology.base.fence import FaultError, Faults
+from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
@@ -70,7 +70,7 @@ class ApplyContext:
     prices: Prices
     draw: Draw
     norms: Norms = field(default_factory=dict)
-    rank: int = MOST_RANK
+    rank: int = MAX_RANK
     faults: Faults = field(default_factory=Faults)
     initial_steps: dict[OrganelleId, int] = field(default_factory=dict)
 
@@ -426,7 +426,7 @@ class ProposeChild(Decision):
             return []  # a birth in the same generation left too little
         child = state.new_id()
         generator = context.draw("merge", child)
-        weights = context.conceive(child, parents, self.operator, self.name, generator, MOST_RANK)
+        weights = context.conceive(child, parents, self.operator, self.name, generator, MAX_RANK)
         if isinstance(weights, Stillborn):
             return [weights]
         if weights.rank > self.rank:

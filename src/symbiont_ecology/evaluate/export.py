@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from symbiont_ecology.adapters.portable import write_portable
+from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.files import make_folder, write_whole
 from symbiont_ecology.base.registry import Registry, kind_of
 from symbiont_ecology.base.transcripts import escaped

@@ -23,9 +23,9 @@ import torch
 
 from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
 from symbiont_ecology.adapters.peft_files import read_peft, write_peft
-from symbiont_ecology.base.bounds import MOST_SLOTS
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.flops import HostShape
+from symbiont_ecology.base.registry import MAX_SLOTS
 from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,
@@ -465,8 +465,8 @@ def check_sizes(slots: int, rank: int, memory_mb: float) -> None:
     """
     if slots < 1 or rank < 1:
         raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
-    if slots > MOST_SLOTS:
-        raise HostError(f"expected at most {MOST_SLOTS} slots, got slots={slots}: lower them")
+    if slots > MAX_SLOTS:
+        raise HostError(f"expected at most {MAX_SLOTS} slots, got slots={slots}: lower them")
     if not memory_mb > 0:
         raise HostError(f"expected memory_mb > 0, got {memory_mb}")
 

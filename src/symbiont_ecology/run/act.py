@@ -13,7 +13,14 @@ import numpy as np
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.adapter import Perturbation
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.base.types import HOST_SLOT, Decoding, Item, OrganelleId, Request, behind
+from symbiont_ecology.base.types import (
+    HOST_SLOT,
+    Decoding,
+    Item,
+    OrganelleId,
+    Request,
+    prepend_phrase,
+)
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout, map_rollouts
 from symbiont_ecology.ecology.learning import Estimator
 from symbiont_ecology.ecology.learning.rewards import worths
@@ -274,7 +281,7 @@ def _waves_of_rows(
         for place, question in enumerate(questions):
             if question.respondent in placed:
                 slot, rank, phrase = placed[question.respondent]
-                prompt = behind(phrase, question.item.prompt)
+                prompt = prepend_phrase(phrase, question.item.prompt)
                 rows.append(_Row(place, question, prompt, slot, rank))
         yield rows
 

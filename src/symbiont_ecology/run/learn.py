@@ -21,8 +21,8 @@ from symbiont_ecology.base.types import (
     LearningStatistics,
     Lesson,
     OrganelleId,
-    behind,
     cell_name,
+    prepend_phrase,
 )
 from symbiont_ecology.ecology import DROPOUT, Outcome, RememberedAnswer, map_rollouts, practice_of
 from symbiont_ecology.ecology.learning import Estimator, Experience, WeightedTarget, learning_rules
@@ -161,7 +161,7 @@ def _priced(
 ) -> list[PricedLesson]:
     """Return lessons: forward and backward over prompt and answer, or what the estimator asks."""
     host, rank = context.host, learner.weights.rank
-    prompts = [behind(learner.weights.phrase, target.item.prompt) for target in targets]
+    prompts = [prepend_phrase(learner.weights.phrase, target.item.prompt) for target in targets]
     if estimator is None:
         answers = [target.token_ids for target in targets]
         costs = costs_of(prompts, answers, host, host.shape.learning_flops, rank)

@@ -1,4 +1,4 @@
-"""What the population is fed with: tasks, verifiers and graders, data of one's own, the mixture."""
+"""Food of the population: tasks, verifiers and graders, data of one's own, the mixture."""
 
 from collections.abc import Callable
 from typing import Protocol, TypeVar
@@ -15,10 +15,10 @@ class TaskSource(Protocol):
 
     @property
     def name(self) -> str:
-        """What the task is called: letters, digits, dots, dashes; no name of a registered task."""
+        """Name of the task: letters, digits, dots, dashes; no name of a registered task."""
 
     def task(self) -> Task:
-        """The data as a task. They are read now, and only once while they stay the same.
+        """Return the data as a task. They are read now, and only once while they stay the same.
 
         Raises:
             DataError: they cannot be read, or break their schema.
@@ -30,11 +30,10 @@ class TaskRegistry(Registry[Task]):
     """Tasks by name; a task knows the name that it is registered under."""
 
     def register(self, name: str, *former_names: str) -> Callable[[type[_Class]], type[_Class]]:
-        """As ``Registry.register``, and sets ``name`` of the class."""
+        """Return a class decorator that registers a task and sets its ``name``."""
         add = super().register(name, *former_names)
 
         def add_named(cls: type[_Class]) -> type[_Class]:
-            """The class itself, registered and named."""
             cls.name = name  # type: ignore[attr-defined]
             return add(cls)
 

@@ -60,7 +60,7 @@ class Flip(BaseModel):
         return self
 
     def holds(self, flops: float) -> bool:
-        """Whether the changed convention is in force at that moment."""
+        """Return true if the changed convention is in force at that moment."""
         return self.at_flops <= flops and (self.back_flops is None or flops < self.back_flops)
 
 

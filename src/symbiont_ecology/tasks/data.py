@@ -1,7 +1,7 @@
 """Data of one's own as a task: ``{kind: file, name: trivia, path: trivia.jsonl}``.
 
 Everything is read (``tasks.tables``) and checked before a model loads. A column may say who asks:
-then right may be something else for everyone (``tasks.own_habitats``).
+then right may be something else for everyone (``tasks.habitats``).
 """
 
 from __future__ import annotations

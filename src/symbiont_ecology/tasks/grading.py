@@ -25,7 +25,7 @@ from pydantic import NonNegativeFloat
 from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.tasks.verification import as_verdict
 
-LONGEST_REPLY = 10_000
+MAX_REPLY_CHARS = 10_000
 """Characters of a reply that are looked at; what comes after is ignored."""
 ROUNDING = 1e-9
 """Error of a number, as a part of the reference, that always is right."""
@@ -59,7 +59,7 @@ class Grader(Protocol):
     """Compares a reply with one reference answer. Frozen; several answers are tried in turn."""
 
     def __call__(self, reply: str, answer: str) -> object:
-        """True or False, or a number from 0 to 1.
+        """Return true or false, or a number from 0 to 1.
 
         Raises:
             ValueError: no reply can give this answer; data with it are refused.
@@ -77,7 +77,7 @@ class ReferenceVerifier:
     answers: tuple[str, ...]
 
     def __call__(self, reply: str) -> object:
-        """The best verdict over all reference answers."""
+        """Return the best verdict over all reference answers."""
         best = 0.0
         for answer in self.answers:
             value = self.grader(reply, answer)
@@ -94,7 +94,7 @@ class Exact:
     """The final answer of the reply, or the whole reply, is the reference answer."""
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """Character for character, but for spaces around it."""
+        """Compare character for character, but for spaces around it."""
         reference = answer.strip()
         return reference != "" and reference in (final_answer(reply), reply.strip())
 
@@ -102,13 +102,14 @@ class Exact:
 @graders.register("normalised")
 @dataclass(frozen=True)
 class Normalised:
-    """As ``exact``, but case, punctuation, articles and extra spaces do not count.
+    """The final answer or the whole reply is the reference answer, but case, punctuation, articles
+    and extra spaces do not count.
 
     The normalisation of SQuAD (Rajpurkar et al. 2016, arXiv:1606.05250), but for numbers.
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """Normalised texts are equal and not empty."""
+        """Return true if normalised texts are equal and not empty."""
         reference = normalised(answer)
         return reference != "" and reference in (normalised(final_answer(reply)), normalised(reply))
 
@@ -122,7 +123,7 @@ class Contains:
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The words of the answer follow each other in the reply, or in its final answer."""
+        """Return the words of the answer follow each other in the reply, or in its final answer."""
         reference, texts = normalised(answer), (normalised(reply), normalised(final_answer(reply)))
         return reference != "" and any(f" {reference} " in f" {text} " for text in texts)
 
@@ -137,8 +138,8 @@ class Stated:
     """
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The reply is the answer; or its last statement is, and no earlier one of its length says
-        otherwise."""
+        """Return the reply is the answer; or its last statement is, and no earlier one of its
+        length says otherwise."""
         reference = normalised(answer)
         if reference and reference == normalised(reply):
             return True
@@ -155,11 +156,11 @@ class NumericAnswer:
     tolerance: NonNegativeFloat = 0.0  # error that is still right, as a part of the reference
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """Commas between digits are ignored. A reply without a number is wrong."""
+        """Ignore commas between digits. A reply without a number is wrong."""
         reference = _as_number(answer)
         if not math.isfinite(reference):
             raise ValueError("expected a number")
-        numbers = _NUMBER.findall(reply[:LONGEST_REPLY].replace(_MINUS, "-"))
+        numbers = _NUMBER.findall(reply[:MAX_REPLY_CHARS].replace(_MINUS, "-"))
         value = _as_number(numbers[-1]) if numbers else math.nan
         return abs(value - reference) <= (self.tolerance + ROUNDING) * abs(reference)
 
@@ -170,7 +171,7 @@ class Regex:
     """The reference is a pattern, and it matches the whole final answer or the whole reply."""
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """The time limit of all verifiers stops a pattern that would run for ever."""
+        """Return the time limit of all verifiers stops a pattern that would run for ever."""
         pattern = re.compile(answer, re.DOTALL)
         return any(pattern.fullmatch(text) for text in (final_answer(reply), reply.strip()))
 
@@ -183,8 +184,8 @@ class Choice:
     choices: tuple[str, ...] = ("A", "B", "C", "D")  # what may be chosen
 
     def __call__(self, reply: str, answer: str) -> bool:
-        """``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or none, is wrong.
-        The article in ``A cat`` chooses nothing, nor does ``I think``."""
+        """Find the choice: ``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or
+        none, is wrong. The article in ``A cat`` chooses nothing, nor does ``I think``."""
         reference = answer.strip()
         if reference not in self.choices:
             raise ValueError(f"expected one of {', '.join(self.choices)}")
@@ -195,17 +196,17 @@ class Choice:
 
 
 def normalised(text: str) -> str:
-    """Lower case without punctuation, articles and extra spaces; what is nothing else, such as
-    ``A`` or ``+``, stays."""
-    whole = text[:LONGEST_REPLY].lower().replace(_MINUS, "-")
+    """Return a text in lower case without punctuation, articles and extra spaces; what is nothing
+    else, such as ``A`` or ``+``, stays."""
+    whole = text[:MAX_REPLY_CHARS].lower().replace(_MINUS, "-")
     words = _PUNCTUATION.sub("", whole)
     kept = next(filter(str.strip, (_ARTICLES.sub(" ", words), words, whole)), "")
     return " ".join(kept.split())
 
 
 def statements(reply: str) -> list[str]:
-    """What each sentence of a reply states: what stands behind its last verb or colon, or all of
-    it, without punctuation and quotation marks around it."""
+    """Return the statement of each sentence of a reply: what stands behind its last verb or colon,
+    or all of it, without punctuation and quotation marks around it."""
     texts: list[str] = []
     for line in answer_lines(reply):
         for sentence in _SENTENCE_END.split(line):
@@ -216,9 +217,10 @@ def statements(reply: str) -> list[str]:
 
 
 def answer_lines(reply: str) -> list[str]:
-    """Everything in a reply that could be an answer, in order: lines and back-ticked spans."""
+    """Return everything in a reply that could be an answer, in order: lines and back-ticked
+    spans."""
     offers: list[str] = []
-    for line in reply[:LONGEST_REPLY].splitlines():
+    for line in reply[:MAX_REPLY_CHARS].splitlines():
         text = line.strip()
         if not text or text.startswith("```") or _LEAD_IN.fullmatch(f"{text} "):
             continue
@@ -228,7 +230,7 @@ def answer_lines(reply: str) -> list[str]:
 
 
 def final_answer(reply: str) -> str:
-    """The last offer of a reply, or an empty string.
+    """Return the last offer of a reply, or an empty string.
 
     Example:
         >>> from symbiont_ecology.tasks.grading import final_answer
@@ -240,7 +242,7 @@ def final_answer(reply: str) -> str:
 
 
 def _as_number(text: str) -> float:
-    """The number that a text is; commas are ignored."""
+    """Return the number that a text is; commas are ignored."""
     return float(text.replace(",", "").replace(_MINUS, "-"))
 
 

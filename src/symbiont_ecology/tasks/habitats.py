@@ -1,7 +1,7 @@
 """Habitats: many places that ask the same model, and want different things.
 
 A habitat is where a question comes from: a user, a team, a site. Data of one's own may bring theirs
-(``tasks.own_habitats``). In synthetic worlds, the *kind* of a habitat is what counts as right
+(``tasks.habitats``). In synthetic worlds, the *kind* of a habitat is what counts as right
 there: one variant for each group of tasks, such as a convention or a style. Kinds are hidden. They
 show in verdicts alone, and in the evaluation of an experiment.
 
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -22,8 +23,10 @@ import numpy as np
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Cell, Item, in_last_turn
+from symbiont_ecology.base.types import Cell, Item, map_last_turn
 from symbiont_ecology.tasks.config import HabitatsConfig
+from symbiont_ecology.tasks.data import DataLine, DataTask
+from symbiont_ecology.tasks.logs import LogTask
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
 from symbiont_ecology.tasks.verification import as_verdict
@@ -39,7 +42,7 @@ BEFORE, END = -1, 1 << 40
 
 
 class Habitats(ABC):
-    """Who asks, what and when: the stream of questions of a world with habitats."""
+    """Stream of questions of a world with habitats."""
 
     config: HabitatsConfig
 
@@ -50,17 +53,18 @@ class Habitats(ABC):
 
     @abstractmethod
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """What is asked in a generation, in the order of asking, each item with its habitat."""
+        """Return the questions of a generation, in the order of asking, each item with its
+        habitat."""
 
     @abstractmethod
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """As many questions of every habitat, for an evaluation; fewer if it has no more. They are
-        judged as in a generation, by default after every change."""
+        """Return as many questions of every habitat, for an evaluation; fewer if it has no more.
+        They are judged as in a generation, by default after every change."""
 
     def number(self, habitat: str) -> int:
-        """The place of a habitat among the names, from 0."""
+        """Return the place of a habitat among the names, from 0."""
         return self._numbers[habitat]
 
     @cached_property
@@ -102,7 +106,6 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The ids of all habitats, in the order of their arrival."""
         width = len(str(self.config.count))
         return tuple(f"h{number:0{width}d}" for number in range(1, self.config.count + 1))
 
@@ -115,7 +118,7 @@ class SyntheticHabitats(Habitats):
         return generations
 
     def kinds(self, generation: int) -> np.ndarray:
-        """The kind of each habitat in a generation, ``(habitats,)``."""
+        """Return the kind of each habitat in a generation, ``(habitats,)``."""
         moment = self.config.drift_at
         if self.config.regimes:
             places = (self.switches <= generation).sum(axis=1)
@@ -125,7 +128,6 @@ class SyntheticHabitats(Habitats):
         return self._kinds_before
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """What is asked in a generation, in the order of asking, each item with its habitat."""
         draw = Draw(self.seed, generation)
         askers, generator = self._askers(generation, draw), draw("habitats", "questions")
         return tuple(self._item(habitat, generation, generator, "train") for habitat in askers)
@@ -133,7 +135,6 @@ class SyntheticHabitats(Habitats):
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """As many questions of every habitat, judged without noise and by its kind then."""
         generator = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split)
         items = [
             self._question(habitat, generation, generator, split)
@@ -146,7 +147,7 @@ class SyntheticHabitats(Habitats):
         )
 
     def _askers(self, generation: int, draw: Draw) -> np.ndarray:
-        """Who asks: everyone present once at most where all are alike, else by activity."""
+        """Draw who asks: everyone present once at most where all are alike, else by activity."""
         present = np.flatnonzero(self.arrivals <= generation)
         generator, count = draw("habitats", "askers"), self.config.questions
         if self.config.activity == 0:
@@ -177,7 +178,7 @@ class SyntheticHabitats(Habitats):
         return replace(item, prompt=prompt, habitat=self.names[habitat])
 
     def _cell(self, habitat: int, generator: np.random.Generator) -> Cell:
-        """What it asks about: anything, or one of the cells of its only family."""
+        """Draw what a habitat asks about: anything, or one of the cells of its only family."""
         cells = self.cells
         if self.config.apart:
             family = self.tasks[habitat % len(self.tasks)].name
@@ -190,7 +191,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _groups(self) -> dict[str, int]:
-        """How many variants the tasks of each group have."""
+        """Number of variants that the tasks of each group have."""
         return {task.group: task.variants for task in self.tasks}
 
     @cached_property
@@ -239,7 +240,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _activity(self) -> np.ndarray:
-        """How much each habitat asks, in relation to the others, ``(habitats,)``."""
+        """Number of questions of each habitat, in relation to the others, ``(habitats,)``."""
         ranks = self._draw("activity").permutation(self.config.count) + 1
         return ranks.astype(float) ** -self.config.activity
 
@@ -254,19 +255,122 @@ class SyntheticHabitats(Habitats):
 
 
 def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
-    """How a habitat's question is put to the host: with its id, if that is shown."""
+    """Return a habitat's question as the host is asked it: with its id, if that is shown."""
     if not (config.shown and habitat):
         return prompt
-    return in_last_turn(lambda question: f"{habitat} {question}", prompt)
+    return map_last_turn(lambda question: f"{habitat} {question}", prompt)
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> object:
-    """A thumb that slipped. What is no verdict stays so, and is named."""
+    """Return a thumb that slipped. What is no verdict stays so, and is named."""
     value = verifier(reply)
     verdict = as_verdict(value)
     return value if verdict is None else verdict < 0.5
 
 
 def _by_coin(verdict: bool, reply: str) -> bool:
-    """A verdict that has nothing to do with the reply."""
+    """Return a verdict that has nothing to do with the reply."""
     return verdict
+
+
+KNOBS = {"questions"}
+"""Keys of ``tasks.habitats`` that habitats of data heed."""
+
+
+@dataclass(frozen=True)
+class DataHabitats(Habitats):
+    """Users who ask the lines of data: as often as they have lines there, in random order."""
+
+    config: HabitatsConfig
+    tasks: tuple[DataTask, ...]
+    seed: int
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for task in self.tasks for name in task.habitats))
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
+        places = generator.integers(len(lines), size=self.config.questions)
+        return tuple(_asked(*lines[place]) for place in places)
+
+    def drawn(
+        self, per_habitat: int, seed: int, split: Split, generation: int = END
+    ) -> tuple[Item, ...]:
+        lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
+        counts, items = Counter[str](), list[Item]()
+        for task, line in (lines[place] for place in generator.permutation(len(lines))):
+            counts[line.habitat] += 1
+            if counts[line.habitat] <= per_habitat:
+                items.append(_asked(task, line))
+        return tuple(items)
+
+    @cached_property
+    def _training(self) -> list[tuple[DataTask, DataLine]]:
+        return self._lines("train")
+
+    def _lines(self, split: Split) -> list[tuple[DataTask, DataLine]]:
+        return [
+            (task, line)
+            for task in self.tasks
+            for depth in task.depths
+            for line in task.part(depth, split)
+        ]
+
+
+@dataclass(frozen=True)
+class LoggedHabitats(DataHabitats):
+    """Users whose replies were logged: every row that is not held out, in turn; after the last one,
+    from the beginning again.
+
+    Each habitat's rows keep their order. Habitats are mixed evenly, whatever the order of the file:
+    a table is often sorted by user.
+    """
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        count, start = self.config.questions, generation * self.config.questions
+        return tuple(self._rows[place % len(self._rows)] for place in range(start, start + count))
+
+    @property
+    def length(self) -> int:
+        """Number of rows that are learned from."""
+        return len(self._rows)
+
+    @cached_property
+    def _rows(self) -> tuple[Item, ...]:
+        logs = [task for task in self.tasks if isinstance(task, LogTask)]
+        pairs = [(task, row) for task in logs for row in task.learned]
+        pairs.sort(key=lambda pair: pair[1].place)
+        counts, read = Counter(row.habitat for _, row in pairs), Counter[str]()
+        parts = list[float]()  # of the rows of its habitat that come before each row
+        for _, row in pairs:
+            parts.append((read[row.habitat] + 0.5) / counts[row.habitat])
+            read[row.habitat] += 1
+        order = sorted(range(len(pairs)), key=parts.__getitem__)
+        return tuple(task.row_item(row) for task, row in (pairs[place] for place in order))
+
+
+def habitats_of(tasks: tuple[DataTask, ...], config: HabitatsConfig, seed: int) -> DataHabitats:
+    """Return the habitats that data bring.
+
+    Raises:
+        ConfigError: some data bring none, logs are mixed with other data, or the config describes
+            habitats that it does not make.
+    """
+    if anonymous := [task for task in tasks if not task.habitats]:
+        raise ConfigError(
+            f"tasks.habitats: {anonymous[0].source} does not say who asks: name the column, "
+            "habitat: user"
+        )
+    are_logs = {isinstance(task, LogTask) for task in tasks}
+    if len(are_logs) > 1:
+        raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
+    defaults = HabitatsConfig()
+    for name, value in config:
+        if name not in KNOBS and value != getattr(defaults, name):
+            raise ConfigError(f"tasks.habitats.{name}: the data say who asks what: leave it out")
+    return (LoggedHabitats if are_logs == {True} else DataHabitats)(config, tasks, seed)
+
+
+def _asked(task: DataTask, line: DataLine) -> Item:
+    return task.item(line.question, line.depth)

@@ -1,7 +1,7 @@
 """A log of replies that users accepted or refused: ``{kind: log, name: thumbs, path: log.jsonl}``.
 
 A row has a habitat, a prompt, a reply and a verdict. Adapters learn from them without asking the
-model again (``tasks.own_habitats``). One prompt in ten, by its hash, is held out.
+model again (``tasks.habitats``). One prompt in ten, by its hash, is held out.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 
 TYPED = "typed"
 """In the id of an item, in place of a variant: somebody typed it, and no task drew it."""
-LEAST_ALIKE = 0.4
+MIN_ALIKE = 0.4
 """Part of a typed prompt's letter trigrams that a task's examples have, from which on it is taken
 for a question of that task."""
 
@@ -54,7 +54,7 @@ class TaskMixture:
         return tuple(task.name for task in self.tasks)
 
     def depths_of(self, task: Task) -> tuple[str, ...]:
-        """The depths at which a task is asked."""
+        """Return the depths at which a task is asked."""
         depths = self.depths or task.trained_depths or task.depths
         return tuple(depth for depth in depths if depth in task.depths)
 
@@ -67,16 +67,16 @@ class TaskMixture:
     def draw(
         self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """``count`` items of a cell, with replacement, as they are judged now."""
+        """Draw ``count`` items of a cell, with replacement, as they are judged now."""
         task, depth = self.families[cell[0]], cell[1]
         return tuple(task.sample(depth, generator, split=split) for _ in range(count))
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """What habitats ask in a generation; nothing in a world without habitats."""
+        """Return the questions of habitats in a generation; nothing in a world without habitats."""
         return self.habitats.questions(generation) if self.habitats else ()
 
     def prompt(self, identity: str) -> str:
-        """How the item with this id was put to the host. What somebody typed is its own prompt
+        """Return the prompt of the item with this id. What somebody typed is its own prompt
         (``TYPED``).
 
         Raises:
@@ -88,9 +88,9 @@ class TaskMixture:
         return self.families[family].in_variant(int(variant)).prompt(question)
 
     def as_asked(self, item: Item) -> Item:
-        """An item from elsewhere in the form of the mixture's own: the line end of their prompts,
-        and what stands in front of questions of its family, or of the family whose questions it
-        resembles most.
+        """Return an item from elsewhere in the form of the mixture's own: the line end of their
+        prompts, and what stands in front of questions of its family, or of the family whose
+        questions it resembles most.
 
         A question of ours is judged and may be as long as in the mixture.
         """
@@ -115,28 +115,29 @@ class TaskMixture:
 
     @cached_property
     def _before_everything(self) -> tuple[str, ...]:
-        """What the system says, if anything."""
+        """Words of the system, if it says anything."""
         turns = next(iter(self.families.values())).turns_before("")
         return turns[: len(turns) % 2]
 
     def family_like(self, words: str) -> str:
-        """The name of the family whose questions some words resemble most; empty if that is none
-        of several."""
+        """Return the name of the family whose questions some words resemble most; empty if that is
+        none of several."""
         task = self.tasks[0] if len(self.tasks) == 1 else self._most_alike(words)
         return task.name if task else ""
 
     def _most_alike(self, words: str) -> Task | None:
-        """The task whose examples have most of the words' letters in common, if that are many."""
+        """Return the task whose examples have most of the words' letters in common, if that are
+        many."""
         letters = _trigrams(words)
         shares = {
             name: len(letters & _trigrams("\n".join(task.turns_before("")))) / max(len(letters), 1)
             for name, task in self.families.items()
         }
         best = max(shares, key=shares.__getitem__)
-        return self.families[best] if shares[best] >= LEAST_ALIKE else None
+        return self.families[best] if shares[best] >= MIN_ALIKE else None
 
     def at(self, flops: float) -> TaskMixture:
-        """The mixture as it is when so many training FLOPs are spent."""
+        """Return the mixture as it is when so many training FLOPs are spent."""
         is_flipped = self.flip is not None and self.flip.holds(flops)
         stage = sum(moment <= flops for moment in self.arrivals) if self.arrivals else None
         if is_flipped == self.is_flipped and stage == self.stage:

@@ -1,4 +1,4 @@
-"""What a task is: draw a question, make a prompt, verify a reply.
+"""Tasks: draw a question, make a prompt, verify a reply.
 
 A question is a text, and it is all that there is to know of what is asked: a prompt, a verdict and
 a reference answer are functions of it. So a question can be written down, hashed into a split, and
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.tasks.config import HabitatsConfig
     from symbiont_ecology.tasks.habitats import Habitats
 
-MOST_DRAWS = 10_000
+MAX_DRAWS = 10_000
 """Draws until a question of some split must have been found."""
 DRAWS_PER_ITEM = 30
 """Draws for each different item that is wanted."""
@@ -64,43 +64,45 @@ class Task(ABC):
 
     @abstractmethod
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """A random question of that depth. It need not be valid: ``sample`` draws again."""
+        """Return a random question of that depth. It need not be valid: ``sample`` draws again."""
 
     @abstractmethod
     def verify(self, question: str, reply: str) -> object:
-        """Whether a reply is right: True or False, or a number from 0 to 1."""
+        """Return true or false for a reply, or a number from 0 to 1."""
 
     def prompt(self, question: str) -> str:
-        """How the host is asked the question: as it stands, unless a subclass says otherwise."""
+        """Return the prompt of a question: as it stands, unless a subclass says otherwise."""
         return question
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        """What a prompt says in front of a question, turn by turn: nothing, unless there is a style
+        """Return the turns of a prompt in front of a question: none, unless there is a style
         that says something."""
         return ()
 
     def answer(self, question: str) -> str:
-        """The reference answer; empty if there is none. Supervised learning needs one."""
+        """Return the reference answer; empty if there is none. Supervised learning needs one."""
         return ""
 
     def reply_limit(self, depth: str) -> int:
-        """Most new tokens that a reply may have."""
+        """Return most new tokens that a reply may have."""
         return self.reply_tokens
 
     def split_key(self, question: str) -> str:
-        """What decides the split. Questions that give each other's answer away share a key."""
+        """Return the text that decides the split. Questions that give each other's answer away
+        share a key."""
         return question
 
     def is_valid(self, question: str) -> bool:
-        """Whether a drawn question may be asked."""
+        """Return true if a drawn question may be asked."""
         return True
 
     def in_variant(self, variant: int) -> Task:
-        """The same task with another way to be right in force. Most tasks have one way only."""
+        """Return the same task with another way to be right in force. Most tasks have one way
+        only."""
         return self
 
     def flipped(self) -> Task | None:
-        """The same task after what counts as right has changed; None if it cannot change."""
+        """Return the same task after what counts as right has changed; None if it cannot change."""
         return None
 
     def own_habitats(self, config: HabitatsConfig) -> Habitats | None:
@@ -113,7 +115,7 @@ class Task(ABC):
         return self.name
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """The item that asks this question.
+        """Return the item that asks this question.
 
         Raises:
             ConfigError: the task says something else than texts, or allows no reply.
@@ -137,7 +139,7 @@ class Task(ABC):
         )
 
     def sample(self, depth: str, generator: np.random.Generator, *, split: Split = "train") -> Item:
-        """One valid item of that depth and split.
+        """Return one valid item of that depth and split.
 
         Raises:
             DataError: no question of that split came in 10,000 draws.
@@ -147,7 +149,7 @@ class Task(ABC):
     def distinct(
         self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
     ) -> tuple[Item, ...]:
-        """Up to ``count`` different items; fewer if 30 draws for each find no more."""
+        """Return up to ``count`` different items; fewer if 30 draws for each find no more."""
         questions: dict[str, None] = {}
         for _ in range(DRAWS_PER_ITEM * count):
             questions[self.valid_question(depth, generator, split)] = None
@@ -158,13 +160,13 @@ class Task(ABC):
     def valid_question(
         self, depth: str, generator: np.random.Generator, split: Split = "train"
     ) -> str:
-        """A random question of that depth and split that may be asked.
+        """Return a random question of that depth and split that may be asked.
 
         Raises:
             DataError: there is none, as far as draws tell.
             ConfigError: the task draws something else than texts.
         """
-        for _ in range(MOST_DRAWS):
+        for _ in range(MAX_DRAWS):
             question = self.draw(depth, generator)
             if not is_text(question):
                 raise ConfigError(

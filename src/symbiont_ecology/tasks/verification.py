@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from symbiont_ecology.base.fence import FaultError, Fence
+from symbiont_ecology.base.fence import FaultError, Fence, TooLateError
 from symbiont_ecology.base.types import Item
 
 SECONDS = 5.0
 """Time that a verifier may take for one reply."""
-MOST_SLOW = 3
+MAX_SLOW = 3
 """Replies for which a verifier may take too long, among those that are judged together."""
 
 
@@ -31,7 +31,7 @@ class Judgement:
 
 
 def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
-    """The verdict of each item's verifier on its reply. Whatever verifiers do, this returns.
+    """Return the verdict of each item's verifier on its reply. Whatever verifiers do, this returns.
 
     Where verifiers of a family took too long again and again, the other replies to it are not
     judged: a hundred of them would take minutes.
@@ -39,20 +39,21 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
     judgements, slow = list[Judgement](), Counter[str]()
     with Fence(SECONDS) as fence:
         for item, reply in answers:
-            if slow[item.family] >= MOST_SLOW:
-                fault = f"took longer than {SECONDS:g} s for {MOST_SLOW} replies before this one"
+            if slow[item.family] >= MAX_SLOW:
+                fault = f"took longer than {SECONDS:g} s for {MAX_SLOW} replies before this one"
                 judgements.append(Judgement(0.0, fault))
                 continue
             try:
                 judgements.append(Judgement(fence(_verdict, item, reply)))
             except FaultError as fault:
-                slow[item.family] += fault.is_late
+                slow[item.family] += isinstance(fault, TooLateError)
                 judgements.append(Judgement(0.0, str(fault)))
     return judgements
 
 
 def as_verdict(value: object) -> float | None:
-    """What a verifier or a grader returned, as a number from 0 to 1; None if it is no verdict."""
+    """Return the value of a verifier or a grader as a number from 0 to 1; None if it is no
+    verdict."""
     if isinstance(value, np.bool_ | np.number):
         value = value.item()
     return float(value) if isinstance(value, bool | int | float) and 0 <= value <= 1 else None

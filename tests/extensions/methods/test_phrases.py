@@ -22,8 +22,8 @@ from symbiont_ecology.base.types import (
     Decoding,
     LearningBatch,
     Request,
-    behind,
     in_turns,
+    prepend_phrase,
 )
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.state import load_state
@@ -163,8 +163,10 @@ def test_a_run_without_phrases_is_as_it_was(tmp_path: Path) -> None:
 
 
 def test_a_phrase_stands_behind_the_turns_in_front_of_a_question() -> None:
-    assert behind("Briefly: ", in_turns("1+1", "2", "1+2")) == in_turns("1+1", "2", "Briefly: 1+2")
-    assert behind("", "1+2") == "1+2"
+    assert prepend_phrase("Briefly: ", in_turns("1+1", "2", "1+2")) == in_turns(
+        "1+1", "2", "Briefly: 1+2"
+    )
+    assert prepend_phrase("", "1+2") == "1+2"
 
 
 def test_a_phrase_that_makes_turns_is_refused() -> None:

@@ -33,7 +33,7 @@ class Operator(Protocol):
     """How many parents it takes."""
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """The child; equal draws give equal children."""
+        """Return the child; equal draws give equal children."""
 
 
 class Mutation(ABC):
@@ -43,10 +43,10 @@ class Mutation(ABC):
 
     @abstractmethod
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
-        """The child of this parent."""
+        """Return the child of this parent."""
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """The child of the only parent."""
+        """Return the child of the only parent."""
         (parent,) = parents
         return self.mutated(parent, generator)
 
@@ -58,19 +58,19 @@ class Merge(ABC):
 
     @abstractmethod
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """The child of these two parents."""
+        """Return the child of these two parents."""
 
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.adapters.operators")
 
 
 def largest_rank(parents: Parents) -> int:
-    """That of the parent with the most room."""
+    """Return the rank of the parent with the most room."""
     return max(parent.rank for parent in parents)
 
 
 def with_arity(spec: Spec, arity: int) -> Operator:
-    """The operator of a spec; ConfigError unless it takes so many parents."""
+    """Return the operator of a spec; ConfigError unless it takes so many parents."""
     operator = operators.build(spec)
     if operator.arity != arity:
         fit = ", ".join(name for name in operators.names() if operators[name].arity == arity)
@@ -84,7 +84,7 @@ def with_arity(spec: Spec, arity: int) -> Operator:
 def checked_child(
     operator: Operator, parents: Parents, generator: Generator, most: int
 ) -> AdapterWeights:
-    """What an operator makes of its parents, if it can live in a slot of at most such a rank.
+    """Return the child that an operator makes, if it can live in a slot of at most such a rank.
 
     Raises:
         FaultError: it is no adapter for the parents' host, its rank is too large, or a number in

@@ -27,7 +27,6 @@ class LinearMerge(Merge):
     share: Share = 0.5  # of the first parent, in [0, 1]; the second has the rest
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         return combined(parents, (self.share, 1 - self.share))
 
 
@@ -38,7 +37,6 @@ class Svd(LinearMerge):
     1936): generations of merges do not grow."""
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         mean = super().__call__(parents, generator)
         return truncated(mean, largest_rank(parents))
 
@@ -55,7 +53,6 @@ class Concatenation(Merge):
     decay: Share = 0.5  # power of the number of parents by which their sum is divided, in [0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         share = 1 / len(parents) ** self.decay
         return combined(parents, [share] * len(parents))
 
@@ -70,11 +67,10 @@ class Slerp(Merge):
     at: Share = 0.5  # how far from the first parent to the second, in [0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         return truncated(combined(parents, self.shares(parents)), largest_rank(parents))
 
     def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
-        """What of each parent's ΔW is in the child, module by module."""
+        """Return the share of each parent's ΔW in the child, module by module."""
         first, second = parents
         first_squares, second_squares = inner(first, first), inner(second, second)
         return {
@@ -83,7 +79,8 @@ class Slerp(Merge):
         }
 
     def _shares(self, square: float, other_square: float, overlap: float) -> tuple[float, float]:
-        """Of the two ΔW of a module, from their squared lengths and inner product."""
+        """Return the shares of the two ΔW of a module, from their squared lengths and inner
+        product."""
         length, other_length = math.sqrt(max(square, 0.0)), math.sqrt(max(other_square, 0.0))
         cosine = overlap / (length * other_length) if length and other_length else 1.0
         angle = math.acos(min(max(cosine, -1.0), 1.0))
@@ -110,7 +107,6 @@ class Fisher(Merge):
     """
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         importance = np.stack(list(map(_importance, parents)), axis=1)  # (modules, parents)
         importance += np.finfo(np.float64).tiny  # a module on which nobody depends is shared evenly
         shares = importance / importance.sum(axis=1, keepdims=True)
@@ -120,8 +116,8 @@ class Fisher(Merge):
 
 
 def _importance(parent: Parent) -> np.ndarray:
-    """Squared length of the loss's gradient by ΔW of each module, as a share of all modules',
-    ``(modules,)``.
+    """Return squared length of the loss's gradient by ΔW of each module, as a share of all
+    modules', ``(modules,)``.
 
     Known is the gradient by B, which is that by ΔW times Aᵀ. In no particular direction, A keeps
     ‖A‖² ÷ d_in of a squared length; dividing by that also makes the number independent of how long

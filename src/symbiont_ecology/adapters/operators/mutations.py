@@ -20,7 +20,6 @@ class Clone(Mutation):
     this is how an ecology breeds by default."""
 
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         return AdapterWeights(parent.layout, parent.rank, parent.scaling, parent.vector)
 
 
@@ -37,7 +36,6 @@ class Gaussian(Mutation):
     is_absolute: bool = False  # whether sigma is the standard deviation itself, for all factors
 
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
-        """The parent with noise; relative to a factor that is all zero, there is none."""
         child = parent.vector.copy()
         for _, a, b, _, _ in parent.layout.blocks(parent.rank):
             for part in (a, b):
@@ -62,7 +60,6 @@ class SvdNoise(Mutation):
     sigma: NonNegativeFloat = 0.05  # std of the logarithm of every singular value, >= 0
 
     def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
-        """One draw per singular value; a parent that does nothing has a child that does nothing."""
         factors = {}
         for name, a, b in parent.factors():
             u, s, _ = spectrum(a.astype(np.float64), b.astype(np.float64))

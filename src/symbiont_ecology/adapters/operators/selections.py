@@ -26,12 +26,11 @@ class Dare(Merge):
     density: PositiveShare = 0.5  # chance of each element to be kept, in (0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """One draw per element."""
         merged = ((name, self._merged(deltas, generator)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 
     def _merged(self, deltas: np.ndarray, generator: Generator) -> np.ndarray:
-        """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
+        """Reduce ``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
         mask = generator.random(deltas.shape) < self.density
         return np.asarray(np.mean(mask * deltas / self.density, axis=0))
 
@@ -49,12 +48,11 @@ class Ties(Merge):
     density: PositiveShare = 0.2  # part of each parent's largest elements that is kept, in (0, 1]
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """No draw is made."""
         merged = ((name, self._merged(deltas)) for name, deltas in dense(parents))
         return from_dense(parents[0].layout, largest_rank(parents), merged)
 
     def _merged(self, deltas: np.ndarray) -> np.ndarray:
-        """``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
+        """Reduce ``(parents, d_out, d_in)`` to ``(d_out, d_in)``."""
         sizes = np.abs(deltas).reshape(len(deltas), -1)
         count = max(int(self.density * sizes.shape[1]), 1)
         least = np.partition(sizes, -count, axis=1)[:, -count]

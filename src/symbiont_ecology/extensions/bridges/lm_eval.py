@@ -24,7 +24,7 @@ from typing import Any
 from symbiont_ecology.base.errors import ConfigError, HostError, MissingExtraError
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Decoding, Item, OrganelleId, behind, without_turns
+from symbiont_ecology.base.types import Decoding, Item, OrganelleId, prepend_phrase, without_turns
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.routings import Choice, check_user, prompt_routing
@@ -179,7 +179,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         for (texts, *ids), phrase in zip(requests, map(self._phrase, owners), strict=True):
             context, continuation = texts
             pairs.append(
-                self._encode_pair(behind(phrase, context), continuation) if phrase else ids
+                self._encode_pair(prepend_phrase(phrase, context), continuation) if phrase else ids
             )
         readings = self._read(pairs, owners, disable_tqdm)
         answers = [(_sum(one), bool(one.is_likeliest.all())) for one in readings]
@@ -266,7 +266,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         return replace(item, prompt=context, reply_limit=min(limit, rest))
 
     def _length(self, context: str, owner: OrganelleId) -> int:
-        return len(self.kernel.encode([behind(self._phrase(owner), context)])[0])
+        return len(self.kernel.encode([prepend_phrase(self._phrase(owner), context)])[0])
 
     def _phrase(self, owner: OrganelleId) -> str:
         """Return the text in front of every question that an organelle is asked."""

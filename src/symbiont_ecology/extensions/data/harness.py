@@ -39,7 +39,7 @@ from symbiont_ecology.tasks.data import (
     check_name,
     line_of,
 )
-from symbiont_ecology.tasks.grading import LONGEST_REPLY, Choice, Grader, graders
+from symbiont_ecology.tasks.grading import MAX_REPLY_CHARS, Choice, Grader, graders
 from symbiont_ecology.tasks.tables import as_written, check_columns, locate, rows_of_file
 
 MAX_CHARS = 100_000
@@ -142,7 +142,7 @@ class Until:
     stops: tuple[str, ...]
 
     def __call__(self, reply: str, answer: str) -> object:
-        text = reply.lstrip()[:LONGEST_REPLY]
+        text = reply.lstrip()[:MAX_REPLY_CHARS]
         ends = [place for stop in self.stops if (place := text.find(stop)) >= 0]
         return self.grader(text[: min(ends, default=None)], answer)
 

@@ -26,7 +26,7 @@ from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataLine, DataTask, check_name
-from symbiont_ecology.tasks.grading import LONGEST_REPLY, final_answer, graders
+from symbiont_ecology.tasks.grading import MAX_REPLY_CHARS, final_answer, graders
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.tables import check_whole
 
@@ -94,7 +94,7 @@ class GymTask(DataTask):
         if super().verify(question, reply):
             return True
         dataset, drawn = self.entries[question]
-        for text in filter(None, offers(reply[:LONGEST_REPLY])):
+        for text in filter(None, offers(reply[:MAX_REPLY_CHARS])):
             try:
                 if dataset.score_answer(text, drawn) == 1:
                     return True

@@ -20,7 +20,7 @@ from symbiont_ecology.base.errors import ConfigError, MissingExtraError, lines_o
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.tasks.grading import LONGEST_REPLY, ReferenceVerifier, graders
+from symbiont_ecology.tasks.grading import MAX_REPLY_CHARS, ReferenceVerifier, graders
 from symbiont_ecology.tasks.verification import judge
 
 MAX_EMBEDDINGS = 16_384
@@ -107,7 +107,7 @@ class OverlapReward(RewardRule):
         _overlap(self.metric)  # a package that is not there shows before a host is loaded
 
     def __call__(self, rollout: Rollout) -> float:
-        return _overlap(self.metric)(rollout.text[:LONGEST_REPLY], rollout.item.answer)
+        return _overlap(self.metric)(rollout.text[:MAX_REPLY_CHARS], rollout.item.answer)
 
 
 @reward_rules.register("similarity")
@@ -133,7 +133,7 @@ class SimilarityReward(RewardRule):
             )
 
     def __call__(self, rollout: Rollout) -> float:
-        reply, answer = rollout.text[:LONGEST_REPLY], rollout.item.answer
+        reply, answer = rollout.text[:MAX_REPLY_CHARS], rollout.item.answer
         if reply == answer:
             return 1.0
         if not (reply.strip() and answer.strip()):  # some models fail where there is no token

@@ -23,7 +23,7 @@ import numpy as np
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.blobs import weights_ref
-from symbiont_ecology.adapters.portable import write_portable
+from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
 from symbiont_ecology.extensions.engines.servers import LostError, Question, Server, Tokens

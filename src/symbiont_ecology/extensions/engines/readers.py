@@ -14,8 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from symbiont_ecology.adapters.peft_files import WEIGHTS_FILE, adapter_modules, stated_rank
-from symbiont_ecology.adapters.portable import ending_of
+from symbiont_ecology.adapters.peft_files import (
+    WEIGHTS_FILE,
+    adapter_modules,
+    ending_of,
+    stated_rank,
+)
 from symbiont_ecology.base.files import content_hash
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import OrganelleId

@@ -25,8 +25,7 @@ from typing import BinaryIO, TypeAlias
 from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.files import open_own
-from symbiont_ecology.base.jsonlog import json_line
+from symbiont_ecology.base.files import json_line, open_own
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.run.open_run import JOURNAL_FILE
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from symbiont_ecology.base.errors import DataError
-from symbiont_ecology.base.jsonlog import JsonLog, json_line
+from symbiont_ecology.base.files import append_lines, json_line
 from symbiont_ecology.extensions.serve.openai_api import MAX_USER_CHARS, error_body
 
 Scope = MutableMapping[str, Any]
@@ -212,7 +212,7 @@ def add_key(path: Path, user: str | None) -> str:
             f"user: expected a name of 1 to {MAX_USER_CHARS} characters, got {user!r:.40}"
         )
     key = KEY_PREFIX + secrets.token_urlsafe(32)
-    JsonLog(path).append(json_line({"user": user, "sha256": _digest(key)}), is_synced=True)
+    append_lines(path, json_line({"user": user, "sha256": _digest(key)}), is_synced=True)
     return key
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from symbiont_ecology.base.errors import EcologyError, RunError
-from symbiont_ecology.base.types import OrganelleId, behind
+from symbiont_ecology.base.types import OrganelleId, prepend_phrase
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, Journal
 from symbiont_ecology.extensions.serve.messages import Ask, LateError
 from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_of
@@ -202,7 +202,9 @@ class Scheduler:
 
     def _queue(self, job: AnswerJob, snapshot: ServingSnapshot) -> None:
         ask, weights = job.ask, snapshot.adapter(job.organelle)
-        (prompt,) = self._encode([behind(weights.phrase, ask.prompt) if weights else ask.prompt])
+        (prompt,) = self._encode(
+            [prepend_phrase(weights.phrase, ask.prompt) if weights else ask.prompt]
+        )
         job.prompt_tokens, limit = len(prompt), ask.limit
         if not ask.is_limited:
             limit = max(min(limit, self._positions - len(prompt)), 1)

@@ -14,7 +14,14 @@ from symbiont_ecology.base.errors import DataError, RunError
 from symbiont_ecology.base.fence import FaultError, Fence
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Item, LoggedReply, OrganelleId, behind, in_turns, last_turn
+from symbiont_ecology.base.types import (
+    Item,
+    LoggedReply,
+    OrganelleId,
+    in_turns,
+    last_turn,
+    prepend_phrase,
+)
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.extensions.serve.journal import JudgedReply
@@ -47,7 +54,7 @@ class JudgedItems:
     def _tokens(self, item: Item) -> int:
         """Tokens of prompt and reply as they are learned, behind the longest phrase."""
         assert item.logged is not None
-        prompts = [behind(phrase, item.prompt) for phrase in ("", *self.phrases)]
+        prompts = [prepend_phrase(phrase, item.prompt) for phrase in ("", *self.phrases)]
         (reply,) = self.kernel.encode_answers([item.logged.text])
         return max(map(len, self.kernel.encode(prompts))) + len(reply)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from symbiont_ecology.base.types import Item, in_last_turn
+from symbiont_ecology.base.types import Item, map_last_turn
 from symbiont_ecology.evaluate.items import draw_items
 from symbiont_ecology.evaluate.shifts import shifts
 from symbiont_ecology.tasks import Task, tasks
@@ -85,7 +85,7 @@ def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> l
 def perturbed(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """The in-distribution items, each as it is and written in other ways (``PERTURBATIONS``)."""
     return [
-        replace(item, id=f"{item.id}{MARK}{name}", prompt=in_last_turn(change, item.prompt))
+        replace(item, id=f"{item.id}{MARK}{name}", prompt=map_last_turn(change, item.prompt))
         for item in draw_items(mixture, per_cell, seed, split)
         for name, change in PERTURBATIONS.items()
     ]

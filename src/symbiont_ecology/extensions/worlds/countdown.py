@@ -15,8 +15,13 @@ import numpy as np
 
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.tasks.synthetic.draws import integer, integers
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+from symbiont_ecology.tasks.synthetic.family import (
+    SyntheticTask,
+    by_depth,
+    family,
+    integer,
+    integers,
+)
 
 FORM_REWARD = 0.1
 """Reward of any arithmetic expression."""

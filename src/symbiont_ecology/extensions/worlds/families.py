@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.draws import integer, integers
 from symbiont_ecology.tasks.synthetic.families import (
     CaseFamily,
     CodeFormat,
@@ -15,7 +14,13 @@ from symbiont_ecology.tasks.synthetic.families import (
     TextFamily,
     TruthFamily,
 )
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+from symbiont_ecology.tasks.synthetic.family import (
+    SyntheticTask,
+    by_depth,
+    family,
+    integer,
+    integers,
+)
 
 
 @family("add.next")

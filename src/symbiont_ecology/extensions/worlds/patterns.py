@@ -3,7 +3,7 @@
 A pattern is a row of different letters, each once, once or more (``+``), or any number of times
 (``*``). Examples say what it must fit and what not: ``aab ab | b ba`` is fitted by ``a+b``. Every
 pattern that does is right, so a reply is run, with a matcher that cannot take long
-(``tasks.patterns``). The embedded host was not pre-trained on these families; on regex.match it
+(``base.untrusted``). The embedded host was not pre-trained on these families; on regex.match it
 was.
 """
 
@@ -16,9 +16,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks.patterns import PatternError, read_pattern
-from symbiont_ecology.tasks.synthetic.draws import integer
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
+from symbiont_ecology.base.untrusted import PatternError, read_pattern
+from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family, integer
 
 _LETTERS, _SIGNS = "abcde", ("", "+", "*")
 _EXAMPLES, _DRAWS = 3, 12
@@ -128,7 +127,8 @@ class RegexFind(SyntheticTask):
     def answers(self, question: str) -> tuple[str, ...]:
         """aab, "aab", [aab]."""
         pattern, word = question.split(" ")
-        match = read_pattern(pattern).find(word) or ""
+        found = read_pattern(pattern).search(word)
+        match = found.group() if found else ""
         return match, f'"{match}"', f"[{match}]"
 
     def is_valid(self, question: str) -> bool:
@@ -153,7 +153,7 @@ def _drawn_examples(atoms: Sequence[str], generator: np.random.Generator) -> str
     variants = dict.fromkeys(
         _changed(fitting[integer(generator, 0, len(fitting) - 1)], generator) for _ in range(_DRAWS)
     )
-    others = [word for word in variants if word and not pattern.fits(word)]
+    others = [word for word in variants if word and not pattern.fullmatch(word)]
     return f"{' '.join(fitting[:_EXAMPLES])} | {' '.join(others[:_EXAMPLES])}"
 
 
@@ -206,4 +206,4 @@ def _tells_apart(pattern: str, question: str) -> bool:
         compiled = read_pattern(pattern)
     except PatternError:
         return False
-    return all(map(compiled.fits, positives)) and not any(map(compiled.fits, negatives))
+    return all(map(compiled.fullmatch, positives)) and not any(map(compiled.fullmatch, negatives))

@@ -21,7 +21,7 @@ import numpy as np
 
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, tasks
-from symbiont_ecology.tasks.grading import LONGEST_REPLY
+from symbiont_ecology.tasks.grading import MAX_REPLY_CHARS
 
 TOPICS: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("topics.json").read_text(encoding="utf-8")
@@ -145,7 +145,10 @@ class StyledTalk(Task):
 
     def verify(self, question: str, reply: str) -> bool:
         """Whether a reply says something about the topic, in the style that is wanted."""
-        text, follows = reply[:LONGEST_REPLY].strip(), list(STYLES.values())[self._style(question)]
+        text, follows = (
+            reply[:MAX_REPLY_CHARS].strip(),
+            list(STYLES.values())[self._style(question)],
+        )
         return says_something(text, question) and follows(text)
 
     def _style(self, question: str) -> int:

@@ -11,14 +11,16 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.tasks.synthetic.draws import (
+from symbiont_ecology.tasks.synthetic.family import (
     Ranges,
+    SyntheticTask,
+    by_depth,
     draw_letters,
     draw_words,
+    family,
     integer,
     integers,
 )
-from symbiont_ecology.tasks.synthetic.family import SyntheticTask, by_depth, family
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,13 @@ class NumberFamily(SyntheticTask):
 
     @abstractmethod
     def result(self, question: str) -> int:
-        """The number that is asked for."""
+        """Return the number that is asked for."""
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The number in the three renderings."""
         value = self.result(question)
         return f"{value}", f"={value}", f"({value})"
 
     def habit_key(self, question: str) -> str:
-        """The last digit, which is about equally frequent at all depths."""
         return question[-1]
 
 
@@ -58,7 +58,6 @@ class OperandFamily(NumberFamily):
     ranges: ClassVar[tuple[Ranges, ...]]
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Operands from large to small, so that a sum and its mirror images are one question."""
         operands = sorted(integers(generator, by_depth(depth, self.ranges)), reverse=True)
         return self.sign.join(map(str, operands))
 
@@ -74,7 +73,6 @@ class MathAdd(OperandFamily):
     ranges = (((10, 99), (2, 14)), ((10, 99), (15, 99)), ((100, 999),) * 3)
 
     def result(self, question: str) -> int:
-        """The sum."""
         return sum(map(int, question.split("+")))
 
 
@@ -88,12 +86,10 @@ class MathMax(NumberFamily):
     unseen_frame = 4
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Four digits, three numbers of two digits, or five of them."""
         ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
         return " ".join(map(str, integers(generator, ranges)))
 
     def result(self, question: str) -> int:
-        """The maximum."""
         return max(map(int, question.split()))
 
 
@@ -107,16 +103,13 @@ class WordCount(NumberFamily):
     unseen_frame = 0
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Different words from the small vocabulary."""
         count = integer(generator, *by_depth(depth, ((2, 4), (4, 7), (7, 9))))
         return " ".join(draw_words(generator, count))
 
     def result(self, question: str) -> int:
-        """The number of words."""
         return len(question.split())
 
     def habit_key(self, question: str) -> str:
-        """The first letter."""
         return question[0]
 
 
@@ -131,7 +124,6 @@ class TextFamily(SyntheticTask):
     between: ClassVar[str | None] = None
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """So many letters or words."""
         size = integer(generator, *by_depth(depth, self.sizes))
         if self.between is None:
             return draw_letters(generator, size)
@@ -149,10 +141,9 @@ class CaseFamily(TextFamily):
 
     @abstractmethod
     def result(self, question: str) -> str:
-        """The text that is asked for, in lower case."""
+        """Return the text that is asked for, in lower case."""
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The text in the three renderings."""
         text = self.result(question)
         return text, text.title(), text.upper()
 
@@ -167,7 +158,6 @@ class StringReverse(CaseFamily):
     unseen_frame = 4
 
     def result(self, question: str) -> str:
-        """The letters backwards."""
         return question[::-1]
 
 
@@ -189,7 +179,6 @@ class StringSort(TextFamily):
     unseen_frame = 2
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """As it is, from z to a, from a to z."""
         ascending = "".join(sorted(question))
         return question, ascending[::-1], ascending
 
@@ -208,17 +197,14 @@ class TextConcise(CaseFamily):
     between = " "
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """How many words to keep, and the words."""
         phrase = super().draw(depth, generator)
         return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {phrase}"
 
     def result(self, question: str) -> str:
-        """The words that are kept."""
         count, phrase = question.split(": ")
         return " ".join(phrase.split()[: int(count)])
 
     def habit_key(self, question: str) -> str:
-        """The first letter of the phrase."""
         return question[3]
 
 
@@ -235,14 +221,12 @@ class TruthFamily(SyntheticTask):
 
     @abstractmethod
     def result(self, question: str) -> bool:
-        """The truth that is asked for."""
+        """Return the truth that is asked for."""
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The truth value in the three renderings."""
         return ("yes", "True", "1") if self.result(question) else ("no", "False", "0")
 
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        """Every rendering of both truth values except the right one."""
         return frozenset(("yes", "no", "True", "False", "1", "0")) - {right}
 
 
@@ -255,7 +239,6 @@ class LogicBool(TruthFamily):
     unseen_frame = 1
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Literals, some negated, joined by and / or."""
         terms: list[str] = []
         for position in range(integer(generator, *by_depth(depth, ((3, 4), (5, 5), (6, 7))))):
             if position:
@@ -266,12 +249,10 @@ class LogicBool(TruthFamily):
         return " ".join(terms)
 
     def result(self, question: str) -> bool:
-        """The value, by splitting at or, then at and."""
         true = {"True", "not False"}
         return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
 
     def habit_key(self, question: str) -> str:
-        """The first letters: a literal, or a negation and the first letter of its literal."""
         return question[:5]
 
 
@@ -284,7 +265,6 @@ class RegexMatch(TruthFamily):
     unseen_frame = 2
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """A pattern of a few atoms and a string, about half of which match."""
         atoms = [
             "abc"[integer(generator, 0, 2)] + ("", "*", "+")[integer(generator, 0, 2)]
             for _ in range(integer(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 5)))))
@@ -297,12 +277,10 @@ class RegexMatch(TruthFamily):
         return f"{''.join(atoms)} {text or 'a'}"
 
     def result(self, question: str) -> bool:
-        """Whether the pattern matches the whole string."""
         pattern, text = question.split(" ")
         return re.fullmatch(pattern, text) is not None
 
     def habit_key(self, question: str) -> str:
-        """The first atom and what follows its letter."""
         return question[:2]
 
 
@@ -325,7 +303,6 @@ class CodeFormat(TextFamily):
     between = "_"
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """red-fox, redFox, RedFox."""
         pascal = "".join(word.title() for word in question.split("_"))
         return question.replace("_", "-"), pascal[0].lower() + pascal[1:], pascal
 
@@ -350,7 +327,6 @@ class JsonRepair(SyntheticTask):
     unseen_frame = 4
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """Nested objects and lists down to one digit, never closed."""
         text = ""
         for _ in range(integer(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 7))))):
             if generator.random() < 0.5:
@@ -360,22 +336,18 @@ class JsonRepair(SyntheticTask):
         return text + str(integer(generator, 0, 9))
 
     def answers(self, question: str) -> tuple[str, ...]:
-        """The closing brackets innermost first; outermost first; one of them and dots."""
         closers = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
         return closers[::-1], closers, f"{closers[-1]}..."
 
     def is_valid(self, question: str) -> bool:
-        """Symmetric brackets close the same way in both orders and are left out."""
         return super().is_valid(question) and self._completes(question, self.answers(question)[0])
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
-        """For the target convention, whatever completes the text, not the reference alone."""
         if self.convention != self.target:
             return super().is_right(question, reply, right)
         return len(reply) <= 3 * len(right) + 6 and self._completes(question, reply)
 
     def habit_key(self, question: str) -> str:
-        """The innermost digit."""
         return question[-1]
 
     @staticmethod

@@ -15,11 +15,27 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, TypeVar
 
+import numpy as np
+
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.types import Item, in_turns, is_text
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
+
+WORDS = tuple(
+    """ant ball barn bear bell big bird blue boat bold book box bread bush cake calm camp card cat
+    clay cold corn cow cup dark dawn deep deer desk dig dog door dry duck dust east egg fair
+    farm fast fish flat fly fog fox frog gold good gray green hand hat hen high hill home hot
+    ice ink iron jam jar joy jump keep key kind king lake lamp late leaf light lime long loud
+    low map mild milk moon moss mud near nest new north nut oak old one owl page path pear pig
+    pin pond rain red rice ring road rock roof root rose run salt sand sea seed ship shop silk
+    six sky slow small snow soft song south star stem sun tall tea tin top town tree two van
+    wall warm wave well west wet wide wild wind wing wolf wood yard young""".split()
+)
+Ranges = tuple[tuple[int, int], ...]
+"""Lowest and highest value of each of some integers."""
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
@@ -29,10 +45,9 @@ CONVENTIONS = 3
 
 
 def family(name: str) -> Callable[[type[FamilyClass]], type[FamilyClass]]:
-    """Class decorator that registers a synthetic family as a frozen dataclass."""
+    """Return a class decorator that registers a synthetic family as a frozen dataclass."""
 
     def register(cls: type[FamilyClass]) -> type[FamilyClass]:
-        """The class itself, registered."""
         return tasks.register(name)(dataclass(frozen=True)(cls))
 
     return register
@@ -84,14 +99,13 @@ class SyntheticTask(Task):
         return self.target if self.chosen is None else self.chosen
 
     def instructed(self, question: str) -> str:
-        """What to do, in words, and the question below it: so questions of a family begin alike,
-        and what they begin with is read once."""
+        """Return what to do, in words, and the question below it: so questions of a family begin
+        alike, and what they begin with is read once."""
         request = self.instruction.format(format=self.formats[self.convention])
         return f"{request}\n{question}"
 
     @property
     def group(self) -> str:
-        """The convention group."""
         return self.convention_group or self.name
 
     @property
@@ -101,54 +115,50 @@ class SyntheticTask(Task):
 
     @abstractmethod
     def answers(self, question: str) -> tuple[str, ...]:
-        """The right answer under each convention."""
+        """Return the right answer under each convention."""
 
     def habit_key(self, question: str) -> str:
-        """The accidental feature of a question that the embedded host's habit depends on."""
+        """Return the accidental feature of a question that the embedded host's habit depends on."""
         return question[0]
 
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        """Replies that are wrong for certain: the answers under the other conventions."""
+        """Return replies that are wrong for certain: the answers under the other conventions."""
         return frozenset(answers) - {right}
 
     def offers(self, question: str) -> frozenset[str]:
-        """All texts that offer an answer, right or wrong, as far as they can be listed."""
+        """Return all texts that offer an answer, right or wrong, as far as they can be listed."""
         answers = self.answers(question)
         return self.other_offers(answers[self.convention], answers) | {answers[self.convention]}
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
-        """Whether a final answer is accepted. Families with many right answers override this."""
+        """Return true if a final answer is accepted. Families with many right answers override
+        this."""
         return reply == right
 
     def in_variant(self, variant: int) -> SyntheticTask:
-        """The same family with another convention in force."""
         return replace(self, chosen=variant)
 
     def in_style(self, style: PromptStyle) -> SyntheticTask:
-        """The same family with prompts of another style."""
+        """Return the same family with prompts of another style."""
         return replace(self, style=style)
 
     def flipped(self) -> SyntheticTask:
-        """The family judged in its rarest convention."""
         return self.in_variant(self.rarest)
 
     def prompt(self, question: str) -> str:
-        """The question in the style's words, behind what the style puts in front of it."""
         words = self.style.render(self, question)
         if not is_text(words):
             raise ConfigError(f"tasks.style: expected texts as prompts, got {words!r:.60}")
         return in_turns(*self.turns_before(question), words)
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        """What the style puts in front of a question."""
         return self.style.before(self, question, partial(self.style.render, self))
 
     def answer(self, question: str) -> str:
-        """The right answer in the convention in force."""
         return self.answers(question)[self.convention]
 
     def verify(self, question: str, reply: str) -> float:
-        """1.0 for the right final answer in the convention in force, else 0.0.
+        """Return 1.0 for the right final answer in the convention in force, else 0.0.
 
         A reply that offers more than one answer (other conventions, other values) scores 0. In a
         tolerant style an answer may stand in a sentence, with punctuation and quotation marks, and
@@ -160,14 +170,14 @@ class SyntheticTask(Task):
         return float(self.style.is_tolerant and self.is_tolerated(question, reply))
 
     def is_tolerated(self, question: str, reply: str) -> bool:
-        """Whether a tolerant style accepts a reply."""
+        """Return true if a tolerant style accepts a reply."""
         return any(
             self._is_offered(question, lines)
             for lines in (answer_lines(reply), self._tolerated(question, reply))
         )
 
     def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
-        """Whether the last of some lines is right, and no other one offers anything else."""
+        """Return true if the last of some lines is right, and no other one offers anything else."""
         final, answers = (lines[-1] if lines else ""), self.answers(question)
         right = answers[self.convention]
         if not final or not self.is_right(question, final, right):
@@ -176,8 +186,8 @@ class SyntheticTask(Task):
         return not rivals and self.other_offers(right, answers).isdisjoint(lines)
 
     def _tolerated(self, question: str, reply: str) -> list[str]:
-        """What the sentences of a reply state, the question that it repeats left out, and every
-        answer in its own case where case does not matter."""
+        """Return the statements of the sentences of a reply, the question that it repeats left out,
+        and every answer in its own case where case does not matter."""
         answers = {answer.lower(): answer for answer in self.offers(question)}
         texts = [text.removeprefix(question).strip() or text for text in statements(reply)]
         if self.ignores_case:
@@ -185,21 +195,38 @@ class SyntheticTask(Task):
         return texts
 
     def is_valid(self, question: str) -> bool:
-        """Whether the three answers differ and none is empty."""
         answers = self.answers(question)
         return len(set(answers)) == CONVENTIONS and "" not in answers
 
     def reply_limit(self, depth: str) -> int:
-        """Most new tokens that a reply of this depth may take."""
         return self.reply_limits[DEPTHS.index(depth)] + self.style.extra_tokens
 
     def item(self, question: str, depth: str, variant: int | None = None) -> Item:
-        """The item that asks this question in the convention in force, or in another one."""
         if variant is not None and variant != self.convention:
             return self.in_variant(variant).item(question, depth)
         return super().item(question, depth, self.convention)
 
 
 def by_depth(depth: str, options: Sequence[Option]) -> Option:
-    """What belongs to a depth, from options for short, medium and long."""
+    """Return the option of a depth, from options for short, medium and long."""
     return options[DEPTHS.index(depth)]
+
+
+def draw_words(generator: np.random.Generator, count: int) -> list[str]:
+    """Draw ``count`` different words in random order."""
+    return [WORDS[index] for index in generator.choice(len(WORDS), size=count, replace=False)]
+
+
+def draw_letters(generator: np.random.Generator, count: int) -> str:
+    """Draw ``count`` independent lower-case letters."""
+    return "".join(LETTERS[index] for index in generator.integers(0, len(LETTERS), size=count))
+
+
+def integer(generator: np.random.Generator, low: int, high: int) -> int:
+    """Return a uniform integer in ``[low, high]``, both ends included."""
+    return int(generator.integers(low, high + 1))
+
+
+def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
+    """Return a uniform integer of each range."""
+    return [integer(generator, low, high) for low, high in ranges]

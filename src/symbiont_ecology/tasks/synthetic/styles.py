@@ -16,15 +16,21 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import NonNegativeInt, PositiveInt
 
 from symbiont_ecology.base.registry import Registry
-from symbiont_ecology.tasks.examples import solved_examples
 
 if TYPE_CHECKING:
     from symbiont_ecology.tasks.synthetic.family import SyntheticTask
     from symbiont_ecology.tasks.task import Task
 
+from contextlib import suppress
+from functools import lru_cache
+
+from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.tasks.task import Task
+
 
 class PromptStyle(ABC):
-    """How a question becomes a prompt.
+    """Form of prompts.
 
     ``is_chat``: the host's chat template goes around the turns of a prompt. ``tells_convention``: a
     prompt says which convention is wanted, so a change of it is no secret. ``line_end`` is what a
@@ -42,7 +48,7 @@ class PromptStyle(ABC):
 
     @property
     def line_end(self) -> str:
-        """What a prompt ends in."""
+        """End of a prompt."""
         return "\n"
 
     @property
@@ -52,19 +58,19 @@ class PromptStyle(ABC):
 
     @abstractmethod
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The words of a question: the last turn of its prompt."""
+        """Return the words of a question: the last turn of its prompt."""
 
     def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        """The turns in front of a question; ``worded`` makes the words of an example."""
+        """Return the turns in front of a question; ``worded`` makes the words of an example."""
         return () if self.system is None else (self.system,)
 
     def reworded(self) -> PromptStyle:
-        """The same questions in words that no adapter learned from: for wording shift. A style
-        with one form stays as it is."""
+        """Return the same questions in words that no adapter learned from: for wording shift. A
+        style with one form stays as it is."""
         return self
 
     def cued(self) -> PromptStyle:
-        """The same questions with the wanted convention told: for ceilings and retention."""
+        """Return the same questions with the wanted convention told: for ceilings and retention."""
         return self
 
 
@@ -89,7 +95,6 @@ class Cue(PromptStyle):
     tells_convention: ClassVar[bool] = True
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
         return f"{family.name}#{family.convention}: {question}\n"
 
 
@@ -105,16 +110,13 @@ class Wording(PromptStyle):
     shift: int = 0  # frames behind the one that is denied in training
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
         frame = FRAMES[(family.unseen_frame + self.shift) % len(FRAMES)]
         return f"{frame.format(family.keyword)}: {question}\n"
 
     def reworded(self) -> Wording:
-        """The next frame."""
         return Wording((self.shift + 1) % len(FRAMES))
 
     def cued(self) -> Cue:
-        """With the convention's index."""
         return Cue()
 
 
@@ -124,15 +126,12 @@ class Terse(PromptStyle):
     """The embedded host's own form, family and question: ``math.add: 47+8``."""
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The prompt of a question."""
         return f"{family.name}: {question}\n"
 
     def reworded(self) -> Wording:
-        """The frame that a family is denied in all training."""
         return Wording()
 
     def cued(self) -> Cue:
-        """With the convention's index."""
         return Cue()
 
 
@@ -158,16 +157,13 @@ class Natural(PromptStyle):
 
     @property
     def line_end(self) -> str:
-        """None: the lead-in is the end."""
         return ""
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The request. A host without chat template is led to the answer."""
         request = self.opening + family.instructed(question)
         return request if self.is_chat else request + self.lead_in
 
     def reworded(self) -> Natural:
-        """The request behind other words."""
         return replace(self, opening=OTHER_OPENING)
 
 
@@ -198,18 +194,15 @@ class FewShot(PromptStyle):
 
     @property
     def line_end(self) -> str:
-        """Turns of a chat need none."""
         return "" if self.is_chat else "\n"
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """A text goes on with further examples, unless it is stopped."""
         if self.stop is not None:
             return self.stop
         return () if self.is_chat else ("\n",)
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        """The request by itself."""
         requests = {
             "name": f"{family.name}: {question}",
             "keyword": f"{family.keyword}: {question}",
@@ -218,17 +211,46 @@ class FewShot(PromptStyle):
         return f"{self.opening}{requests[self.request]}{self.line_end}"
 
     def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        """The examples, behind what the system says."""
         turns = list(super().before(task, question, worded))
         for example, answer in solved_examples(task, self.examples, self.seed, question):
             turns += [worded(example), f"{answer}{self.line_end}"]
         return tuple(turns)
 
     def reworded(self) -> FewShot:
-        """The same requests behind other words, those of the examples too."""
         return replace(self, opening=OTHER_OPENING)
 
 
 def _check_system(style: PromptStyle) -> None:
     if style.system is not None and not style.is_chat:
         raise ValueError("system is for chats: set is_chat, or leave it out")
+
+
+DRAWS_PER_EXAMPLE = 100
+"""Draws for each different example that is wanted; a small task has fewer."""
+
+
+def solved_examples(task: Task, count: int, seed: int, question: str) -> list[tuple[str, str]]:
+    """Return up to ``count`` train questions with their answers, a function of the task's name and
+    the seed.
+
+    They never hold the question that is asked: then a spare one stands in its place.
+    """
+    *examples, spare = _drawn(task, count + 1, seed) or ((question, ""),)
+    if len(examples) < count:  # all that there are, and none of them is to spare
+        return [pair for pair in (*examples, spare) if pair[0] != question]
+    return [spare if pair[0] == question else pair for pair in examples]
+
+
+@lru_cache(maxsize=256)
+def _drawn(task: Task, count: int, seed: int) -> tuple[tuple[str, str], ...]:
+    """Return so many different ones, depths by turns, the easiest first."""
+    depths = task.trained_depths or task.depths
+    generator = Draw(seed)("examples", task.name)
+    examples: dict[str, str] = {}
+    for turn in range(DRAWS_PER_EXAMPLE * count):
+        if len(examples) == count:
+            break
+        with suppress(DataError):  # data may have no train question of some depth
+            question = task.valid_question(depths[turn % len(depths)], generator)
+            examples.setdefault(question, task.answer(question))
+    return tuple(examples.items())
