@@ -142,7 +142,7 @@ def test_few_lines_give_few_examples(tmp_path: Path) -> None:
         ({"style": {"kind": "few_shot", "system": "Be brief."}}, "system is for chats: set is_cha"),
         ({"style": {"kind": "natural", "system": "Be brief."}}, "system is for chats: set is_chat"),
         ({"style": {"kind": "few_shot", "examples": 0}}, "examples: expected greater than 0"),
-        ({"style": CHAT}, "a host with a chat template, and 'embedded' has none"),
+        ({"style": CHAT}, "a host with a chat template, 'embedded' has none"),
     ],
 )
 def test_a_style_that_cannot_be_is_refused_before_a_host_is_loaded(

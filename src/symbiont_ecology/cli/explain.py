@@ -23,7 +23,7 @@ REGISTRIES = {
     "rewards": "symbiont_ecology.ecology.learning:reward_rules",
     "operators": "symbiont_ecology.adapters.operators:operators",
     "learning_rules": "symbiont_ecology.ecology.learning:learning_rules",
-    "curricula": "symbiont_ecology.ecology.routing.curricula:curricula",
+    "curricula": "symbiont_ecology.ecology.routing.allocators:curricula",
     "allocators": "symbiont_ecology.ecology.routing.allocators:allocators",
     "routings": "symbiont_ecology.evaluate.routings:routings",
     "shifts": "symbiont_ecology.evaluate.shifts:shifts",
