@@ -19,7 +19,7 @@ from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.shipped import find_preset, presets
 from symbiont_ecology.base.untrusted import check_depth, read_regular
 
-LARGEST_CONFIG_MB, LONGEST_FILE_NAME = 1, 1000
+MAX_CONFIG_MB, MAX_FILE_NAME_CHARS = 1, 1000
 """Of a file, and characters of the name of one."""
 RENAMED = {"plasticity": "learning_rule"}
 """Top-level keys under their old names; they are still read, with a warning."""
@@ -36,7 +36,7 @@ def read_layers(name_or_path: str | Path) -> dict[str, object]:
 
 
 def config_name(name_or_path: str | Path) -> str:
-    """What a config is called: its preset, or its file without the ending."""
+    """Return the name of a config: its preset, or its file without the ending."""
     path = Path(name_or_path)
     return path.stem if path.suffix in (".yaml", ".yml") else path.name
 
@@ -152,7 +152,7 @@ def _compose(path: Path, children: tuple[Path, ...]) -> dict[str, object]:
 def _find(name: str, child: Path | None) -> Path:
     """A file beside the one that extends it, else a preset. On the command line, a file ends in
     .yaml."""
-    if len(name) > LONGEST_FILE_NAME or "\0" in name:
+    if len(name) > MAX_FILE_NAME_CHARS or "\0" in name:
         raise ConfigError(f"config {name!r:.60}: expected the name of a preset or a file")
     path = Path(name) if child is None else child.parent / name
     is_file_name = path.suffix in (".yaml", ".yml")
@@ -172,7 +172,7 @@ def _find(name: str, child: Path | None) -> Path:
 
 def _read(path: Path) -> dict[str, object]:
     try:
-        text = read_regular(path, LARGEST_CONFIG_MB)
+        text = read_regular(path, MAX_CONFIG_MB)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"config {path}: expected text in UTF-8, got byte {error.object[error.start]:#x} at "

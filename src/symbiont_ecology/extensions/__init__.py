@@ -1,1 +1,1 @@
-"""What stands beside the core: each folder is an extension, and the core imports none of them."""
+"""Parts beside the core: each folder is an extension, and the core imports none of them."""

@@ -1,5 +1,5 @@
-"""What a page knows from weights: norm and spectrum of every ΔW that is still in the run's folder,
-and the bare host's replies to the same prompts."""
+"""Facts of a page that come from weights: norm and spectrum of every ΔW that is still in the run's
+folder, and the bare host's replies to the same prompts."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def _flat(values: Mapping[str, object], prefix: str = "") -> dict[str, str]:
 
 
 def adjusted_rand(one: Iterable[object], other: Iterable[object]) -> float:
-    """How far two groupings of the same things agree: 1 if they are the same, about 0 by chance.
+    """Return the agreement of two groupings of the same things: 1 for the same, about 0 by chance.
 
     The adjusted Rand index (Hubert and Arabie 1985).
     """

@@ -39,7 +39,7 @@ ROWS_OF_HOST = 64
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What a host says of itself."""
+    """Description of a host by itself."""
 
     fingerprint: str
     layout: AdapterLayout

@@ -99,7 +99,7 @@ class CountdownReward(RewardRule):
 
 
 def is_expression(text: str) -> bool:
-    """Whether a text is a short expression of + - * / and brackets that has a value."""
+    """Return true for a short expression of + - * / and brackets that has a value."""
     try:
         return _EXPRESSION.fullmatch(text) is not None and expression_value(text) is not None
     except (ValueError, SyntaxError, ZeroDivisionError, RecursionError):

@@ -237,7 +237,6 @@ class MathCompare(TruthFamily):
         return f"{left}{'<>'[integer(generator, 0, 1)]}{right if low <= right <= high else low}"
 
     def result(self, question: str) -> bool:
-        """Whether the sign is right."""
         left, right = map(int, question.replace(">", "<").split("<"))
         return left < right if "<" in question else left > right
 

@@ -54,7 +54,6 @@ class PatternFamily(SyntheticTask):
         return _tells_apart(reply[len(begin) : len(reply) - len(end)], question)
 
     def is_valid(self, question: str) -> bool:
-        """Whether the narrowest pattern tells the examples apart."""
         is_whole = _QUESTION.fullmatch(_shown(question)) is not None
         return is_whole and _tells_apart(self.answers(question)[0], question)
 
@@ -95,7 +94,6 @@ class RegexMend(PatternFamily):
         return f"{''.join(broken)}: {_drawn_examples(atoms, generator)}"
 
     def is_valid(self, question: str) -> bool:
-        """Whether there is something to mend."""
         pattern = question.partition(": ")[0]
         return super().is_valid(question) and not _tells_apart(pattern, question)
 
@@ -132,7 +130,6 @@ class RegexFind(SyntheticTask):
         return match, f'"{match}"', f"[{match}]"
 
     def is_valid(self, question: str) -> bool:
-        """Whether something is matched, and not the whole word."""
         return super().is_valid(question) and self.answers(question)[0] != question.split(" ")[1]
 
 
@@ -200,7 +197,7 @@ def _narrowest(words: Sequence[str]) -> str:
 
 
 def _tells_apart(pattern: str, question: str) -> bool:
-    """Whether a pattern, which anybody may have written, fits the words before the bar alone."""
+    """Return true if a pattern, which anybody may have written, fits only words before the bar."""
     positives, negatives = _examples(question)
     try:
         compiled = read_pattern(pattern)

@@ -44,7 +44,7 @@ BRIEF, LONG = 10, 15
 reply has, so no reply pleases users of two of the first four kinds."""
 STEM = 4
 """Letters of a word of the topic that a reply must have."""
-MOST_OFTEN, LONG_ENOUGH = 0.34, 8
+MAX_SHARE, LONG_ENOUGH = 0.34, 8
 """Share of a reply that one word may be, from so many words on: more is babble."""
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _ITEM = re.compile(r"(?:[-*•]|\d{1,2}[.)])\s+\S")
@@ -144,7 +144,6 @@ class StyledTalk(Task):
         }[list(STYLES)[self._style(question)]]
 
     def verify(self, question: str, reply: str) -> bool:
-        """Whether a reply says something about the topic, in the style that is wanted."""
         text, follows = (
             reply[:MAX_REPLY_CHARS].strip(),
             list(STYLES.values())[self._style(question)],
@@ -157,12 +156,12 @@ class StyledTalk(Task):
 
 
 def topic_of(question: str) -> str:
-    """What a question is about; the question itself if it is none of this task."""
+    """Return the topic of a question; the question itself if it is none of this task."""
     return _topics_by_question().get(question, question)
 
 
 def says_something(reply: str, question: str) -> bool:
-    """Whether a reply has two different words or more, one of them of the topic, is not the
+    """Return true if a reply has two different words or more, one of them of the topic, is not the
     question over again, and does not babble."""
     words = [word.lower() for word in _words(reply)]
     if len(set(words)) < 2 or " ".join(words).startswith(" ".join(_words(question)).lower()):
@@ -172,7 +171,7 @@ def says_something(reply: str, question: str) -> bool:
         word.startswith(stem) for stem in stems if stem not in _SMALL for word in words
     )
     commonest = Counter(words).most_common(1)[0][1]
-    return is_on_topic and (len(words) < LONG_ENOUGH or commonest <= MOST_OFTEN * len(words))
+    return is_on_topic and (len(words) < LONG_ENOUGH or commonest <= MAX_SHARE * len(words))
 
 
 def _words(text: str) -> list[str]:
