@@ -17,12 +17,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.base.errors import EcologyError, LockedError, RunError
+from symbiont_ecology.base.errors import ConfigError, EcologyError, LockedError, RunError
 from symbiont_ecology.extensions.study.jobs import Job
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import start as runs
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.executors import LocalExecutor
+from symbiont_ecology.run.executors import LocalExecutor, executors
 
 RAY = "symbiont_ecology.extensions.ray.executor"
 """Imported where a cluster is asked for: Ray is an extra."""
@@ -51,6 +51,12 @@ class Workers:
     count: int
     watch: Callable[[str, int, int], JobCallback] = _nobody_watches
     executor: Any = field(default_factory=LocalExecutor)
+
+    def __post_init__(self) -> None:
+        if (name := executors.name_of(self.executor)) not in ("local", "ray"):
+            raise ConfigError(
+                f"--executor: expected local or ray, got {name!r}, which does no jobs"
+            )
 
     def at_a_time(self) -> Workers:
         """Return them with one for every core of the cluster that does the jobs, if one does.
