@@ -14,6 +14,7 @@ import pytest
 
 from said import Symbiont
 from symbiont_ecology.run import build
+from symbiont_ecology.run import run as run_object
 from symbiont_ecology.run import start as run
 from toy import ToyHost
 
@@ -33,7 +34,7 @@ SMALL = [
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the config names, the host is a toy."""
-    for module in (build, run):
+    for module in (build, run, run_object):
         monkeypatch.setattr(module, "build_host", lambda config: ToyHost())
 
 
@@ -150,7 +151,7 @@ def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
 INTERRUPTED = """
 import signal, sys
 from symbiont_ecology.cli import main
-from symbiont_ecology.run import build
+from symbiont_ecology.run import run as run_object
 from toy import ToyHost
 
 at = int(sys.argv.pop(1))
@@ -163,7 +164,7 @@ class Interrupting(ToyHost):
         return super().learn(*arguments)
 
 
-build.build_host = lambda config: Interrupting()
+run_object.build_host = lambda config: Interrupting()
 sys.argv[0] = "symbiont"
 main()
 """

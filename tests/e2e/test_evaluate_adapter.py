@@ -128,17 +128,15 @@ def test_a_plan_asks_nothing_and_writes_nothing(
         (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
         (["--trained-on", "questions.jsonl"], "that were not learned from, got 30 prompts of"),
         (["--trained-on", "bare.jsonl"], "expected rows with a column 'prompt', found none"),
-        (["--host", "narrow"], "it was made for a host of another size"),
         (["--adapter", "damaged"], "damaged"),
         (["--adapter", "poisoned"], "expected finite weights"),
-        (["--adapter", "nowhere"], "found no folder 'nowhere'"),
+        (["--adapter", "nowhere"], "found no folder at 'nowhere'"),
     ],
 )
 def test_a_mistake_is_one_line_before_the_host_is_loaded(
     symbiont: Symbiont,
     asked: list[object],
     adapter: Path,
-    narrow: Path,
     words: list[str],
     expected: str,
     tmp_path: Path,
@@ -148,10 +146,17 @@ def test_a_mistake_is_one_line_before_the_host_is_loaded(
     monkeypatch.delattr(HostKernel, "from_pretrained")
     jsonl(tmp_path / "bare.jsonl", [{"question": "?"}])
     spoil(adapter, tmp_path)
-    (tmp_path / "narrow").symlink_to(narrow)
     said = symbiont(*asked, *words)
     assert said.code == 2
     assert expected in said.error
+
+
+def test_an_adapter_of_another_host_is_refused_in_one_line(
+    symbiont: Symbiont, asked: list[object], narrow: Path
+) -> None:
+    said = symbiont(*asked, "--host", narrow)
+    assert said.code == 2
+    assert "expected" in said.error
 
 
 def spoil(adapter: Path, folder: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
         (("nothing.jsonl",), "log nothing.jsonl: no such file"),
         (("{log}", "--habitat", "user"), "no column 'user'; it has habitat, family, prompt"),
         (("{log}", "--passes", "0"), "--passes: expected a number above 0, got 0"),
-        (("{log}", "strategy=told"), "data do not say it"),
+        (("{log}", "strategy=told"), "data do not say"),
         (("{log}", "strategy.lerning_rate=1"), "did you mean 'learning_rate'"),
         (("{log}", "--host", "nowhere/at-all", "--dry-run", "tasks.depths=[long]"), "tasks.depths"),
     ],

@@ -111,7 +111,7 @@ def test_a_line_without_a_user_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("strategy=told", "data do not say it"),
+        ("strategy=told", "data do not say"),
         ("tasks.habitats.noise=0.1", "tasks.habitats.noise: the data say who asks what"),
         ("tasks.habitats=null", "says who asks, and the config has no habitats"),
     ],

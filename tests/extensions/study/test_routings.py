@@ -17,7 +17,7 @@ from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.pool import elite_id
 from symbiont_ecology.evaluate.routings import routings
-from symbiont_ecology.extensions.study.routings import transfer_matrix
+from symbiont_ecology.extensions.study.baselines import transfer_matrix
 from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
