@@ -1,6 +1,6 @@
 """A thousand simulated users against ``symbiont serve`` on the embedded host.
 
-    python benchmarks/service_load.py --json docs/results/service_load.json
+    python benchmarks/service_load.py --json docs/results/service_load_full.json
 
 The users are those of a synthetic world: each has a hidden kind, asks questions of its families,
 and says yes or no. The server is a process of its own. What is measured:

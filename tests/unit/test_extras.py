@@ -16,6 +16,7 @@ from symbiont_ecology.base.errors import MissingExtraError
 from symbiont_ecology.extensions.bridges.cli import lm_eval
 from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.extensions.serve.cli import serve
+from symbiont_ecology.run.trackers import trackers
 
 ROOT = Path(symbiont_ecology.__file__).parent
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
@@ -43,7 +44,7 @@ def named_extras() -> Iterator[str]:
 
 @pytest.mark.parametrize("extra", sorted(EXTRAS.keys() - set(FOR_WORK)))
 def test_every_extra_is_named_by_an_error(extra: str) -> None:
-    names = set(named_extras()) | {"tensorboard", "trackio", "wandb", "reasoning-gym"}
+    names = {*named_extras(), *trackers.names(), "reasoning-gym"}
     assert extra in names
 
 

@@ -124,14 +124,15 @@ class HostShape:
     def forward_flops(
         self, lora_parameters: int, tokens: int, context: int = 0, head_positions: int = 0
     ) -> int:
-        """Return one forward pass over ``tokens`` new tokens behind ``context`` cached ones.
+        """Return the FLOPs of one forward pass over new tokens behind ``context`` cached ones.
 
         The LM head runs at ``head_positions`` positions.
         """
         return self._flops(lora_parameters, tokens, tokens * (context + tokens), head_positions)
 
     def rollout_flops(self, lora_parameters: int, prompt_tokens: int, new_tokens: int) -> int:
-        """Read a prompt and writes ``new_tokens``, end-of-answer included, with a key-value cache.
+        """Return the FLOPs of reading a prompt and writing ``new_tokens``, end-of-answer included,
+        with a key-value cache.
 
         The prompt's pass yields the first new token and the last one is never fed back, so
         ``new_tokens`` cost one pass over the prompt and ``new_tokens − 1`` passes over one token
@@ -155,7 +156,7 @@ class HostShape:
     def scoring_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
-        """Return log-probabilities of a given completion: one pass, with the LM head on the
+        """Return the FLOPs of scoring a given completion: one pass, with the LM head on the
         completion alone. Its last token predicts nothing, and is not read."""
         tokens = _tokens_of(prompt_tokens, completion_tokens)
         return self.forward_flops(lora_parameters, tokens, head_positions=completion_tokens)
@@ -163,7 +164,8 @@ class HostShape:
     def learning_flops(
         self, lora_parameters: int, prompt_tokens: int, completion_tokens: int
     ) -> int:
-        """Return one lesson, forward and backward through a frozen host with LoRA on every layer.
+        """Return the FLOPs of one lesson, forward and backward through a frozen host with LoRA on
+        every layer.
 
         Backward costs the frozen weights 1 × their forward (input gradients, no weight gradients),
         LoRA 2 × (both) and attention 2 × (two products per forward product). The first layer's
@@ -184,8 +186,8 @@ class HostShape:
         return self.scoring_flops(lora_parameters, prompt_tokens, completion_tokens) + backward
 
     def embedding_flops(self, tokens: int) -> int:
-        """Return the embedding of a text of so many tokens: one pass through the layers up to the
-        last that counts."""
+        """Return the FLOPs of embedding a text of so many tokens: one pass through the layers up to
+        the last that counts."""
         return self.forward_flops(0, tokens) * self.embedding_layers[-1] // self.layers
 
     def _backward_flops(
@@ -197,9 +199,8 @@ class HostShape:
         return self._flops(parameters, tokens, 2 * tokens * tokens, completion_tokens)
 
     def _flops(self, lora_parameters: int, tokens: int, pairs: int, positions: int) -> int:
-        """Return tokens through all linear modules; scores and weighted values of (query, key)
-        pairs in every head of every layer; the LM head at some positions.
-        """
+        """Return the FLOPs of tokens through all linear modules, of scores and weighted values of
+        (query, key) pairs in every head of every layer, and of the LM head at some positions."""
         linear = tokens * (self.layers * self.linear_parameters + lora_parameters)
         attention = 2 * pairs * self.layers * self.heads * self.head_dim
         return 2 * (linear + attention + positions * self.hidden * self.vocab)

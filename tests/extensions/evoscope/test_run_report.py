@@ -105,10 +105,10 @@ def test_equal_runs_do_not_differ_and_others_part_where_they_do(
     said = symbiont("diff", runs["users"], runs["longer"], "--json", "-")
     found = json.loads(said.out)
     assert [row["name"] for row in found["config"]] == ["run.generations"]
-    assert found["parting"]["generation"] == 40
-    assert found["parting"]["kinds"][0] == "the end"
+    assert found["first_difference"]["generation"] == 40
+    assert found["first_difference"]["kinds"][0] == "the end"
     found = json.loads(symbiont("diff", runs["users"], runs["single"], "--json", "-").out)
-    assert found["parting"]["generation"] == 0
+    assert found["first_difference"]["generation"] == 0
     names = {row["name"] for row in found["config"]}
     assert "strategy.kind" in names
     assert "strategy" not in names

@@ -143,12 +143,12 @@ def diff(
             console.print(_table("config", names, difference.config))
         else:
             print("their configs are equal")
-        if (parting := difference.parting) is None:
+        if (first := difference.first_difference) is None:
             print("their histories are equal, event by event")
         else:
             print(
-                f"their histories part in generation {parting.generation}, at event "
-                f"{parting.number}: {parting.kinds[0]} and {parting.kinds[1]}"
+                f"first difference: generation {first.generation}, event {first.number}, "
+                f"{' and '.join(dict.fromkeys(first.kinds))} {', '.join(first.fields)}".rstrip()
             )
             console.print(_table("outcome", names, difference.outcome))
             console.print(_table("solved since", names, difference.solved))

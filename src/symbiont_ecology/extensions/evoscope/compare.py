@@ -120,12 +120,14 @@ def _mean(shares: Sequence[float | None]) -> float | None:
 
 
 @dataclass(frozen=True)
-class Parting:
-    """The first event in which two logs differ: its number, generation, and both kinds."""
+class FirstDifference:
+    """The first event in which two logs differ: its number, generation, and both kinds; of events
+    of one kind also the fields that differ."""
 
     number: int
     generation: int
     kinds: tuple[str, str]
+    fields: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,11 +141,11 @@ class ComparedValue:
 
 @dataclass(frozen=True)
 class RunDiff:
-    """Differences of two runs; ``parting`` is None where their logs are equal."""
+    """Differences of two runs; ``first_difference`` is None where their logs are equal."""
 
     names: tuple[str, str]
     config: tuple[ComparedValue, ...]
-    parting: Parting | None
+    first_difference: FirstDifference | None
     outcome: tuple[ComparedValue, ...]
     solved: tuple[ComparedValue, ...]
     agreement: float | None
@@ -161,7 +163,7 @@ class RunDiff:
         return cls(
             (str(one), str(other)),
             tuple(_config_differences(*(report.config for report in reports))),
-            _parting(one, other),
+            _first_difference(one, other),
             tuple(_beside(*outcomes)),
             tuple(_beside(*solved)),
             _agreement(*reports),
@@ -175,13 +177,16 @@ def _beside(one: Mapping[str, str], other: Mapping[str, str]) -> list[ComparedVa
     ]
 
 
-def _parting(one: Path, other: Path) -> Parting | None:
+def _first_difference(one: Path, other: Path) -> FirstDifference | None:
     logs = (read_events(folder / EVENTS_FILE) for folder in (one, other))
     for number, pair in enumerate(zip_longest(*logs)):
         if pair[0] != pair[1]:
             kinds = ["the end" if event is None else type(event).__name__ for event in pair]
             generation = min(event.generation for event in pair if event is not None)
-            return Parting(number, generation, (kinds[0], kinds[1]))
+            values = [{} if event is None else vars(event) for event in pair]
+            differing = [name for name, value in values[0].items() if value != values[1].get(name)]
+            fields = tuple(differing) if kinds[0] == kinds[1] else ()
+            return FirstDifference(number, generation, (kinds[0], kinds[1]), fields)
     return None
 
 
