@@ -30,7 +30,7 @@ BUDGETS = {
     "extensions/native": 800,
     "extensions/ray": 310,
     "extensions/serve": 2340,
-    "extensions/study": 4770,
+    "extensions/study": 4780,
     "extensions/worlds": 540,
     "model": 3710,
     "run": 2750,
