@@ -147,7 +147,7 @@ def _source_of(name_or_path: str | Path) -> HostSource | None:
 
 
 def _path_of(name_or_path: str | Path) -> Path:
-    """As a path, which may be no path at all: ``os.path`` finds nothing there, ``Path`` fails."""
+    """Return the path of a name, which may be none: ``os.path`` finds nothing there."""
     return Path(os.path.expanduser(name_or_path))
 
 

@@ -205,7 +205,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _kinds_before(self) -> np.ndarray:
-        """As many habitats of each kind as can be, in random order."""
+        """Kinds of all habitats before any change: equal numbers of each, in random order."""
         kinds = np.arange(self.config.count) % self.config.kinds
         return self._draw("kinds").permutation(kinds)
 

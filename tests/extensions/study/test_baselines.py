@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from asked import answer, chosen, foreign, graded, learned, write_items
+from asked import answer, chosen, foreign, graded, write_items
 from said import Symbiont
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.types import Item
@@ -19,16 +19,6 @@ from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.study.baselines import reselected, robustness
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from toy import ToyHost
-
-
-@pytest.fixture(scope="module")
-def candidates(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
-    return LoadedRun.of_run(learned(tmp_path_factory.mktemp("evaluation") / "run"))
-
-
-@pytest.fixture(scope="module")
-def questions(candidates: LoadedRun) -> list[Item]:
-    return candidates.items(60)
 
 
 def test_committed_routing_differs_only_where_the_router_abstains(

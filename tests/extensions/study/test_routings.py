@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from asked import FAMILIES, accuracy, answer, chosen, foreign, learned
+from asked import FAMILIES, accuracy, answer, chosen, foreign
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.flops import Cost
@@ -20,16 +18,6 @@ from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.extensions.study.baselines import transfer_matrix
 from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
-
-
-@pytest.fixture(scope="module")
-def candidates(tmp_path_factory: pytest.TempPathFactory) -> LoadedRun:
-    return LoadedRun.of_run(learned(tmp_path_factory.mktemp("evaluation") / "run"))
-
-
-@pytest.fixture(scope="module")
-def questions(candidates: LoadedRun) -> list[Item]:
-    return candidates.items(60)
 
 
 def test_cell_routing_asks_the_elite_of_the_true_cell(
