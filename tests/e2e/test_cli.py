@@ -181,8 +181,8 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
-            ["evaluate", "--adapter", "x", "--again", "--per-cell", "20"],
-            "--adapter: expected no --per-cell, --again beside it: leave it out",
+            ["evaluate", "--adapter", "x", "--per-cell", "20"],
+            "--adapter: expected no --per-cell beside it: leave it out",
         ),
         (
             ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
@@ -190,7 +190,6 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         ),
         (["baselines", "x", "--selection-max-samples", "3"], "expected --selection beside it"),
         (["evaluate", "x", "--max-samples", "3"], "expected --holdout beside it"),
-        (["evaluate", "x", "--again", "--json", "-"], "--again: expected no --json beside it"),
         (["list", "operaters"], "did you mean 'operators'?"),
         (["explain", "strategies", "ecolgy"], "did you mean 'ecology'?"),
         (["explain", "strategies"], "expected a name too"),
@@ -294,9 +293,6 @@ def test_a_run_ends_with_its_final_holdout(
         == 0
     )
     assert books(tmp_path / "run") == books(tmp_path / "without")
-    again = symbiont("evaluate", tmp_path / "run", "--again")
-    assert again.code == 0
-    assert "the same" in again.out
 
 
 def test_evaluate_refuses_another_host_and_another_word(

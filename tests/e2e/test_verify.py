@@ -39,25 +39,6 @@ def test_a_folder_without_a_run_is_not_verified(tmp_path: Path, symbiont: Symbio
     assert not list(tmp_path.iterdir())
 
 
-def test_damaged_lines_of_the_log_of_evaluations_are_named(
-    copied: Path, symbiont: Symbiont, holdout: Path
-) -> None:
-    assert symbiont("evaluate", copied, "--holdout", holdout).code == 0
-    log = copied / "evaluations.jsonl"
-    lines = log.read_text().splitlines(keepends=True)
-    lines[0] = "garbage\n"
-    log.write_text("".join(lines))
-    said = symbiont("evaluate", copied, "--again")
-    assert said.code == 0, said.err
-    assert f"skipped, damaged: line 1 of {log}" in said.out
-    assert "the same" in said.out
-    log.write_text("garbage\n" * 3)
-    said = symbiont("evaluate", copied, "--again")
-    assert said.code == 1
-    assert "skipped, damaged: line 1, 2, 3" in said.out
-    assert "every line of" in said.err
-
-
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
     """Whoever writes into the folder fails, even who may write everywhere."""

@@ -11,21 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from asked import accuracy, answer, foreign, graded, write_items
-from symbiont_ecology.base.errors import DataError, HostError, RunError
+from asked import accuracy, answer, foreign, graded
+from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Born, Retired, Settled
 from symbiont_ecology.base.statistics import mcnemar, sign_flip
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.evaluation_log import (
+    EVALUATIONS_FILE,
     EvaluationSpec,
     log_evaluation,
     logged,
-    repeat_evaluations,
 )
 from symbiont_ecology.evaluate.first_look import StyleLook
-from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
+from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun, difference
 from symbiont_ecology.extensions.study.outcomes import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
@@ -74,36 +74,26 @@ def test_what_the_router_learns_from_holds_no_holdout_prompt(
 # A run and its evaluations.
 
 
-def test_evaluating_changes_nothing_of_the_run(run: Path, questions: list[Item]) -> None:
-    before = {
-        path: path.read_bytes()
-        for path in run.rglob("*")
-        if path.is_file() and "answers" not in path.name
-    }
-    candidates = LoadedRun.of_run(run)
-    evaluation = accuracy(candidates, questions, "learned")
-    assert {path: path.read_bytes() for path in before} == before
-    assert {path.name for path in run.rglob("*") if path.is_file()} - {p.name for p in before} == {
-        ANSWERS_FILE
-    }
-    log_evaluation(evaluation, candidates, EvaluationSpec(per_cell=60))
-    assert (
-        json.loads((run / "evaluations.jsonl").read_text())["accuracy"]["estimate"]
-        == evaluation.accuracy().estimate
-    )
-    assert [one.is_same for one in repeat_evaluations(run, ToyHost())] == [True]
-    (run / "evaluations.jsonl").unlink()
+def test_evaluating_adds_a_line_to_a_log_and_changes_nothing_else(
+    run: Path, questions: list[Item]
+) -> None:
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    candidates, log = LoadedRun.of_run(run), run / EVALUATIONS_FILE
+    log.write_text('{"torn')
+    for routing in ("learned", "host", "learned"):  # typed again, it is the same evaluation
+        asked = EvaluationSpec(per_cell=60, routing=routing)
+        log_evaluation(accuracy(candidates, questions, routing), run, asked)
+    assert [line.asked["routing"] for line in logged(run)] == ["learned", "host"]
+    line = json.loads(log.read_text().splitlines()[-1])
+    gone = {"sha256": {}, "selection": None, "adapter": None}
+    log.write_text(json.dumps(line | {"asked": line["asked"] | gone, "more": 1}))
+    assert [one.routing for one in logged(run)] == ["host"], "lines of other versions are read"
+    log.write_text('{"generation": "many"}')
+    with pytest.raises(RunError, match=r"line 1: .*remove the line"):
+        list(logged(run))
+    log.unlink()
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
     assert resume(run, host=ToyHost()).is_complete
-
-
-def test_the_same_evaluation_is_logged_once(run: Path, questions: list[Item]) -> None:
-    candidates, spec = LoadedRun.of_run(run), EvaluationSpec(per_cell=60)
-    for routing in ("learned", "host", "learned"):
-        asked = spec.model_copy(update={"routing": routing})
-        log_evaluation(accuracy(candidates, questions, routing), candidates, asked)
-    lines = (run / "evaluations.jsonl").read_text().splitlines()
-    assert [json.loads(line)["routing"] for line in lines] == ["learned", "host"]
-    (run / "evaluations.jsonl").unlink()
 
 
 def test_another_host_cannot_answer_for_a_run(candidates: LoadedRun, questions: list[Item]) -> None:
@@ -236,65 +226,3 @@ def test_a_biography_adds_up(run: Path) -> None:
     assert life.held == sum(state.ledger.balances.values())
     assert life.train_flops == state.spent.flops
     assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
-
-
-def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    start(toy_config(generations=4), folder, host=ToyHost())
-    then = LoadedRun.of_run(folder)
-    asked = EvaluationSpec(per_cell=9, routing="single")
-    log_evaluation(asked.evaluate(then, ToyHost()), then, asked)
-    resume(folder, overrides=["run.generations=12"], host=ToyHost())
-    now = LoadedRun.of_run(folder)
-    log_evaluation(asked.evaluate(now, ToyHost()), now, asked)
-    found = list(repeat_evaluations(folder, ToyHost()))
-    assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
-    log = folder / "evaluations.jsonl"
-    log.write_text(log.read_text().replace('"verdicts_digest": "', '"verdicts_digest": "0'))
-    assert [one.is_same for one in repeat_evaluations(folder, ToyHost())] == [False, False]
-    with pytest.raises(RunError, match="7 was not kept"):
-        LoadedRun.of_run(folder, 7)
-
-
-def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
-    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    candidates = LoadedRun.of_run(tmp_path / "run")
-    path = tmp_path / "holdout.jsonl"
-    write_items(candidates.items(2), path)
-    asked = EvaluationSpec(holdout=str(path), most_asked=3)
-    with (tmp_path / "run/evaluations.jsonl").open("w") as file:
-        file.write('{"torn')
-    log_evaluation(asked.evaluate(candidates, ToyHost()), candidates, asked)
-    path.unlink()
-    (tmp_path / "run").rename(tmp_path / "moved")
-    (found,) = repeat_evaluations(tmp_path / "moved", ToyHost())
-    assert found.is_same, found
-    assert found.line == 2
-
-
-def test_an_evaluation_of_a_file_that_changed_is_not_made_again(tmp_path: Path) -> None:
-    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    candidates, path = LoadedRun.of_run(tmp_path / "run"), tmp_path / "holdout.jsonl"
-    write_items(candidates.items(2), path)
-    asked = EvaluationSpec(holdout=str(path))
-    log_evaluation(asked.evaluate(candidates, ToyHost()), candidates, asked)
-    ((_, line),) = logged(tmp_path / "run")
-    assert line.spec(tmp_path / "nothing") == asked
-    path.write_text(path.read_text() + "\n")
-    with pytest.raises(DataError, match="is not the file that was asked"):
-        line.spec(tmp_path / "nothing")
-
-
-def test_lines_of_earlier_versions_and_of_extensions_are_read(tmp_path: Path) -> None:
-    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    run, asked = LoadedRun.of_run(tmp_path / "run"), EvaluationSpec(per_cell=2)
-    log_evaluation(asked.evaluate(run, ToyHost()), run, asked)
-    log = tmp_path / "run/evaluations.jsonl"
-    line = json.loads(log.read_text())
-    gone = {"seed": 0, "selection": None, "most": None, "routing_map": None, "adapter": None}
-    old = {**line, "asked": {**line["asked"], **gone}}
-    by_selection = {**line, "asked": {**line["asked"], "selection": "x.jsonl"}}
-    log.write_text("\n".join(map(json.dumps, (old, by_selection))))
-    assert [(one.line, one.is_same) for one in repeat_evaluations(log.parent, ToyHost())] == [
-        (1, True)
-    ]

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from asked import accuracy, chosen, values
-from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
+from symbiont_ecology.evaluate.evaluator import Evaluator
 from symbiont_ecology.evaluate.measure import LoadedRun, difference
 from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.evaluate.routings import Choice, prompt_routing, routings
@@ -99,40 +97,23 @@ def test_a_prompt_is_answered_by_a_routing_without_labels_or_by_one_organelle(
             prompt_routing(who, candidates.pool.weights)
 
 
-# The cache of answers.
-
-
-def test_different_questions_have_different_keys() -> None:
-    parts = [("p", ()), ("p", ("s",)), ("p", ("s", "t")), ("p\x1fs", ()), ('p", "s', ())]
-    assert len({AnswerCache.key("h", "a", prompt, 9, stops) for prompt, stops in parts}) == 5
+# The memory of answers.
 
 
 def test_what_was_answered_once_is_not_asked_again(
-    candidates: LoadedRun, questions: list[Item], tmp_path: Path
+    candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    book, host = AnswerCache(tmp_path / "answers.sqlite"), ToyHost()
-    examiner = Evaluator(host, candidates.pool.adapter, book)
+    host = ToyHost()
+    examiner = Evaluator(host, candidates.pool.adapter)
     organelle_id = [candidates.pool.best()] * len(questions)
     first = examiner.ask(questions, organelle_id)
     asked = sum(host.rolled)
     assert values(examiner.ask(questions[::-1], organelle_id)) == values(first[::-1])
     assert sum(host.rolled) == asked
-    other = replace(questions[0], prompt=questions[1].prompt + " ")
-    examiner.ask([other], organelle_id[:1])
-    assert sum(host.rolled) == asked + 1
-    (tmp_path / "no.sqlite").write_text(
-        "this is no book of answers, though it is long enough to be one"
-    )
-    with pytest.raises(RunError, match="cannot keep answers"):
-        AnswerCache(tmp_path / "no.sqlite")
-
-
-def test_answers_are_kept_without_memory_that_only_processes_of_one_machine_share(
-    tmp_path: Path,
-) -> None:
-    path = AnswerCache(tmp_path / "answers.sqlite").path
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+    for other in (replace(questions[0], prompt="?"), replace(questions[0], reply_limit=1)):
+        examiner.ask([other], organelle_id[:1])
+    examiner.ask(questions[:1], ["host"])
+    assert sum(host.rolled) == asked + 3
 
 
 def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: list[Item]) -> None:

@@ -65,7 +65,7 @@ def test_practice_probes_evaluation_and_the_bare_host_stop_where_the_style_says(
     loaded.evaluate(loaded.items(2), host)
     loaded.answer("math.add: 47+8", host)
     evaluated = len(host.heard)
-    host_parts(PLAN, config, host, tmp_path / "answers.sqlite")
+    host_parts(PLAN, config, host)
     assert 0 < trained < evaluated < len(host.heard)
     assert {decoding.stop for decoding in host.heard} == {stops}
 

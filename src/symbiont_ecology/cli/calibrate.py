@@ -74,7 +74,7 @@ def calibrate(
     live_unless_complete(run, how.quiet, again)
     if not how.quiet:
         tell_next(run)
-    if run.state.generation not in [line.generation for _, line in logged(folder)]:
+    if run.state.generation not in [line.generation for line in logged(folder)]:
         evaluate_at_end(run)
 
 

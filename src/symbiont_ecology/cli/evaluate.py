@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
@@ -22,11 +22,7 @@ OF_ADAPTERS = ("compare", "trained_on", "style", "chat")
 NEEDS = {"max_samples": "holdout", **dict.fromkeys(OF_ADAPTERS, "adapter")}
 """Option that another one needs beside it."""
 REFUSES = {
-    "adapter": ("shift", "per_cell", "again"),
-    "again": (
-        *("adapter", "holdout", "shift", "per_cell", "max_samples", "routing", "json_file"),
-        *(*OF_ADAPTERS, "dry_run"),
-    ),
+    "adapter": ("shift", "per_cell"),
     "holdout": ("shift", "per_cell"),
     "compare": ("routing",),
 }
@@ -57,7 +53,6 @@ def evaluate(
     routing: options.RoutingOption = "learned",
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
-    again: Annotated[bool, option("Make all evaluations again and compare.", "--again")] = False,
     compare: CompareOption = False,
     trained_on: TrainedOnOption = None,
     style: StyleOption = None,
@@ -70,9 +65,6 @@ def evaluate(
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
     options.check_together(context, NEEDS, REFUSES)
     with console.report(json_file, dry_run) as write_json:
-        if folder is not None and again:
-            _make_again(folder, host)
-            return
         if folder is not None:
             spec = evaluation_spec(holdout, max_samples, shift, per_cell, routing)
             record = _evaluate_run(folder, spec, host, dry_run)
@@ -111,7 +103,7 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None, dry_run:
     from symbiont_ecology.evaluate.measure import LoadedRun, SystemComparison
     from symbiont_ecology.evaluate.routings import routings
 
-    run = LoadedRun.of_run(folder, is_kept=not dry_run)
+    run = LoadedRun.of_run(folder)
     items, main = spec.items(run), kind_of(spec.routing)
     routings.build(spec.routing)
     specs = {name: spec.model_copy(update={"routing": name}) for name in ("host", "single")}
@@ -133,7 +125,7 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None, dry_run:
             for name, one in specs.items()
         }
     for name, evaluation in systems.items():
-        log_evaluation(evaluation, run, specs[name])
+        log_evaluation(evaluation, folder, specs[name])
     comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
     tell_systems(comparison)
     return comparison.record()
@@ -145,30 +137,6 @@ def tell_systems(comparison: SystemComparison) -> None:
     for name, gap in comparison.differences.items():
         print(f"{comparison.main} - {name}: {console.points(gap)}, {gap.test} p = {gap.p:.2g}")
     console.tell_answerers(comparison.systems[comparison.main])
-
-
-def _make_again(folder: Path, host: str | None) -> None:
-    """Make every evaluation of a run again; exit code 1 if one is not what it was."""
-    from symbiont_ecology.evaluate.evaluation_log import EVALUATIONS_FILE, repeat_evaluations
-
-    model, different = console.open_run(folder, host).host, 0
-    count, damaged = 0, list[int]()
-    for repeated in repeat_evaluations(folder, model, damaged.append):
-        count += 1
-        different += not repeated.is_same
-        mark = "the same" if repeated.is_same else "DIFFERENT"
-        outcome = repeated.problem or f"{100 * repeated.now:.1f} % now, {mark}"
-        print(
-            f"evaluation {repeated.line}: generation {repeated.generation}, {repeated.name}: "
-            f"{100 * repeated.then:.1f} % then, {outcome}"
-        )
-    if damaged:
-        lines = ", ".join(map(str, damaged))
-        print(f"skipped, damaged: line {lines} of {folder / EVALUATIONS_FILE}")
-    if damaged and not count:
-        raise RunError(f"every line of {folder / EVALUATIONS_FILE} is damaged: nothing was asked")
-    if different:
-        raise RunError(f"{different} evaluations of {folder} are not what they were")
 
 
 def _questions(

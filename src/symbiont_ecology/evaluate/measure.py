@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +17,7 @@ from symbiont_ecology.base.statistics import Interval, mcnemar, share_difference
 from symbiont_ecology.base.types import Item, without_turns
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator, Progress, no_progress
+from symbiont_ecology.evaluate.evaluator import Answers, Evaluator, Progress, no_progress
 from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.evaluate.routings import Routing, Spec, routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
@@ -31,7 +31,6 @@ from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-ANSWERS_FILE = "answers.sqlite"
 EVALUATION_SCHEMA = 3
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 Record = dict[str, object]
@@ -181,39 +180,25 @@ class Evaluation:
 class LoadedRun:
     """A run at its last checkpoint, ready to answer; made before a host is loaded.
 
-    ``cache`` is where answers are kept; without one everything is asked anew.
+    Nobody is asked twice: ``answered`` is what each has answered since.
     """
 
     folder: Path
     config: RunConfig
     pool: AdapterPool
-    cache: Path | None
+    answered: Answers = field(default_factory=dict)
 
     @classmethod
-    def of_run(
-        cls,
-        folder: Path,
-        generation: int | None = None,
-        *,
-        is_kept: bool = False,
-        cache: Path | None = None,
-    ) -> LoadedRun:
-        """Read a run as it stands, or as it was when it was evaluated in an earlier generation.
-
-        With ``is_kept``, a run that goes on meanwhile leaves alone what this moment needs. Answers
-        are kept in the run's own cache unless another is given.
+    def of_run(cls, folder: Path) -> LoadedRun:
+        """Read a run as it stands.
 
         Raises:
-            RunError: no run there, no checkpoint yet, damaged files, or a generation that was not
-                kept.
+            RunError: no run there, no checkpoint yet, or damaged files.
         """
         config = read_config(folder)
-        if is_kept:
-            state = checkpoint.load_and_keep_state(folder)
-        else:
-            state = checkpoint.load_state(folder, generation)
-        pool = AdapterPool.of_run(folder, state, config, mixture(config))
-        return cls(folder, config, pool, cache or folder / ANSWERS_FILE)
+        with checkpoint.exclusive(folder):  # a run that goes on deletes no adapter meanwhile
+            state = checkpoint.load_state(folder)
+            return cls(folder, config, AdapterPool.of_run(folder, state, config, mixture(config)))
 
     def __repr__(self) -> str:
         return f"<{self.folder} at generation {self.pool.state.generation}: {self.pool!r}>"
@@ -263,7 +248,7 @@ class LoadedRun:
         evaluator = self.evaluator(host, progress)
         rollouts = tuple(routing(self.pool, items, evaluator.ask))
         generation = self.pool.state.generation
-        return Evaluation(str(self.folder), name, evaluator.fingerprint, rollouts, generation)
+        return Evaluation(str(self.folder), name, host.fingerprint(), rollouts, generation)
 
     def answer(
         self,
@@ -287,7 +272,8 @@ class LoadedRun:
             verifier=lambda reply: 0.0,
             habitat=habitat,
         )
-        return self.evaluate(self.as_asked([item]), host, routing).rollouts[0]
+        alone = replace(self, answered={})  # a program may ask for years
+        return alone.evaluate(self.as_asked([item]), host, routing).rollouts[0]
 
     def evaluator(self, host: Host, progress: Progress = no_progress) -> Evaluator:
         """Return what asks the candidates, each question once.
@@ -295,14 +281,9 @@ class LoadedRun:
         Raises:
             HostError: the host is not the one that the run was founded with.
         """
-        fingerprint = check_host(self.folder, host)
-        cache = None if self.cache is None else AnswerCache(self.cache)
-        return Evaluator(host, self.pool.adapter, cache, fingerprint, progress, self.stops)
-
-    @property
-    def stops(self) -> tuple[str, ...]:
-        """Texts that end an answer, beside the host's end token."""
-        return prompt_styles.build(self.config.tasks.style).stops
+        check_host(self.folder, host)
+        stops = prompt_styles.build(self.config.tasks.style).stops
+        return Evaluator(host, self.pool.adapter, progress, stops, self.answered)
 
 
 def evaluate_adapter(
@@ -319,11 +300,10 @@ def evaluate_adapter(
     Raises:
         AdapterError: the folder cannot be used with this host.
     """
-    name, fingerprint = HOST if is_bare else "adapter", host.fingerprint()
+    name = HOST if is_bare else "adapter"
     weights = {name: read_peft(folder, host.layout)}
-    evaluator = Evaluator(host, weights.__getitem__, None, fingerprint, progress, stops)
-    rollouts = evaluator.ask(items, [name] * len(items))
-    return Evaluation(str(folder), name, fingerprint, tuple(rollouts))
+    rollouts = Evaluator(host, weights.__getitem__, progress, stops).ask(items, [name] * len(items))
+    return Evaluation(str(folder), name, host.fingerprint(), tuple(rollouts))
 
 
 @dataclass(frozen=True)

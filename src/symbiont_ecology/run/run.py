@@ -250,8 +250,8 @@ class Run:
             return None
         samples = self.config.run.final_holdout_samples
         run, spec = self.loaded, EvaluationSpec(holdout=holdout, most_asked=samples)
-        evaluation = spec.evaluate(run, self.host)
-        log_evaluation(evaluation, run, spec)
+        evaluation = run.evaluate(spec.items(run), self.host)
+        log_evaluation(evaluation, self.folder, spec)
         return evaluation
 
 

@@ -263,7 +263,7 @@ def _price_changes(history: History, frames: Frames) -> dict[str, list[tuple[int
 
 def _evaluation_rows(folder: Path) -> list[PageRecord]:
     try:
-        lines = [line for _, line in logged(folder)]
+        lines = list(logged(folder))
     except RunError:  # of another version
         return []
     return [

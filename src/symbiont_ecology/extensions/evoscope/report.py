@@ -79,8 +79,7 @@ class RunReport:
         history = History.of_run(folder)
         if not history.ends:
             raise RunError(f"{folder}: no generation is over yet, so there is nothing to report")
-        evaluations = [line for _, line in logged(folder)]
-        return cls(str(folder), history, _findings(history), evaluations)
+        return cls(str(folder), history, _findings(history), list(logged(folder)))
 
     def page(self) -> str:
         """Return the report as Markdown: lines of a paragraph are joined."""

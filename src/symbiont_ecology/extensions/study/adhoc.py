@@ -17,7 +17,7 @@ from symbiont_ecology.base.registry import kind_of, validate
 from symbiont_ecology.ecology.learning import learning_rules, reward_rules
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
-from symbiont_ecology.evaluate.measure import ANSWERS_FILE, LoadedRun
+from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import shifts as registered_shifts
 from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
@@ -96,8 +96,7 @@ def gather(
 def ask(gathered: GatheredRuns, progress: Progress = no_progress) -> list[Outcome]:
     """Ask the bare host, and every run, the items of the protocol; return the outcomes."""
     protocol, moment, first = gathered.protocol, gathered.last_generation, gathered.first
-    host, cache = host_of(first.config), first.folder / ANSWERS_FILE
-    parts = host_parts(protocol, first.config, host, cache, moment)
+    parts = host_parts(protocol, first.config, host_of(first.config), moment)
     outcomes = [HOST_JOB.outcome(protocol, **parts)]
     for arm, runs in gathered.arms.items():
         for run in runs:

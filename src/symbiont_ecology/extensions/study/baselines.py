@@ -10,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import ClassVar
 
 from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.flops import Cost
@@ -40,7 +39,6 @@ class BaselineSpec(EvaluationSpec):
     """An evaluation whose candidates are judged on items of the file ``selection``, of which
     ``most`` are used; or in which the PEFT folder ``adapter`` answers everything."""
 
-    FILES: ClassVar[tuple[str, ...]] = (*EvaluationSpec.FILES, "selection", "adapter")
     selection: str | None = None
     most: int | None = None
     adapter: str | None = None
@@ -78,7 +76,7 @@ class BaselineComparison(SystemComparison):
         for name, evaluation in self.systems.items():
             cost = self.selection if name.endswith(RESELECTED) else Cost()
             spent = {"selection_flops": cost.flops, "selection_tokens": cost.tokens}
-            log_evaluation(evaluation, run, self.specs[name], **spent)
+            log_evaluation(evaluation, run.folder, self.specs[name], **spent)
 
 
 def compare_with_baselines(

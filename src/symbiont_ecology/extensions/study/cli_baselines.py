@@ -55,7 +55,7 @@ def baselines(
         adapter=None if sft is None else str(sft),
     )
     with console.report(json_file) as write_json:
-        run = LoadedRun.of_run(folder, is_kept=True)
+        run = LoadedRun.of_run(folder)
         items, judges = spec.items(run), spec.selection_items(run)
         routings.build(spec.routing)
         if overlap := {item.prompt for item in items} & {item.prompt for item in judges}:

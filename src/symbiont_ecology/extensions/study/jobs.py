@@ -1,8 +1,8 @@
 """One job of a suite: live a run, ask what the protocol asks, leave one outcome.
 
 A job is a value and its folder is named by it, so a killed suite finds again what is done: a
-finished job has its ``outcome.json``, other runs go on from their last generation, what was
-measured on the way is in ``legs.json``, and answers are kept in a cache.
+finished job has its ``outcome.json``, other runs go on from their last generation, and what was
+measured on the way is in ``legs.json``.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
-from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
+from symbiont_ecology.evaluate.evaluator import Evaluator
+from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.extensions.study.general import general_of_servers, general_reader
@@ -176,8 +176,7 @@ class JobContext:
             )
         if not result.is_complete:
             raise Stopped
-        # Answers are shared by the whole suite: arms may leave the same item to the same host.
-        return LoadedRun.of_run(self.place, cache=self.folder / ANSWERS_FILE)
+        return LoadedRun.of_run(self.place)
 
     def _times_of_life(self) -> tuple[str, ...]:
         """The births and deaths of the run that this one repeats, as overrides."""
@@ -234,7 +233,7 @@ def _parts_of(context: JobContext) -> dict[str, object]:
     job, protocol, host = context.job, context.protocol, context.host
     if job.kind == "host":
         context.place.mkdir(parents=True, exist_ok=True)
-        return host_parts(protocol, context.config, host, context.folder / ANSWERS_FILE)
+        return host_parts(protocol, context.config, host)
     if job.world:
         return stream_parts(context.live(context.config), host)
     legs = _measured_legs(context)
@@ -262,7 +261,7 @@ def _measured_legs(context: JobContext) -> list[Leg]:
         for routing, items in _questions(context, config, moment):
             systems[routing] = SystemAnswers.of(run.evaluate(items, context.host, routing))
             if context.should_stop() and moment.phase == "run":
-                raise Stopped  # what was answered is in the cache
+                raise Stopped
         flops = run.pool.state.spent.flops
         legs.append(Leg(phase=moment.phase, extra=moment.extra, train_flops=flops, systems=systems))
         write_whole(path, _legs.dump_json(legs, exclude_unset=True).decode() + "\n")
@@ -337,23 +336,22 @@ def _fork(context: JobContext, config: RunConfig) -> None:
         return
     half_made = context.place.with_name(f"{context.place.name}.new")
     shutil.rmtree(half_made, ignore_errors=True)
-    ignore = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
+    ignore = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, "lock")
     shutil.copytree(source, half_made, ignore=ignore)
     provenance.write_config(config, half_made / living.CONFIG_FILE)
     half_made.replace(context.place)
 
 
 def host_parts(
-    protocol: Protocol, config: RunConfig, host: Host, cache: Path, generation: int = END
+    protocol: Protocol, config: RunConfig, host: Host, generation: int = END
 ) -> dict[str, object]:
     """Ask the bare host every shift, and with each cell's convention told: its ceiling."""
     shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
     items = items_of(protocol, config, shifts, generation)
     stops = prompt_styles.build(config.tasks.style).stops
     nobody = dict[OrganelleId, AdapterWeights]().__getitem__
-    evaluator = Evaluator(host, nobody, AnswerCache(cache), host.fingerprint(), stops=stops)
-    rollouts = tuple(evaluator.ask(items, [HOST] * len(items)))
-    evaluation = Evaluation(HOST, HOST, evaluator.fingerprint, rollouts)
+    rollouts = tuple(Evaluator(host, nobody, stops=stops).ask(items, [HOST] * len(items)))
+    evaluation = Evaluation(HOST, HOST, host.fingerprint(), rollouts)
     leg = Leg(systems={HOST: SystemAnswers.of(evaluation)})
     return {"legs": [leg], "host": evaluation.host, "versions": provenance.versions()}
 

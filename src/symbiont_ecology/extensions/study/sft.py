@@ -92,11 +92,10 @@ def spent_by(folder: Path, measure: str) -> float:
     is_flops = measure.endswith("flops")
     amount = state.spent.flops if is_flops else state.spent.tokens
     if measure.startswith("total"):
-        # Systems of one evaluation share a selection: its content and size tell it from others.
+        # Systems of one evaluation share a selection: its file and size tell it from others.
         selections = {}
-        for _, line in logged(folder):
-            file = line.asked.get("selection") or ""
-            key = line.generation, line.asked["sha256"].get(file, file), line.asked.get("most")
+        for line in logged(folder):
+            key = line.generation, line.asked.get("selection"), line.asked.get("most")
             selections[key] = line.selection_flops if is_flops else line.selection_tokens
         amount += sum(selections.values())
     return float(amount)
