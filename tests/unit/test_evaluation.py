@@ -24,7 +24,6 @@ from symbiont_ecology.evaluate.evaluation_log import (
     log_evaluation,
     logged,
 )
-from symbiont_ecology.evaluate.first_look import StyleLook
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun, difference
 from symbiont_ecology.extensions.study.outcomes import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
@@ -33,7 +32,6 @@ from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 from toy import ToyHost, toy_config
 
 # Nothing leaks.
@@ -153,17 +151,6 @@ def test_a_question_that_is_asked_in_several_ways_is_tested_by_its_mean() -> Non
     assert apart.p == sign_flip([2 / 3] * 6 + [-1.0] * 2)
     once = difference(graded([1.0] * 6 + [0.0] * 2), graded([0.0] * 6 + [1.0] * 2))
     assert (once.test, once.p) == ("McNemar", mcnemar(6, 2))
-
-
-def test_a_look_counts_as_right_what_has_half_of_the_marks() -> None:
-    def look(mark: float) -> StyleLook:
-        replies = [answer(foreign(number), verdict=mark) for number in range(4)]
-        return StyleLook(prompt_styles.build("terse"), {"a/b": [replies[:2], replies[2:]]})
-
-    few, half = look(0.1), look(0.5)
-    assert set(few.shares().values()) == {0.0}
-    assert set(half.shares("a/b").values()) == {1.0}
-    assert (few.silent, half.silent) == (["a/b"], [])
 
 
 def test_one_partial_verdict_less_is_another_evaluation() -> None:
