@@ -19,7 +19,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.types import HOST_SLOT
@@ -59,8 +58,8 @@ class _Forward:
 class LlamaDecoder:
     """Computes a Llama-like host from its weights (see ``decoder.Decoder``)."""
 
-    def __init__(self, host: LlamaWeights, *, is_checkpointing: bool = False) -> None:
-        self._host, self._is_checkpointing = host, is_checkpointing
+    def __init__(self, host: LlamaWeights) -> None:
+        self._host = host
         self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
         self.sites, self.shape, plan = host.sites, host.shape, host.plan
         self._backend = backend_for(host.device, host.dtype)
@@ -174,10 +173,7 @@ class LlamaDecoder:
         if is_learning:
             x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
         for index in range(learns_from, len(self._host.layers)):
-            if is_learning and self._is_checkpointing:
-                x = checkpoint(self._layer, index, x, forward, use_reentrant=False)
-            else:
-                x = self._layer(index, x, forward)
+            x = self._layer(index, x, forward)
         return x
 
     def _forward_over(

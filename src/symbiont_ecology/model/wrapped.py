@@ -40,17 +40,9 @@ class WrappedDecoder:
         HostError: no stack of decoder layers with linear modules is found in the model.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, device: torch.device, *, is_checkpointing: bool = False
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, device: torch.device) -> None:
         self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
-        self._checkpointed: list[nn.Module] = []
-        if is_checkpointing:
-            model.gradient_checkpointing_enable()
-            self._checkpointed = [
-                part for part in model.modules() if getattr(part, "gradient_checkpointing", False)
-            ]
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._hooked: _Hooked | None = None
         config = model.config.get_text_config()
@@ -135,18 +127,13 @@ class WrappedDecoder:
     def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
         """Make one forward of the model with these adapters in its hooks; arguments that it lacks
         are left out."""
-        is_learning = torch.is_grad_enabled()
+        if "position_ids" not in self._accepts:
+            inputs.pop("position_ids", None)
         self._hooked = adapters
-        # They ask whether they are in training; the dropout inside them stays off.
-        for layer in self._checkpointed:
-            layer.training = is_learning
         try:
-            if "position_ids" not in self._accepts:
-                inputs.pop("position_ids", None)
             return self._model(**inputs)
         finally:
-            if not is_learning:  # a checkpointed layer runs again when gradients come back
-                self._hooked = None
+            self._hooked = None
 
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
