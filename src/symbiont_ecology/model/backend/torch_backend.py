@@ -27,7 +27,7 @@ from symbiont_ecology.model.backend.attention import (
     RMSNorm,
     apply_rotary,
 )
-from symbiont_ecology.model.backend.bank import ArenaLearners, Learners, SlotBank
+from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares
 
 Activation = Callable[[Tensor], Tensor]
@@ -170,7 +170,7 @@ class TorchBackend:
 
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
-    learners: ClassVar[type[Learners]] = ArenaLearners
+    learners: ClassVar[type[Learners]] = Learners
     attention: ClassVar[type[PackedAttention]] = RectangleAttention
     speed: ClassVar[int] = 0
     """Rank among those that suit a host: the highest is taken."""
