@@ -132,22 +132,6 @@ def test_dropout_keeps_the_mean_of_what_it_drops(load: Load) -> None:
     assert 0.8 < np.linalg.norm(mean) / np.linalg.norm(without) < 1.2
 
 
-@pytest.mark.parametrize("kind", ["qwen3", "gpt2"])
-@PATHS
-def test_checkpointed_learning_is_the_same_learning(
-    load: Load, kind: str, prefer_fused: bool
-) -> None:
-    kernel = load(kind, prefer_fused=prefer_fused)
-    frugal = load(kind, prefer_fused=prefer_fused, is_checkpointing=True)
-    batch = lessons(
-        kernel, dropout=dict.fromkeys(range(4), 0.1), dropout_seeds=dict.fromkeys(range(4), 3)
-    )
-    reference = gradients(kernel, batch)
-    for slot, gradient in gradients(frugal, batch).items():
-        np.testing.assert_allclose(gradient, reference[slot], atol=1e-6)
-    assert frugal.generate(PROMPTS, 0) == kernel.generate(PROMPTS, 0)
-
-
 @PATHS
 def test_running_out_of_memory_makes_smaller_pieces(
     load: Load, prefer_fused: bool, monkeypatch: pytest.MonkeyPatch

@@ -24,9 +24,11 @@ MAX_CONFIG_MB, MAX_FILE_NAME_CHARS = 1, 1000
 RENAMED = {"plasticity": "learning_rule"}
 """Top-level keys under their old names; they are still read, with a warning."""
 _REMOVED = {
-    "run.mirror": "rclone or fsspec can copy the folder of a run, whose last file is state.json"
+    "run.mirror": "rclone or fsspec can copy the folder of a run, whose last file is state.json",
+    "host.is_checkpointing": "raise host.memory_mb, or learn from shorter texts",
 }
-"""Dotted keys that are gone, and what to do instead. Old configs have them with the value null."""
+"""Dotted keys that are gone, and what to do instead. Old configs have them with the value null or
+false."""
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, object]:
@@ -112,7 +114,7 @@ def _without_removed(values: dict[str, object], where: str) -> dict[str, object]
         section, _, key = dotted.partition(".")
         if not isinstance(parts := values.get(section), Mapping) or key not in parts:
             continue
-        if parts[key] is not None:
+        if parts[key]:
             raise ConfigError(
                 f"{where}: the key {dotted!r} is gone, got {parts[key]!r:.60}: {advice}"
             )

@@ -56,18 +56,16 @@ class MemoryBudget:
         count = self._fitting(longest * (self._cached + self._activations) + choosing)
         return min(count, max(1, MAX_CACHED // longest)) if self.is_cpu else count
 
-    def longest_lesson(self, *, is_checkpointing: bool = False) -> int:
-        """Return the tokens of the longest row that can be learned from: a row is never cut."""
-        tokens = self._fitting(self._lesson_bytes(is_checkpointing=is_checkpointing))
-        return min(tokens, self.shape.max_positions)
+    @property
+    def longest_lesson(self) -> int:
+        """Tokens of the longest row that can be learned from: a row is never cut."""
+        return min(self._fitting(self._lesson_bytes), self.shape.max_positions)
 
-    def _lesson_bytes(self, *, is_checkpointing: bool = False) -> int:
-        """Return the bytes of a forward and backward pass per learned token. With checkpointing
-        every layer keeps its input alone, and one of them its activations."""
-        kept = self.shape.layers * self._activations
-        if is_checkpointing:
-            kept = self.shape.layers * self.shape.hidden * self.itemsize + self._activations
-        return kept + 12 * self.shape.vocab  # logits, what they become, and their gradients
+    @property
+    def _lesson_bytes(self) -> int:
+        """Bytes of a forward and backward pass per learned token: activations of all layers,
+        logits, what they become, and their gradients."""
+        return self.shape.layers * self._activations + 12 * self.shape.vocab
 
     @property
     def _cached(self) -> int:
@@ -92,7 +90,7 @@ class MemoryBudget:
         budget = self
         if self.is_cpu:
             budget = replace(self, megabytes=min(self.megabytes, MAX_LESSON_MB))
-        return budget._forward(self._lesson_bytes())
+        return budget._forward(self._lesson_bytes)
 
     def halved(self) -> MemoryBudget:
         """Return half of it."""

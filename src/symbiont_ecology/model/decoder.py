@@ -8,6 +8,7 @@ log-probabilities.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +22,7 @@ from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site
-from symbiont_ecology.model.budget import MemoryBudget
+from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing
 
@@ -41,7 +42,7 @@ class Prefill:
     budget: MemoryBudget
 
 
-class Session(Protocol):
+class Session(ABC):
     """A batch of half-written rows with its key-value cache.
 
     ``tokens_read (rows,)`` are the tokens of each prompt that no row before it had read; of the
@@ -50,24 +51,31 @@ class Session(Protocol):
 
     tokens_read: np.ndarray
 
+    @abstractmethod
     def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends one token per row ``(rows,)``; returns the next logits ``(rows, vocab)``.
 
         ``adapters`` has one entry for each share of the rows.
         """
-        ...
+
+    @abstractmethod
+    def keep(self, rows: Tensor) -> None:
+        """Goes on with these rows only, in this order."""
+
+    @abstractmethod
+    def join(self, prefill: Prefill) -> Tensor:
+        """Read prompts, whose rows then stand behind its own; return their first logits. If memory
+        runs out, nothing has changed."""
 
     def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
-        """Step its own rows, which belong to these slots; those of ``prefill`` then stand
-        behind them, and their first logits do, too. All in one pass, where that can be.
+        """Step its own rows, which belong to these slots, and let those of ``prefill`` join; return
+        the logits of all.
 
         If there is no memory for new rows, its own rows go on, and there are no more logits.
         """
-        ...
-
-    def keep(self, rows: Tensor) -> None:
-        """Goes on with these rows only, in this order."""
-        ...
+        logits = self.step(tokens, *prefill.bank.for_step(slots))
+        first = if_memory_lasts(lambda: self.join(prefill))
+        return logits if first is None else torch.cat([logits, first])
 
 
 class Decoder(Protocol):

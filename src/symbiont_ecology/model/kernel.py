@@ -74,7 +74,6 @@ class HostKernel:
         rank: int,
         targets: Sequence[str] | None = None,
         memory_mb: float = 2048,
-        is_checkpointing: bool = False,
         is_chat: bool = False,
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
@@ -83,7 +82,7 @@ class HostKernel:
         self._fingerprints: dict[bool, str] = {}  # by ``is_chat``
         device, dtype = decoder.device, decoder.dtype
         self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
-        self.longest_lesson = self._budget.longest_lesson(is_checkpointing=is_checkpointing)
+        self.longest_lesson = self._budget.longest_lesson
         """Tokens of a prompt and its answer that there is room and memory to learn from."""
         arrangement = Arrangement(decoder.sites, self.layout, rank)
         backend = backend_for(device, dtype)
@@ -101,7 +100,6 @@ class HostKernel:
         device: str = "cpu",
         dtype: str = "float32",
         memory_mb: float = 2048,
-        is_checkpointing: bool = False,
         is_chat: bool = False,
         prefer_fused: bool = True,
     ) -> HostKernel:
@@ -117,8 +115,6 @@ class HostKernel:
             dtype: ``float32``, ``bfloat16``, ``float16``, ``int8``; adapters learn in float32.
             memory_mb: megabytes that a batch may take beside host and slots; larger batches go in
                 pieces.
-            is_checkpointing: computes activations twice when learning instead of keeping them: half
-                the memory or less, a third more time.
             is_chat: puts every prompt into the host's chat template.
             prefer_fused: False computes a Llama-like host through transformers as well.
 
@@ -131,14 +127,7 @@ class HostKernel:
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
         codec = TextCodec(folder, config)
-        decoder = load_decoder(
-            folder,
-            config,
-            place,
-            precision,
-            prefer_fused=prefer_fused,
-            is_checkpointing=is_checkpointing,
-        )
+        decoder = load_decoder(folder, config, place, precision, prefer_fused=prefer_fused)
         return cls(
             decoder,
             codec,
@@ -147,7 +136,6 @@ class HostKernel:
             rank=rank,
             targets=targets,
             memory_mb=memory_mb,
-            is_checkpointing=is_checkpointing,
             is_chat=is_chat,
         )
 

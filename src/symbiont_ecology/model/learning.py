@@ -171,16 +171,12 @@ def _examples(
 
 
 def learners_of(
-    decoder: Decoder,
-    layout: AdapterLayout,
-    weights: Sequence[AdapterWeights],
-    *,
-    are_observed: bool = False,
+    decoder: Decoder, layout: AdapterLayout, weights: Sequence[AdapterWeights]
 ) -> Learners:
     """Return these adapters as the fastest back end for the decoder's numbers lets them learn."""
     device, dtype = decoder.device, decoder.dtype
     kind = backend_for(device, dtype, learns=True).learners
-    return kind(decoder.sites, layout, weights, device, dtype, are_observed=are_observed)
+    return kind(decoder.sites, layout, weights, device, dtype)
 
 
 def add_gradients(

@@ -10,9 +10,8 @@ the papers. What is not a large product is left to a ``backend``.
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +19,6 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.types import HOST_SLOT
@@ -28,24 +26,18 @@ from symbiont_ecology.model.backend.attention import AttentionSpec
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, bare
 from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
-from symbiont_ecology.model.budget import if_memory_lasts
-from symbiont_ecology.model.decoder import Prefill
+from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.layers import LlamaWeights
 from symbiont_ecology.model.packing import (
     Packing,
     Text,
     chunks,
-    do_share,
     least_shared,
     pack_texts,
     prefixes_of,
     taken,
 )
-
-MAX_BESIDE = 512
-"""Tokens of prompts that are read in the pass of the rows at work: the cache's attention takes one
-token at a time, and from some 600 on that costs more on SmolLM2 than a pass of their own."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +58,8 @@ class _Forward:
 class LlamaDecoder:
     """Computes a Llama-like host from its weights (see ``decoder.Decoder``)."""
 
-    def __init__(self, host: LlamaWeights, *, is_checkpointing: bool = False) -> None:
-        self._host, self._is_checkpointing = host, is_checkpointing
+    def __init__(self, host: LlamaWeights) -> None:
+        self._host = host
         self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
         self.sites, self.shape, plan = host.sites, host.shape, host.plan
         self._backend = backend_for(host.device, host.dtype)
@@ -132,46 +124,7 @@ class LlamaDecoder:
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """Append a token to each row; return logits ``(rows, vocab)``."""
-        return self._written(tokens, _Forward(self._backend, adapters, shares, cache.attend), cache)
-
-    def read_into(
-        self, cache: Cache, tokens: Tensor, slots: Sequence[int], prefill: Prefill
-    ) -> Tensor:
-        """Append a token to each row, and in the same pass the prompts of new rows, which
-        then stand behind; return logits of all rows ``(rows, vocab)``. Prompts that begin alike are
-        not shared.
-
-        Piggybacked prefill (Sarathi-Serve, Agrawal et al. 2024, arXiv:2403.02310).
-        """
-        lengths, owners = list(map(len, prefill.prompts)), Counter(slots)
-        cache.specs = self.specs(prefill.room)
-        cache.reserve(np.array(lengths), prefill.room)
-        counts = Counter[int]()
-        for slot, length in zip(prefill.slots, lengths, strict=True):
-            counts[slot] += length
-        ends = np.concatenate([np.arange(len(slots)), len(slots) - 1 + np.cumsum(lengths)])
-        last = torch.from_numpy(ends).to(self.device)
-        forward = _Forward(
-            self._backend,
-            prefill.bank.gather((*owners, *counts)),
-            (*owners.values(), *counts.values()),
-            partial(self._seen, cache, last),
-            (last, (*owners.values(), *Counter(prefill.slots).values())),
-        )
-        ids = torch.from_numpy(np.concatenate(prefill.prompts)).to(self.device)
-        logits = self._written(torch.cat([tokens, ids]), forward, cache)
-        cache.keep(last)
-        return logits
-
-    def _seen(self, cache: Cache, ends: Tensor, layer: int, heads: Tensor) -> Tensor:
-        """Return what tokens see in a layer of the cache; in the last one, what those at ``ends``
-        do."""
-        seen = cache.attend(layer, heads)
-        return taken(seen, ends) if layer == len(self._host.layers) - 1 else seen
-
-    def _written(self, tokens: Tensor, forward: _Forward, cache: Cache) -> Tensor:
-        """Return logits after newest tokens, which are in the cache then."""
-        x = self._embedded(tokens)
+        x, forward = self._embedded(tokens), _Forward(self._backend, adapters, shares, cache.attend)
         for index in range(len(self._host.layers)):
             x = self._layer(index, x, forward)
         cache.advance()
@@ -220,10 +173,7 @@ class LlamaDecoder:
         if is_learning:
             x.requires_grad_()  # what adapters learn hangs on their inputs' gradients
         for index in range(learns_from, len(self._host.layers)):
-            if is_learning and self._is_checkpointing:
-                x = checkpoint(self._layer, index, x, forward, use_reentrant=False)
-            else:
-                x = self._layer(index, x, forward)
+            x = self._layer(index, x, forward)
         return x
 
     def _forward_over(
@@ -294,46 +244,23 @@ class LlamaDecoder:
         return self._learning if torch.is_grad_enabled() else self._backend
 
 
-class LlamaSession:
+class LlamaSession(Session):
     """Half-written rows and the cache of what they have read."""
 
     def __init__(self, decoder: LlamaDecoder, cache: Cache, tokens_read: np.ndarray) -> None:
         self._decoder, self.cache, self.tokens_read = decoder, cache, tokens_read
 
     def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
-        """Appends one token per row and returns the next logits."""
         return self._decoder.decode(tokens, self.cache, adapters, shares)
 
-    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
-        """Admit rows (``decoder.Session``) in one pass if the cache takes prompts, they are
-        short, and none can be shared."""
-        ahead = copy(self.cache)  # rows stand where they stood if memory runs out
-        work = partial(self._admit, ahead, tokens, slots, prefill)
-        logits = if_memory_lasts(work)
-        if logits is None:
-            del ahead, work  # and the memory that they took
-            return self.step(tokens, *prefill.bank.for_step(slots))
-        self.cache = ahead
+    def join(self, prefill: Prefill) -> Tensor:
+        longest = max(map(len, prefill.prompts))
+        logits, other = self._decoder.start(replace(prefill, room=longest))
+        self.cache.join(other.cache, prefill.room)
+        self.cache.specs = self._decoder.specs(prefill.room)
         return logits
 
-    def _admit(
-        self, cache: Cache, tokens: Tensor, slots: Sequence[int], prefill: Prefill
-    ) -> Tensor:
-        """Return logits of all rows, which then stand in the cache."""
-        decoder, prompts = self._decoder, prefill.prompts
-        is_long = sum(map(len, prompts)) > min(prefill.budget.forward_tokens, MAX_BESIDE)
-        least = least_shared(decoder.shape)
-        is_apart = is_long or do_share(prompts, prefill.slots, least)
-        if cache.takes_prompts and not is_apart:
-            return decoder.read_into(cache, tokens, slots, prefill)
-        first, other = decoder.start(replace(prefill, room=max(map(len, prompts))))
-        logits = decoder.decode(tokens, cache, *prefill.bank.for_step(slots))
-        cache.join(other.cache, prefill.room)
-        cache.specs = decoder.specs(prefill.room)
-        return torch.cat([logits, first])
-
     def keep(self, rows: Tensor) -> None:
-        """Goes on with fewer rows."""
         self.cache.keep(rows)
 
 

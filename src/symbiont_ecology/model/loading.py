@@ -120,7 +120,6 @@ def load_decoder(
     dtype: torch.dtype,
     *,
     prefer_fused: bool,
-    is_checkpointing: bool = False,
 ) -> Decoder:
     """Return the fastest decoder that computes this host exactly.
 
@@ -139,10 +138,9 @@ def load_decoder(
         for path in weight_files(folder):
             with expected(f"safetensors in {path}, got a damaged file", Exception):
                 tensors.update(load_file(path))
-        weights = LlamaWeights(config, tensors, device, dtype)
-        decoder = LlamaDecoder(weights, is_checkpointing=is_checkpointing)
+        decoder = LlamaDecoder(LlamaWeights(config, tensors, device, dtype))
     else:
-        decoder = _load_wrapped(folder, device, dtype, is_checkpointing=is_checkpointing)
+        decoder = _load_wrapped(folder, device, dtype)
     for name, weight in decoder.weights().items():
         expect(
             weight.dtype == torch.int8 or weight.sum(dtype=torch.float32).isfinite(),
@@ -157,10 +155,8 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.glob("*.safetensors") if path.is_file())
 
 
-def _load_wrapped(
-    folder: Path, device: torch.device, dtype: torch.dtype, *, is_checkpointing: bool
-) -> Decoder:
-    """Return A host as transformers reads and computes it: another library, with files from
+def _load_wrapped(folder: Path, device: torch.device, dtype: torch.dtype) -> Decoder:
+    """Return a host as transformers reads and computes it: another library, with files from
     anyone."""
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
@@ -182,7 +178,7 @@ def _load_wrapped(
         missing is None, f"tensor {missing!r} in {folder}, found none: download the weights again"
     )
     with expected(f"a model in {folder} that transformers can compute", Exception):
-        decoder = WrappedDecoder(model, device, is_checkpointing=is_checkpointing)
+        decoder = WrappedDecoder(model, device)
         ids = torch.zeros(1, 8, dtype=torch.int64, device=device)
         with torch.no_grad():  # a prompt, and a token behind it
             output = model(input_ids=ids, use_cache=True)

@@ -303,12 +303,6 @@ def prefixes_of(
     return [lengths.get(key, 0) for key in keys]
 
 
-def do_share(prompts: Sequence[np.ndarray], owners: Sequence[int], least: int) -> bool:
-    """Return True if any prompts of one owner are equal, or begin with ``least`` tokens alike."""
-    keys = [(owner, ids.tobytes()) for owner, ids in zip(owners, prompts, strict=True)]
-    return len(set(keys)) < len(keys) or bool(_cuts_of(keys, {}, least))
-
-
 def least_shared(shape: HostShape) -> int:
     """Return how many tokens prompts must have in common to share them, on a host of that shape."""
     return MIN_SHARED_IF_LARGE if shape.is_large else MIN_SHARED

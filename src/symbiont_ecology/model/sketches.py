@@ -95,7 +95,7 @@ def sketches(
             for owner, (prompt, ids) in enumerate(answers[start : start + MAX_OWNERS])
         ]
         copies = [adapter] * len(examples)
-        learners = learners_of(decoder, adapter.layout, copies, are_observed=True)
+        learners = learners_of(decoder, adapter.layout, copies)
         add_gradients(decoder, learners, examples, budget, learns_from=learns_from)
         rows += [sketcher.sketch(gradient.cpu().numpy()) for gradient in learners.gradients()]
     return np.array(rows)

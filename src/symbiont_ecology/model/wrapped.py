@@ -13,7 +13,6 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,7 @@ from torch import Tensor, nn
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
-from symbiont_ecology.model.budget import if_memory_lasts
-from symbiont_ecology.model.decoder import Prefill
+from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing
 
@@ -42,17 +40,9 @@ class WrappedDecoder:
         HostError: no stack of decoder layers with linear modules is found in the model.
     """
 
-    def __init__(
-        self, model: PreTrainedModel, device: torch.device, *, is_checkpointing: bool = False
-    ) -> None:
+    def __init__(self, model: PreTrainedModel, device: torch.device) -> None:
         self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
-        self._checkpointed: list[nn.Module] = []
-        if is_checkpointing:
-            model.gradient_checkpointing_enable()
-            self._checkpointed = [
-                part for part in model.modules() if getattr(part, "gradient_checkpointing", False)
-            ]
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._hooked: _Hooked | None = None
         config = model.config.get_text_config()
@@ -137,18 +127,13 @@ class WrappedDecoder:
     def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
         """Make one forward of the model with these adapters in its hooks; arguments that it lacks
         are left out."""
-        is_learning = torch.is_grad_enabled()
+        if "position_ids" not in self._accepts:
+            inputs.pop("position_ids", None)
         self._hooked = adapters
-        # They ask whether they are in training; the dropout inside them stays off.
-        for layer in self._checkpointed:
-            layer.training = is_learning
         try:
-            if "position_ids" not in self._accepts:
-                inputs.pop("position_ids", None)
             return self._model(**inputs)
         finally:
-            if not is_learning:  # a checkpointed layer runs again when gradients come back
-                self._hooked = None
+            self._hooked = None
 
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
@@ -196,7 +181,7 @@ class _Hooked:
         return cls(adapters, tuple(count * time for count in rows))
 
 
-class WrappedSession:
+class WrappedSession(Session):
     """Half-written rows in a cache of transformers."""
 
     def __init__(self, decoder: WrappedDecoder, mask: Tensor, tokens_read: np.ndarray) -> None:
@@ -220,18 +205,10 @@ class WrappedSession:
         return logits
 
     def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
-        """Appends one token per row and returns the next logits."""
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
         return self.read(tokens[:, None], _Hooked(adapters, shares))
 
-    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
-        """Admit rows (``decoder.Session``) in a pass of their own."""
-        logits = self.step(tokens, *prefill.bank.for_step(slots))
-        first = if_memory_lasts(partial(self._joined, prefill))
-        return logits if first is None else torch.cat([logits, first])
-
     def keep(self, rows: Tensor) -> None:
-        """Goes on with fewer rows."""
         self._mask = self._mask[rows]
         assert self._cache is not None
         self._cache.batch_select_indices(rows)
@@ -249,16 +226,9 @@ class WrappedSession:
         for layer in layers:
             layer.keys, layer.values = layer.keys[:, :, first:], layer.values[:, :, first:]
 
-    def _joined(self, prefill: Prefill) -> Tensor:
-        """Return the first logits of new rows, which stand behind its own now; if memory runs out,
-        nothing has changed."""
+    def join(self, prefill: Prefill) -> Tensor:
+        """Let new rows stand behind its own, the newest tokens of all in one column."""
         logits, other = self._decoder.start(prefill)
-        self._join(other)
-        return logits
-
-    def _join(self, other: WrappedSession) -> None:
-        """Goes on with the rows of another session behind its own: the newest tokens of all stand
-        in one column."""
         assert self._cache is not None
         assert other._cache is not None
         layers = list(zip(self._cache.layers, other._cache.layers, strict=True))
@@ -274,6 +244,7 @@ class WrappedSession:
             layer.keys, layer.values = keys, values
             if hasattr(layer, "cumulative_length"):  # of a layer that sees a window
                 layer.cumulative_length = max(layer.cumulative_length, joiner.cumulative_length)
+        return logits
 
 
 def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:

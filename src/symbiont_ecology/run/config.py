@@ -63,7 +63,6 @@ class HostConfig(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"  # int8: weights alone
     threads: Threads = 1  # of the CPU; another number may move logits in the last bits
     memory_mb: Megabytes = 2048  # for one batch; larger batches go in pieces
-    is_checkpointing: bool = False  # learn with half the memory in a third more time
     engine: Spec = "kernel"  # what answers: the kernel, or a server beside it
 
 

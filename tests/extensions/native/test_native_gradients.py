@@ -15,14 +15,9 @@ from torch import Tensor
 from native_cases import low_rank_cases, made, plain_attention
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
 from symbiont_ecology.extensions.native import native_ops
-from symbiont_ecology.extensions.native.back_end import (
-    Addresses,
-    LearningPointers,
-    ObservedPointers,
-    VectorLearners,
-)
+from symbiont_ecology.extensions.native.back_end import Addresses, LearningPointers, VectorLearners
 from symbiont_ecology.model.backend.attention import AttentionSpec, RMSNorm, apply_rotary
-from symbiont_ecology.model.backend.bank import ArenaLearners
+from symbiont_ecology.model.backend.bank import Learners
 from symbiont_ecology.model.packing import STRETCH
 
 pytestmark = pytest.mark.skipif(
@@ -194,27 +189,6 @@ def added(
     return outputs
 
 
-def test_who_is_observed_gathers_gradients_of_b() -> None:
-    site, generator = (("m0", 24, 40), ("m1", 24, 9)), np.random.default_rng(0)
-    layout, counts = AdapterLayout(site), [3, 70]
-    one = AdapterWeights.random(layout, 4, 2.0, generator)
-    term, gradients = a_term(site, layout, [one, one])
-    x, dy = made(73, 24).requires_grad_(), made(73, 49)
-    a = torch.cat([torch.from_numpy(factor) for _, factor, _ in one.factors()])
-    y = made(73, 49).requires_grad_().clone()
-    observed = ObservedPointers(a, term.gradient).add_to(y, x, counts)
-    observed.backward(dy)  # type: ignore[no-untyped-call]
-    for found, rows, slopes in zip(
-        gradients, torch.split(x.detach(), counts), torch.split(dy, counts), strict=True
-    ):
-        (_, a0, b0, _, _), (_, a1, b1, _, _) = layout.blocks(4)
-        assert not found[a0].any()
-        assert not found[a1].any()
-        inner, dy = 2.0 * (rows @ a.T).T.double(), slopes.double()
-        assert_close(found[b0].view(4, 40), inner[:4] @ dy[:, :40])
-        assert_close(found[b1].view(4, 9), inner[4:] @ dy[:, 40:])
-
-
 def test_threads_change_no_bit() -> None:
     """And neither do neighbours: an owner's gradient is the sum over its own tokens."""
     layout, generator = AdapterLayout((("m0", 48, 40), ("m1", 48, 24))), np.random.default_rng(0)
@@ -235,22 +209,16 @@ def test_both_kinds_of_learners_gather_the_same() -> None:
     site, generator = (("m0", 24, 40), ("m1", 24, 9)), np.random.default_rng(0)
     layout, counts = AdapterLayout(site), [30, 5]
     weights = [AdapterWeights.random(layout, 4, 2.0, generator, b_std=1.0)] * 2
-    for are_observed in (False, True):
-        found = list[list[Tensor]]()
-        for kind in (ArenaLearners, VectorLearners):
-            place = torch.device("cpu"), torch.float32
-            learners = kind((site,), layout, weights, *place, are_observed=are_observed)
-            (term,) = learners.adapters([0, 1]).sites
-            assert term is not None
-            x, y = made(35, 24).requires_grad_(), made(35, 49).requires_grad_().clone()
-            term.add_to(y, x, counts).backward(made(35, 49) + 1)  # type: ignore[no-untyped-call]
-            found.append(list(learners.gradients()))
-        for one, other in zip(*found, strict=True):
-            blocks = list(layout.blocks(4))
-            for _, a, b, _, _ in blocks:
-                assert_close(one[b], other[b].double())
-                if not are_observed:
-                    assert_close(one[a], other[a].double())
+    found = list[list[Tensor]]()
+    for kind in (Learners, VectorLearners):
+        learners = kind((site,), layout, weights, torch.device("cpu"), torch.float32)
+        (term,) = learners.adapters([0, 1]).sites
+        assert term is not None
+        x, y = made(35, 24).requires_grad_(), made(35, 49).requires_grad_().clone()
+        term.add_to(y, x, counts).backward(made(35, 49) + 1)  # type: ignore[no-untyped-call]
+        found.append(list(learners.gradients()))
+    for one, other in zip(*found, strict=True):
+        assert_close(one, other.double())
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -288,5 +256,3 @@ def test_what_does_not_fit_is_refused() -> None:
     for x, dy in ((made(2, 8), made(2, 8)), (made(1, 9), made(1, 8)), (made(1, 8), made(1, 9))):
         with pytest.raises(IndexError):
             native_ops.low_rank_back(x, dy, term.factors, term.gradient, [1])
-    with pytest.raises(IndexError, match="fit together for low_rank_back"):
-        native_ops.add_outer(made(1, 2), made(1, 8), term.gradient, [1])

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -42,8 +42,6 @@ GROWTH_ROWS, MAX_SPARE = 8, 2
 class RaggedCache(Cache):
     """A cache of rows of their own lengths, each in the entry that it got first."""
 
-    takes_prompts = True
-
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         super().__init__(specs, states, lengths)
         self._lengths, self._entries = lengths.astype(np.int64), np.arange(len(lengths))
@@ -58,12 +56,6 @@ class RaggedCache(Cache):
     def keep(self, rows: Tensor) -> None:
         indices = rows.numpy()
         self._lengths, self._entries = self._lengths[indices], self._entries[indices]
-
-    def reserve(self, lengths: np.ndarray, room: int) -> None:
-        entries = self._free_entries(len(lengths), room)
-        first = np.repeat(np.cumsum(lengths) - lengths, lengths)
-        self._entries = np.concatenate([self._entries, np.repeat(entries, lengths)])
-        self._lengths = np.concatenate([self._lengths, np.arange(lengths.sum()) - first])
 
     def join(self, other: Self, room: int) -> None:
         entries, longest = self._free_entries(len(other._entries), room), other._lengths.max()
@@ -222,34 +214,28 @@ def _modules_of(
 class VectorLearners(Learners):
     """Learners where their numbers lie: nothing is copied, and smaller ranks cost less."""
 
-    def __post_init__(self) -> None:
-        self._gradients = [torch.zeros(len(one.vector)) for one in self.weights]
-        size = self.sites, self.layout, len(self.weights)
-        self._vectors, self._slopes = Addresses(*size), Addresses(*size)
-        for owner, (one, gradient) in enumerate(zip(self.weights, self._gradients, strict=True)):
-            self._vectors.place(owner, one.vector.ctypes.data, one)
-            self._slopes.place(owner, gradient.data_ptr(), one)
-        self._inputs = _inputs_of(self.sites, self.weights[0]) if self.are_observed else []
+    def __init__(
+        self,
+        sites: tuple[Site, ...],
+        layout: AdapterLayout,
+        weights: Sequence[AdapterWeights],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.weights = weights
+        self._slopes = [torch.zeros(len(one.vector)) for one in weights]
+        self._from, self._to = (Addresses(sites, layout, len(weights)) for _ in range(2))
+        for owner, (one, slope) in enumerate(zip(weights, self._slopes, strict=True)):
+            self._from.place(owner, one.vector.ctypes.data, one)
+            self._to.place(owner, slope.data_ptr(), one)
 
     def adapters(self, owners: Sequence[int]) -> Adapters:
-        gradients = self._slopes.of(owners, self._gradients)
-        if self.are_observed:
-            observed = zip(self._inputs, gradients, strict=True)
-            return Adapters(tuple(to and ObservedPointers(a, to) for a, to in observed))
-        factors = self._vectors.of(owners, self.weights)
-        pairs = zip(factors, gradients, strict=True)
+        factors, slopes = self._from.of(owners, self.weights), self._to.of(owners, self._slopes)
+        pairs = zip(factors, slopes, strict=True)
         return Adapters(tuple(one and to and LearningPointers(one, to) for one, to in pairs))
 
     def gradients(self) -> Iterator[Tensor]:
-        yield from self._gradients
-
-
-def _inputs_of(sites: Sequence[Site], weights: AdapterWeights) -> list[Tensor]:
-    """Return A of each site's members, ``(members · rank, d_in)``, empty where there are none."""
-    a = {name: factor for name, factor, _ in weights.factors()}
-    none = np.zeros((0, 0), dtype=np.float32)
-    adapted = [[a[name] for name, _, _ in site if name in a] or [none] for site in sites]
-    return [torch.from_numpy(np.concatenate(members)) for members in adapted]
+        yield from self._slopes
 
 
 @dataclass(frozen=True)
@@ -265,22 +251,6 @@ class LearningPointers:
             added: Tensor = _LowRank.apply(x, y, self, shares)  # type: ignore[no-untyped-call]
             return added
         return native_ops.add_low_rank(x, y, self.factors, shares)
-
-
-@dataclass(frozen=True)
-class ObservedPointers:
-    """A ``lowrank.ObservedTerm`` whose gradients gather in vectors."""
-
-    a: Tensor
-    gradient: Pointers
-
-    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
-        if y.requires_grad:
-            assert isinstance(shares, Sequence)
-            inner = x.detach() @ self.a.t()
-            note = partial(native_ops.add_outer, inner, gradient=self.gradient, counts=shares)
-            y.register_hook(note)  # type: ignore[no-untyped-call]
-        return y
 
 
 class _LowRank(torch.autograd.Function):

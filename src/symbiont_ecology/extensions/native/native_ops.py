@@ -367,40 +367,20 @@ def low_rank_back(
 ) -> Tensor:
     """Return the gradient of ``x (tokens, d_in)`` through ``add_low_rank``, from
     ``dy (tokens, Σ d_outs)``; add those of the factors where ``gradient`` points."""
-    if x.shape[1] != pointers.size[0]:
-        raise IndexError(f"expected inputs {pointers.size[0]} wide, got {x.shape[1]}")
-    dx = x.new_zeros(x.shape)
-    _run_low_rank_back(x, dy, pointers, gradient, counts, dx)
-    return dx
-
-
-def add_outer(inner: Tensor, dy: Tensor, gradient: Pointers, counts: Sequence[int]) -> None:
-    """Add to each owner's gradient of B where ``gradient`` points, from ``x Aᵀ`` of its tokens,
-    ``(tokens, members · rank)``, and the gradient of the outputs, ``(tokens, Σ d_outs)``."""
-    _run_low_rank_back(inner, dy, gradient, gradient, counts, None)
-
-
-def _run_low_rank_back(
-    x: Tensor,
-    dy: Tensor,
-    pointers: Pointers,
-    gradient: Pointers,
-    counts: Sequence[int],
-    dx: Tensor | None,
-) -> None:
     tokens, total = token_counts(tuple(counts))
-    if len(x) != total or not len(tokens) == pointers.owners == gradient.owners:
-        raise IndexError(f"expected {total} tokens of {pointers.owners} owners, got {len(x)}")
-    x, dy = rows_like(x, x.shape), rows_like(dy, (total, pointers.size[1]))
-    if not total:  # and no address
-        return
-    call_native(
-        "low_rank_back",
-        *(*x.shape[:1], x.data_ptr(), x.stride(0), x.shape[1]),
-        *(dy.data_ptr(), dy.stride(0), dy.shape[1], *pointers.site, pointers.owners),
-        *(tokens.ctypes.data, *pointers.factors, *gradient.factors[2:]),
-        None if dx is None else dx.data_ptr(),
-    )
+    if not len(tokens) == pointers.owners == gradient.owners:
+        raise IndexError(f"expected tokens of {pointers.owners} owners, got {len(tokens)}")
+    d_in, width = pointers.size
+    x, dy = rows_like(x, (total, d_in)), rows_like(dy, (total, width))
+    dx = x.new_zeros(x.shape)
+    if total:  # there is an address
+        call_native(
+            "low_rank_back",
+            *(total, x.data_ptr(), x.stride(0), d_in),
+            *(dy.data_ptr(), dy.stride(0), width, *pointers.site, pointers.owners),
+            *(tokens.ctypes.data, *pointers.factors, *gradient.factors[2:], dx.data_ptr()),
+        )
+    return dx
 
 
 def call_native(name: str, *arguments: float | None) -> None:

@@ -10,15 +10,15 @@ which costs next to nothing beside the host's products.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from symbiont_ecology.model.packing import Packing, places_of, taken
 
@@ -154,7 +154,7 @@ class RectangleAttention(PackedAttention):
                 target[:, :, : self._prompts.shape[1]] = source[self._prompts].transpose(1, 2)
         look = partial(self._look, spec, self.is_narrow(layer))
         if torch.is_grad_enabled() and self.packing.is_tree:
-            out: Tensor = _Recomputed.apply(look, rotated, values)  # type: ignore[no-untyped-call]
+            out: Tensor = checkpoint(look, rotated, values, use_reentrant=False)
             return out
         return look(rotated, values)
 
@@ -196,29 +196,6 @@ class RectangleAttention(PackedAttention):
     @cached_property
     def _narrow(self) -> tuple[list[Rectangle], Tensor]:
         return _rectangles(self.packing, is_narrow=True)
-
-
-class _Recomputed(torch.autograd.Function):
-    """A function of two tensors that keeps nothing but them, and is computed again going back.
-
-    ``torch.utils.checkpoint`` does it for everything that there is, random numbers and casts
-    included. Its first call imports a compiler, for more than a second.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, function: Callable[[Tensor, Tensor], Tensor], one: Tensor, other: Tensor
-    ) -> Tensor:
-        ctx.save_for_backward(one, other)
-        ctx.function = function
-        return function(one, other)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor, Tensor]:
-        with torch.enable_grad():
-            inputs = [tensor.detach().requires_grad_() for tensor in ctx.saved_tensors]
-            first, second = torch.autograd.grad(ctx.function(*inputs), inputs, gradient)
-        return None, first, second
 
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], Tensor]:

@@ -8,7 +8,6 @@ for the bare host. The scaling is folded into Bᵀ. Stacked LoRA as in S-LoRA (a
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -234,54 +233,32 @@ class SlotBank:
             ) from error
 
 
-@dataclass(eq=False)
-class Learners(ABC):
+class Learners:
     """Adapters of one layout that learn on a host with these ``sites``, by their number in
-    ``weights``; ``device`` and ``dtype`` are the host's.
+    ``weights``; ``device`` and ``dtype`` are the host's."""
 
-    If they ``are_observed``, all have one A, and B are taken to be 0: what the host puts out stays
-    as it is, and the gradients of B alone are found.
-    """
+    def __init__(
+        self,
+        sites: tuple[Site, ...],
+        layout: AdapterLayout,
+        weights: Sequence[AdapterWeights],
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self.weights = weights
+        self._arrangement = arrangement_of(sites, layout, max(one.rank for one in weights))
+        arena = np.stack([self._arrangement.laid(one) for one in weights])
+        self._factors = torch.from_numpy(arena).to(device, dtype)
+        self._gradients = torch.zeros(arena.shape, device=device)
 
-    sites: tuple[Site, ...]
-    layout: AdapterLayout
-    weights: Sequence[AdapterWeights]
-    device: torch.device
-    dtype: torch.dtype
-    are_observed: bool = False
-
-    @abstractmethod
-    def __post_init__(self) -> None:
-        """Makes room for gradients."""
-
-    @abstractmethod
     def adapters(self, owners: Sequence[int]) -> Adapters:
         """Return the terms of these owners, who are consecutive; a backward pass adds to their
         gradients."""
+        rows = slice(owners[0], owners[-1] + 1)
+        return self._arrangement.factors(self._factors[rows], self._gradients[rows])
 
-    @abstractmethod
     def gradients(self) -> Iterator[Tensor]:
         """Return the gradient of each adapter's vector, one after the other."""
-
-
-class ArenaLearners(Learners):
-    """Learners in an arena, on any device."""
-
-    def __post_init__(self) -> None:
-        most = max(one.rank for one in self.weights)
-        self._arrangement = arrangement_of(self.sites, self.layout, most)
-        distinct = {id(one): one for one in self.weights}
-        rows = {name: self._arrangement.laid(one) for name, one in distinct.items()}
-        arena = torch.from_numpy(np.stack([rows[id(one)] for one in self.weights]))
-        arena = arena.to(self.device)
-        self._factors, self._gradients = arena.to(self.dtype), torch.zeros_like(arena)
-
-    def adapters(self, owners: Sequence[int]) -> Adapters:
-        rows = slice(owners[0], owners[-1] + 1)
-        adapters = self._arrangement.factors(self._factors[rows], self._gradients[rows])
-        return adapters.observed() if self.are_observed else adapters
-
-    def gradients(self) -> Iterator[Tensor]:
         yield from map(self._arrangement.collected, self._gradients, self.weights)
 
 

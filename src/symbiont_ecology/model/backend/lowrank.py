@@ -142,27 +142,6 @@ class Factors:
 
 
 @dataclass(frozen=True)
-class ObservedTerm:
-    """The terms of owners that share one A, ``(members · rank, d_in)``, and whose B are all 0: what
-    the host puts out stays as it is, and the gradients of B are added to ``gradient``."""
-
-    a: Tensor
-    gradient: Factors
-
-    def add_to(self, y: Tensor, x: Tensor, shares: Shares) -> Tensor:
-        """Add nothing, and note the gradients of B."""
-        if y.requires_grad:
-            assert not isinstance(shares, Tiling), "tiles are for decoding, which learns nothing"
-            inner = x.detach() @ self.a.t()
-            y.register_hook(partial(self._note, inner, shares))  # type: ignore[no-untyped-call]
-        return y
-
-    def _note(self, inner: Tensor, counts: Sequence[int], dy: Tensor) -> None:
-        for columns, share, b in self.gradient.members():
-            _outer(b, inner[:, share], dy[:, columns], counts)
-
-
-@dataclass(frozen=True)
 class DroppingTerm:
     """Terms with dropout on their inputs."""
 
@@ -183,21 +162,12 @@ class Adapters:
         """Return the same with dropout on their inputs (``dropout.Dropout``)."""
         if dropout is None:
             return self
-        return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
-
-    def observed(self) -> Adapters:
-        """Return the same where all owners have one A, and B are 0 (``ObservedTerm``)."""
-
-        def observed(site: int, term: LowRankTerm) -> LowRankTerm:
-            assert isinstance(term, Factors), "compiled ones are made to be observed"
-            assert term.gradient is not None, "somebody has to want the gradients"
-            return ObservedTerm(term.a[0], term.gradient)
-
-        return self.changed(observed)
-
-    def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
-        """Return the same with another term at each site that has one."""
-        return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
+        return Adapters(
+            tuple(
+                term and DroppingTerm(term, partial(dropout, site))
+                for site, term in enumerate(self.sites)
+            )
+        )
 
 
 def bare(sites: int) -> Adapters:

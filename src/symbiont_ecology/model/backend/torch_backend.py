@@ -27,7 +27,7 @@ from symbiont_ecology.model.backend.attention import (
     RMSNorm,
     apply_rotary,
 )
-from symbiont_ecology.model.backend.bank import ArenaLearners, Learners, SlotBank
+from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares
 
 Activation = Callable[[Tensor], Tensor]
@@ -41,9 +41,6 @@ class Cache(ABC):
     ``states`` is ``(layers, 2, rows, kv_heads, room, head_dim)``; ``lengths`` are those of the
     prompts, which a ``PackedAttention`` puts there.
     """
-
-    takes_prompts: ClassVar[bool] = False
-    """True if ``reserve`` can put prompts behind the rows."""
 
     def __init__(self, specs: Sequence[AttentionSpec], states: Tensor, lengths: np.ndarray) -> None:
         self.specs, self.states = specs, states
@@ -66,13 +63,8 @@ class Cache(ABC):
 
     @abstractmethod
     def join(self, other: Self, room: int) -> None:
-        """Goes on with the rows of another cache behind its own, each in ``room`` places."""
-
-    def reserve(self, lengths: np.ndarray, room: int) -> None:
-        """Make each token of prompts with these ``lengths`` a row behind the others: those of one
-        prompt share an entry, and a token sees what stands in front of it. ``keep`` the last of
-        each prompt once all layers have seen them. No row will have more than ``room`` tokens."""
-        raise NotImplementedError
+        """Goes on with the rows of another cache behind its own, each in ``room`` places. If memory
+        runs out, nothing has changed."""
 
 
 class PaddedCache(Cache):
@@ -178,7 +170,7 @@ class TorchBackend:
 
     bank: ClassVar[type[SlotBank]] = SlotBank
     cache: ClassVar[type[Cache]] = PaddedCache
-    learners: ClassVar[type[Learners]] = ArenaLearners
+    learners: ClassVar[type[Learners]] = Learners
     attention: ClassVar[type[PackedAttention]] = RectangleAttention
     speed: ClassVar[int] = 0
     """Rank among those that suit a host: the highest is taken."""
