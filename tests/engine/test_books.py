@@ -15,14 +15,7 @@ from hypothesis import strategies as st
 
 from lives import adapter, founded
 from symbiont_ecology.adapters import OptimizerState
-from symbiont_ecology.base.events import (
-    Acted,
-    Archived,
-    Learned,
-    Quarantined,
-    Retired,
-    Settled,
-)
+from symbiont_ecology.base.events import Acted, Archived, Learned, Quarantined, Retired, Settled
 from symbiont_ecology.base.fence import Tally
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, LoggedReply

@@ -24,11 +24,8 @@ from symbiont_ecology.run.checkpoints import Checkpoints
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.generation import found_population, run_generation
 from symbiont_ecology.run.provenance import (
-    PROVENANCE_COPY_FILE,
-    PROVENANCE_FILE,
     check_host,
     check_versions,
-    copy_provenance,
     write_config,
     write_provenance,
 )
@@ -37,6 +34,8 @@ from symbiont_ecology.run.trackers import Followers
 from symbiont_ecology.run.trackers import Generation as Generation
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
+TRACES = PREVIOUS_FILE, TIMINGS_FILE
+"""What a run has that lived a generation, beside its last checkpoint."""
 LOCK_FILE = "lock"
 JOURNAL_FILE = "service.jsonl"
 """Answers of a run in service, and verdicts on them."""
@@ -134,7 +133,6 @@ def opened(
                 state = checkpoints.restore()
                 runtime.transcripts.rewind(state.generation)
             write_config(config, folder / CONFIG_FILE)
-            copy_provenance(folder / PROVENANCE_FILE, folder / PROVENANCE_COPY_FILE)
         else:  # until its first checkpoint the folder holds no run, whatever happens
             check_not_lived(folder)
             write_config(config, folder / CONFIG_FILE)
@@ -181,7 +179,7 @@ def lived_seconds(folder: Path, generations: float = math.inf) -> float:
             seconds[int(str(line["generation"]))] = float(str(line["seconds"]))
         except (KeyError, ValueError) as error:
             raise RunError(
-                f"{path} line {number}: expected generation and seconds, got {line!r:.80}"
+                f"{path} line {number}: expected generation and seconds, got {line!r:.80}: remove it"
             ) from error
     for generation, spent in seconds.items():  # as a run adds them: sum() rounds differently
         total += spent if generation < generations else 0.0
@@ -253,22 +251,11 @@ def check_not_lived(folder: Path) -> None:
     Raises:
         RunError: so it is.
     """
-    count = lived_generations(folder)
-    if count or (folder / PREVIOUS_FILE).exists():
+    if any((folder / name).exists() for name in TRACES):
         raise RunError(
-            f"{folder / STATE_FILE} is missing, and {count} generations were lived there: symbiont "
-            f"verify {folder} --repair goes back to the checkpoint before it; or choose another "
-            "folder"
+            f"{folder / STATE_FILE} is missing, and generations were lived there: symbiont verify "
+            f"{folder} --repair goes back to the checkpoint before it; or choose another folder"
         )
-
-
-def lived_generations(folder: Path) -> int:
-    """Return the number of generations that a run has lived, as its log and its timings say."""
-    logged = 0
-    with suppress(OSError), (folder / EVENTS_FILE).open("rb") as file:
-        logged = sum(b'"kind":"GenerationEnded"' in line for line in file)
-    numbers = (line.get("generation") for _, line in read_lines(folder / TIMINGS_FILE))
-    return max((logged, *(number + 1 for number in numbers if isinstance(number, int))))
 
 
 @contextmanager

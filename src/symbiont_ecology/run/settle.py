@@ -16,13 +16,7 @@ from symbiont_ecology.base.errors import EcologyWarning, RunError
 from symbiont_ecology.base.events import Acted, Archived, Event, PartFailed, Settled
 from symbiont_ecology.base.transcripts import Transcript
 from symbiont_ecology.base.types import OrganelleId, cell_name, examples_in, last_turn
-from symbiont_ecology.ecology import (
-    DriftDetector,
-    EcologyState,
-    Elite,
-    Outcome,
-    SuccessPosterior,
-)
+from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, SuccessPosterior
 from symbiont_ecology.ecology.decisions import quarantine
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext

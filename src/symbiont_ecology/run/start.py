@@ -3,7 +3,6 @@ same.
 
     config.yaml           resolved config, written first
     provenance.json       versions, host, seed
-    provenance.copy.json  the same again
     events.jsonl          what happened
     timings.jsonl         how long it took (not state)
     transcripts.jsonl     what was asked and replied, or a sample (not state)
@@ -18,7 +17,6 @@ the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never s
 and build). What damages a folder between two sittings is found when it is resumed.
 """
 
-import json
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -43,7 +41,7 @@ from symbiont_ecology.run.open_run import (
     lived_seconds,
     opened,
 )
-from symbiont_ecology.run.provenance import check_data, edited_keys
+from symbiont_ecology.run.provenance import check_data, check_not_edited
 from symbiont_ecology.run.runtime import Host
 
 EXTENDABLE = (
@@ -53,8 +51,6 @@ EXTENDABLE = (
 )
 """Keys that may change when a run is resumed: when it ends, how often it is saved, what reports it,
 what it is asked at the end, who does its work and where."""
-MAX_NAMED_KEYS = 3
-"""Keys that an error names."""
 
 GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
@@ -223,27 +219,5 @@ def read_config(
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
     config = load_config(path, overrides, runs_plugins=runs_plugins)
     if runs_plugins and (folder / STATE_FILE).exists():
-        check_not_edited(folder)
+        check_not_edited(path, {override.partition("=")[0].strip() for override in overrides})
     return config
-
-
-def check_not_edited(folder: Path) -> None:
-    """Refuse a run whose config was edited by hand.
-
-    Raises:
-        RunError: it was; the keys are named.
-    """
-    edited = edited_keys(folder / CONFIG_FILE)
-    if not edited:
-        return
-    shown = [f"{key} was {was!r:.60}, is {now!r:.60}" for key, (was, now) in edited.items()]
-    more = f" and {len(shown) - MAX_NAMED_KEYS} more" if len(shown) > MAX_NAMED_KEYS else ""
-    advice = ""
-    if all(key in EXTENDABLE for key in edited):
-        words = " ".join(f"{key}={json.dumps(now)}" for key, (_, now) in edited.items())
-        advice = f" and type symbiont resume {folder} {words}"
-    path = folder / CONFIG_FILE
-    raise RunError(
-        f"{path} was edited by hand: {'; '.join(shown[:MAX_NAMED_KEYS])}{more}: put "
-        f"back what was written (symbiont verify {folder} --repair){advice}"
-    )
