@@ -95,8 +95,11 @@ class Acted(Event):
 @dataclass(frozen=True)
 class PartFailed(Event):
     """A verifier, a reward, a learning rule or an operator raised, took too long or returned
-    nonsense, at ``failed`` of its ``calls``; ``fault`` is the first. An answer that a verifier fails
-    at scores 0, one without a reward counts as the worst one, who gets no lessons stays as it is."""
+    nonsense, at ``failed`` of its ``calls``; ``fault`` is the first.
+
+    An answer that a verifier fails at scores 0, one without a reward counts as the worst one, who
+    gets no lessons stays as it is.
+    """
 
     part: str
     calls: int

@@ -7,8 +7,8 @@ One JSON line per reply behind a header line::
 
 The file has a bound: a generation that finds it reached writes nothing more. A run that is killed
 and resumed keeps the same lines, as its generations are the same. The run does not need the file
-while it lives: it can be deleted at any time. Files of earlier versions may hold a sample, one reply
-in ``one_in``; they are read, and get no more.
+while it lives: it can be deleted at any time. Files of earlier versions may hold a sample, one
+reply in ``one_in``; they are read, and get no more.
 """
 
 from __future__ import annotations

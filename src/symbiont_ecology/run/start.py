@@ -37,7 +37,6 @@ from symbiont_ecology.run.open_run import (
     Generation,
     advised,
     check_free,
-    check_not_lived,
     lived_seconds,
     opened,
 )
@@ -52,7 +51,7 @@ EXTENDABLE = (
 """Keys that may change when a run is resumed: when it ends, how often it is saved, what reports it,
 what it is asked at the end, who does its work and where."""
 
-GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
+GenerationCallback = Callable[[EcologyState, GenerationEnded, float], object]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
 
 
@@ -68,33 +67,26 @@ def start(
     config: RunConfig,
     folder: Path,
     *,
-    watch: GenerationCallback | None = None,
+    watch: GenerationCallback = lambda *_: None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
-    may_learn_nothing: bool = False,
 ) -> Finished:
     """Found a run in a new folder and live it.
-
-    Where founding spends the whole budget, the run has no generations. That is a mistake, unless
-    ``may_learn_nothing``.
 
     Raises:
         ConfigError: the config does not fit together; no model was loaded.
         AdapterError: an adapter that it founds with cannot be used.
-        RunError: the folder holds a run already, the budget is too small for this host, or the disk
-            is full.
+        RunError: the folder holds a run already, or the disk is full.
     """
     check_start(config, folder)
-    host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
-    life = generations(config, folder, host, is_new=True, may_learn_nothing=may_learn_nothing)
-    return _finished(life, config, folder, watch, should_stop)
+    return _live(config, folder, host, watch, should_stop, is_new=True)
 
 
 def resume(
     folder: Path,
     *,
     overrides: Sequence[str] = (),
-    watch: GenerationCallback | None = None,
+    watch: GenerationCallback = lambda *_: None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
 ) -> Finished:
@@ -110,9 +102,7 @@ def resume(
             its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
-    config = check_resume(folder, overrides)
-    life = generations(config, folder, host or build_host(config))
-    return _finished(life, config, folder, watch, should_stop)
+    return _live(check_resume(folder, overrides), folder, host, watch, should_stop)
 
 
 def check_start(config: RunConfig, folder: Path) -> None:
@@ -143,7 +133,7 @@ def check_resume(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
             )
     config = read_config(folder, overrides)
     if not (folder / STATE_FILE).exists():
-        check_not_lived(folder)
+        check_free(folder)
     else:
         with advised(folder):
             lived = load_state(folder).generation
@@ -163,7 +153,6 @@ def generations(
     host: Host,
     *,
     is_new: bool = False,
-    may_learn_nothing: bool = False,
     on_progress: Callable[[str], None] = lambda message: None,
 ) -> Generator[Generation, None, None]:
     """Live a run and yield its generations, from its last checkpoint or from its founding.
@@ -173,8 +162,7 @@ def generations(
     """
     if os.path.exists(folder / JOURNAL_FILE):
         raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
-    options = {"is_new": is_new, "may_learn_nothing": may_learn_nothing}
-    with opened(config, folder, host, on_progress=on_progress, **options) as run:
+    with opened(config, folder, host, is_new=is_new, on_progress=on_progress) as run:
         generation = None
         while not run.is_complete:
             generation = run.step()
@@ -188,17 +176,19 @@ def generations(
                 run.checkpoints.check_end()
 
 
-def _finished(
-    life: Generator[Generation, None, None],
+def _live(
     config: RunConfig,
     folder: Path,
-    watch: GenerationCallback | None,
+    host: Host | None,
+    watch: GenerationCallback,
     should_stop: Callable[[], bool],
+    *,
+    is_new: bool = False,
 ) -> Finished:
-    with closing(life):
+    host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
+    with closing(generations(config, folder, host, is_new=is_new)) as life:
         for generation in life:
-            if watch is not None:
-                watch(generation.state, generation.summary, generation.seconds)
+            watch(generation.state, generation.summary, generation.seconds)
             if should_stop():
                 break
     state = load_state(folder)
