@@ -198,7 +198,7 @@ def counted(times: int, place: Path, seed: int = 0) -> dict[str, Count]:
     """Make all faults, so many times each, on a run that lives through all of its kind."""
     founded = place / "founded"
     config = load_config("habitats/town", ["run.generations=0", "run.checkpoint_every=2"])
-    start(config, founded, may_learn_nothing=True)
+    start(config, founded)
     counts = dict[str, Count]()
     for name, fault in FAULTS.items():
         folder = Path(shutil.copytree(founded, place / name.split()[0]))

@@ -129,7 +129,7 @@ class Service:
     """A service on a new run of the city, and the questions of its users."""
 
     def __init__(self, folder: Path, config: Any, *options: str) -> None:
-        start(config, folder, may_learn_nothing=True)
+        start(config, folder)
         world = mixture(config).habitats
         assert world is not None
         self.world, self.asked = world, questions(world)

@@ -18,14 +18,14 @@ def test_a_lost_state_is_refused_named_and_repaired(
     (copied / "state.json").unlink()
     said = symbiont("resume", copied, "-q")
     assert said.code == 1
-    assert "4 generations were lived there" in said.error
+    assert "generations were lived there" in said.error
     said = symbiont("verify", copied)
     assert said.code == 1
     assert "DAMAGED" in said.out
-    assert "--repair mends" in said.err
+    assert "--repair goes back" in said.err
     said = symbiont("verify", copied, "--repair")
     assert said.code == 0, said.err
-    assert "gone back to generation 3; 1 of 4 are lived again" in said.out
+    assert "gone back to generation 3: " in said.out
     assert symbiont("resume", copied, "-q").code == 0
     for name in ("state.json", "events.jsonl"):
         assert (copied / name).read_bytes() == (lived / name).read_bytes()

@@ -15,16 +15,8 @@ from hypothesis import strategies as st
 
 from lives import adapter, founded
 from symbiont_ecology.adapters import OptimizerState
-from symbiont_ecology.base.events import (
-    Acted,
-    Archived,
-    Learned,
-    Quarantined,
-    Retired,
-    Settled,
-    VerifierFailed,
-)
-from symbiont_ecology.base.fence import CallTally
+from symbiont_ecology.base.events import Acted, Archived, Learned, Quarantined, Retired, Settled
+from symbiont_ecology.base.fence import Tally
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.ecology import (
@@ -40,13 +32,7 @@ from symbiont_ecology.ecology.strategies import Want
 from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.settle import (
-    MAX_LOSSES,
-    install,
-    settle,
-    update_posteriors,
-    verifier_faults,
-)
+from symbiont_ecology.run.settle import MAX_LOSSES, install, settle, update_posteriors
 from toy import LAYOUT, ToyShape
 
 SUMS, WORDS = "math.add/short", "string.sort/short"
@@ -210,38 +196,22 @@ def faulty(outcome: Outcome, *faults: str) -> Outcome:
     return replace(outcome, rollouts=tuple(replace(one, fault=fault) for one, fault in pairs))
 
 
-def test_faults_of_a_verifier_are_one_event_with_the_first_of_them(turn: GenerationContext) -> None:
+def test_calls_of_a_verifier_are_counted_with_its_first_fault_but_not_replies_of_a_log(
+    turn: GenerationContext,
+) -> None:
     sums, words = questions(turn, SUMS), questions(turn, WORDS, 1)
+    logged = replace(sums[0], logged=LoggedReply("7", is_accepted=True))
     outcomes = [
-        faulty(answered("o1", sums, (0.0, 0.0)), "", "raised ValueError"),
-        faulty(answered("o2", sums, (0.0, 0.0)), "took long", "took long"),
+        faulty(answered("o1", sums, (0.0, 1.0)), "broke", ""),
+        faulty(answered("o2", sums, (0.0, 0.0)), "", "fell"),
         faulty(answered("o2", words, (0.0,)), "raised KeyError"),
-    ]
-    expected = [
-        VerifierFailed(3, "o1", sums[1].id, "raised ValueError", count=3),
-        VerifierFailed(3, "o2", words[0].id, "raised KeyError", count=1),
-    ]
-    assert verifier_faults(outcomes, turn) == expected
-    assert of(VerifierFailed, settle(outcomes, [], turn)) == expected
-
-
-def test_replies_of_a_log_were_judged_by_people(turn: GenerationContext) -> None:
-    (item,) = questions(turn, SUMS, 1)
-    logged = replace(item, logged=LoggedReply("7", is_accepted=True))
-    outcomes = [
         faulty(answered("o1", (logged,), (0.0,)), "none of it"),
-        faulty(answered("o1", (item,), (0.0,)), "raised ValueError"),
     ]
-    (failed,) = verifier_faults(outcomes, turn)
-    assert (failed.fault, failed.count) == ("raised ValueError", 1)
-
-
-def test_calls_of_a_verifier_are_counted_with_its_first_fault(turn: GenerationContext) -> None:
-    items = questions(turn, SUMS)
-    outcome = faulty(answered("o1", items, (0.0, 1.0, 0.0, 0.0)), "broke", "", "", "fell")
-    verifier_faults([outcome], turn)
-    tally = CallTally(calls=4, failed=2, fault="broke", is_told=False)
-    assert turn.faults.tallies == {"the verifier of 'math.add'": tally}
+    settle(outcomes, [], turn)
+    assert turn.faults.tallies == {
+        "the verifier of 'math.add'": Tally(calls=4, failed=2, fault="broke"),
+        "the verifier of 'string.sort'": Tally(calls=1, failed=1, fault="raised KeyError"),
+    }
 
 
 # What is known.

@@ -85,26 +85,15 @@ def test_an_answer_without_a_reward_gains_nothing_by_it(
     assert seen.count(-2.0) >= len(seen) // 3 > 0
 
 
-@pytest.mark.parametrize(
-    ("changes", "part"),
-    [
-        ({"reward": "moody"}, "reward rule 'moody' (faulty.py)"),
-        ({"learning_rule": "absent"}, "learning rule 'absent' (faulty.py)"),
-    ],
-)
 def test_a_part_that_does_nothing_but_fail_ends_the_run_whole(
-    changes: dict[str, Any], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, plan = tmp_path / "run", learns(12, **changes)
-    start(plan, tmp_path / "fine", host=ToyHost())
+    folder, plan = tmp_path / "run", learns(12, reward="moody")
     live_until(6, plan, folder)
     goes_wrong(monkeypatch, 1, raises)
-    with pytest.raises(RunError) as refused:
+    said = r"^reward rule 'moody' \(faulty.py\) failed at each of its \d+ calls: .* no such luck"
+    with pytest.raises(RunError, match=said):
         resume(folder, host=ToyHost())
-    said = str(refused.value)
-    assert said.startswith(f"{part} failed at each of its last ")
-    assert "raised ValueError: no such luck" in said
-    assert "\n" not in said
     assert load_state(folder).generation >= 6
     goes_wrong(monkeypatch, 0, raises)  # mended
     assert resume(folder, host=ToyHost()).is_complete
@@ -114,7 +103,7 @@ def test_a_part_that_is_always_late_costs_seconds_and_not_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     goes_wrong(monkeypatch, 1, never_returns)
-    with pytest.raises(RunError, match=r"its last \d+ calls: it took longer than 0.3 s"):
+    with pytest.raises(RunError, match=r"its \d+ calls: it took longer than 0.3 s"):
         start(learns(reward="moody"), tmp_path / "run", host=ToyHost())
     assert Chance.calls == 3
 

@@ -12,11 +12,10 @@ import pytest
 from faulty import FAULTS, Act, Chance, breeds, goes_wrong, learns, of, raises
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.adapters.operators import Parent
-from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.errors import EcologyWarning
 from symbiont_ecology.base.events import Born, PartFailed, Stillborn
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config
 
@@ -76,15 +75,6 @@ def test_a_child_that_cannot_live_is_not_born_and_is_paid_for(
         assert event.parents
     assert not {event.id for event in lost} & {event.id for event in born}
     assert any(event.operator == "wild" for event in born)
-
-
-def test_an_operator_that_does_nothing_but_fail_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    goes_wrong(monkeypatch, 1, raises)
-    with pytest.raises(RunError, match=r"^operator 'wild' \(faulty.py\) failed at each of its"):
-        start(breeds(40), tmp_path / "run", host=ToyHost())
-    assert load_state(tmp_path / "run").generation > 0
 
 
 def test_a_run_with_faults_resumes_exactly(tmp_path: Path) -> None:

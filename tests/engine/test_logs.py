@@ -164,9 +164,9 @@ def test_controls_learn_from_logs_too(strategy: str, log: Path, tmp_path: Path) 
         ("tasks.habitats.kinds=3", "tasks.habitats.kinds: the data say who asks what"),
         ("tasks.habitats=null", "says who asks, and the config has no habitats"),
         ("run.train_flops=1e9", "end a run by run.generations alone"),
-        ("learning_rule=hebbian", "learns while the kernel answers"),
-        ("learning_rule=supervised", "learning_rule: expected tasks with reference answers"),
-        ("strategy.samples=2", "strategy.samples: a logged question has one reply, got 2"),
+        ("learning_rule=hebbian", "a logged question has one reply"),
+        ("learning_rule=supervised", "learning_rule: expected reference answers"),
+        ("strategy.samples=2", "a logged question has one reply"),
     ],
 )
 def test_what_does_not_fit_a_log_is_said_before_a_host_is_loaded(

@@ -298,11 +298,6 @@ def test_a_mapping_among_the_families_is_a_name_with_a_source(file: Path, tmp_pa
         ),
         ([{"kind": "file", "name": "quiz", "path": "x"}], DataError, "no such file"),
         (
-            [{"kind": "file", "name": "math.add", "path": "FILE"}],
-            ConfigError,
-            "['math.add'] are names of task",
-        ),
-        (
             ["quiz", {"kind": "file", "name": "quiz", "path": "FILE"}],
             ConfigError,
             "each of them once",
@@ -327,20 +322,16 @@ def test_families_that_do_not_fit_are_refused_before_a_host_is_loaded(
 def test_depths_that_the_data_have_not_are_refused_with_those_they_have(
     file: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(ConfigError, match=r"depth 'huge': choose among short, medium, long$"):
+    with pytest.raises(ConfigError, match=r"do not fit 'huge': choose among short, medium, long$"):
         check(config("math.add", depths="huge"))
-    with pytest.raises(ConfigError, match=r"no task has the depth 'medium': choose among short$"):
-        check(config(quiz(file), depths="short,medium"))
     mixed = jsonl(
         tmp_path / "mixed.jsonl",
         [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows())],
     )
     check(config(quiz(mixed), depths="long"))
-    with pytest.raises(
-        ConfigError, match=r"no task has the depth 'medium': choose among short, long$"
-    ):
+    with pytest.raises(ConfigError, match=r"do not fit 'medium': choose among short, long$"):
         check(config(quiz(mixed), depths="medium"))
-    with pytest.raises(ConfigError, match=r"tasks\.depths: expected one of short, long for 'quiz'"):
+    with pytest.raises(ConfigError, match=r"tasks\.depths: .* do not fit 'quiz'"):
         check(config("math.add", quiz(mixed), depths="medium"))
 
 
@@ -354,7 +345,7 @@ def test_data_too_small_for_a_split_are_refused_with_their_counts(tmp_path: Path
 def test_data_cannot_flip(file: Path) -> None:
     flipped = config("math.add", quiz(file)).model_dump() | {}
     flipped["tasks"]["flip"] = {"families": ("quiz",), "at_flops": 1.0, "back_flops": None}
-    with pytest.raises(ConfigError, match=r"\['quiz'\] have one way to be right only"):
+    with pytest.raises(ConfigError, match=r"\['quiz'\] are not among .* one way to be right only"):
         check(RunConfig(**flipped))
 
 

@@ -1,18 +1,18 @@
-"""Transcripts: all replies of a small run, a fair sample of a long one, and nothing that a run
-needs."""
+"""Transcripts: all replies until a file is full, and nothing that a run needs."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.errors import EcologyWarning, RunError
 from symbiont_ecology.base.transcripts import MAX_CHARS, Transcript, TranscriptLog, read_transcripts
 
 ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
-KILOBYTES = 0.02
+KILOBYTES = 0.05
 
 
 def many(count: int, generation: int = 0) -> list[Transcript]:
@@ -43,34 +43,42 @@ def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     assert cut.reply.endswith("[…]")
 
 
-def test_a_long_run_keeps_a_fair_sample_within_the_bound(tmp_path: Path) -> None:
-    written = log(tmp_path, KILOBYTES)
-    for generation in range(20):
-        written.write(many(100, generation))
-        assert written.path.stat().st_size <= KILOBYTES * 1e6
-    read = read_transcripts(written.path)
-    assert read.one_in == 16
-    assert 80 < len(read.transcripts) < 175  # 125 of 2,000 on average; three standard deviations
-    assert {one.generation for one in read.transcripts} == set(range(20))
-
-
 @pytest.mark.parametrize("generation", [0, 1, 7, 19])
-def test_a_run_that_goes_on_from_a_checkpoint_keeps_the_same_sample(
+def test_a_full_file_gets_no_more_and_a_run_that_goes_on_keeps_the_same(
     generation: int, tmp_path: Path
 ) -> None:
     (tmp_path / "whole").mkdir()
     whole, torn = log(tmp_path / "whole", KILOBYTES), log(tmp_path, KILOBYTES)
-    for place in range(20):
-        whole.write(many(100, place))
+    with warnings.catch_warnings(record=True, category=EcologyWarning) as said:
+        for place in range(20):
+            whole.write(many(100, place))
+    assert ["is full" in str(one.message) for one in said] == [True]
+    kept = {one.generation for one in read_transcripts(whole.path).transcripts}
+    assert kept == set(range(len(kept)))
+    assert 0 < len(kept) < 19
+    for place in range(min(generation + 1, len(kept))):
         torn.write(many(100, place))
     with torn.path.open("ab") as file:
         file.write(b'{"generation":19,"id":"o')
     resumed = TranscriptLog(torn.path, KILOBYTES)
     resumed.rewind(generation)
     assert all(one.generation < generation for one in read_transcripts(torn.path).transcripts)
-    for place in range(generation, 20):
-        resumed.write(many(100, place))
+    with warnings.catch_warnings(action="ignore", category=EcologyWarning):
+        for place in range(generation, 20):
+            resumed.write(many(100, place))
     assert resumed.path.read_bytes() == whole.path.read_bytes()
+
+
+def test_a_sample_of_an_earlier_version_is_read_and_gets_no_more(tmp_path: Path) -> None:
+    path = tmp_path / "transcripts.jsonl"
+    log(tmp_path).write([ONE])
+    path.write_bytes(path.read_bytes().replace(b'"one_in":1}', b'"one_in":4}'))
+    before = path.read_bytes()
+    resumed = TranscriptLog(path, 1.0)
+    resumed.rewind(3)
+    resumed.write(many(5, 3))
+    assert path.read_bytes() == before
+    assert read_transcripts(path).one_in == 4
 
 
 def test_a_run_does_without_the_file(tmp_path: Path) -> None:

@@ -93,29 +93,28 @@ class Acted(Event):
 
 
 @dataclass(frozen=True)
-class VerifierFailed(Event):
-    """A verifier raised, took too long or returned nonsense; ``count`` answers of the item's family
-    scored 0 for that.
-
-    ``item``, ``fault`` and ``id``, who answered, are those of the first.
-    """
-
-    id: OrganelleId
-    item: str
-    fault: str
-    count: int = 1
-
-
-@dataclass(frozen=True)
 class PartFailed(Event):
-    """A reward or a learning rule raised, took too long or returned nonsense, at ``failed`` of its
-    ``calls``; ``fault`` is the first. An answer without a reward counts as the worst one. Who gets
-    no lessons stays as it is."""
+    """A verifier, a reward, a learning rule or an operator raised, took too long or returned
+    nonsense, at ``failed`` of its ``calls``; ``fault`` is the first.
+
+    An answer that a verifier fails at scores 0, one without a reward counts as the worst one, who
+    gets no lessons stays as it is.
+    """
 
     part: str
     calls: int
     failed: int
     fault: str
+
+
+@dataclass(frozen=True)
+class VerifierFailed(Event):
+    """A verifier failed at ``count`` answers, in logs of earlier versions; now ``PartFailed``."""
+
+    id: OrganelleId
+    item: str
+    fault: str
+    count: int = 1
 
 
 @dataclass(frozen=True)

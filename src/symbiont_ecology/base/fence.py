@@ -16,6 +16,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -32,8 +33,6 @@ PART_SECONDS = 10.0
 """Time that a reward, a learning rule or an operator may take for one call."""
 MAX_FAULT_CHARS = 200
 """Characters of what foreign code says of its fault."""
-IN_A_ROW = 3
-"""Calls that fail one after the other, over whole generations, until a run stops."""
 MAX_LATE = 3
 """Calls of a part in a generation that may take too long, until the others fail at once."""
 _AGAIN = 0.05
@@ -168,76 +167,45 @@ def as_list(part: str, returned: Iterable[Result], kind: type[object]) -> list[R
 
 
 @dataclass
-class CallTally:
-    """Number of calls of a part in a generation and of those that failed, and the first fault."""
+class Tally:
+    """Number of calls of a part in a generation, of those that failed and of those that took too
+    long; and the first fault."""
 
     calls: int = 0
     failed: int = 0
-    fault: str = ""
     late: int = 0
-    is_told: bool = True
-    """Whether the log says it once for all of a generation; others have an event of their own."""
+    fault: str = ""
 
 
 @dataclass
 class Faults:
     """The tallies of a generation, by the part that they are about."""
 
-    tallies: dict[str, CallTally] = field(default_factory=dict)
+    tallies: dict[str, Tally] = field(default_factory=lambda: defaultdict(Tally))
 
-    def note(self, part: str, fault: str = "", *, is_told: bool = True) -> None:
+    def note(self, part: str, fault: str = "") -> None:
         """Count a call of a part, which failed if there is a fault."""
-        tally = self.tallies.setdefault(part, CallTally(is_told=is_told))
+        tally = self.tallies[part]
         tally.calls += 1
-        if fault:
-            tally.failed += 1
-            tally.fault = tally.fault or fault
+        tally.failed += bool(fault)
+        tally.fault = tally.fault or fault
 
-    def call(
-        self, part: str, function: Callable[..., Result], *arguments: object, is_told: bool = True
-    ) -> Result:
-        """Return the result of the function, counted as a call of the part.
+    def call(self, part: str, function: Callable[..., Result], *arguments: object) -> Result:
+        """Return the result of the function, counted as a call of the part. After some calls that
+        took too long, the others are not even tried.
 
         Raises:
             FaultError: as ``Fence``.
         """
-        with Fence() as fence:
-            return self.counted(fence, part, function, *arguments, is_told=is_told)
-
-    def counted(
-        self,
-        fence: Fence,
-        part: str,
-        function: Callable[..., Result],
-        *arguments: object,
-        is_told: bool = True,
-    ) -> Result:
-        """Call and count within a fence that many calls share. After some calls that took too long,
-        the others are not even tried."""
+        tally = self.tallies[part]
         try:
-            if part in self.tallies and self.tallies[part].late >= MAX_LATE:
-                raise FaultError(f"took longer than {fence.seconds:g} s at calls before this one")
-            result = fence(function, *arguments)
+            with Fence() as fence:
+                if tally.late >= MAX_LATE:
+                    raise FaultError(f"took longer than {fence.seconds:g} s before")
+                result = fence(function, *arguments)
         except FaultError as error:
-            self.note(part, str(error), is_told=is_told)
-            self.tallies[part].late += isinstance(error, TooLateError)
+            self.note(part, str(error))
+            tally.late += isinstance(error, TooLateError)
             raise
-        self.note(part, is_told=is_told)
+        self.note(part)
         return result
-
-    def check(self, in_a_row: dict[str, int]) -> None:
-        """Add up, over generations, which parts do nothing but fail.
-
-        Raises:
-            RunError: one has failed at every call, and often enough.
-        """
-        for part, tally in self.tallies.items():
-            if tally.failed < tally.calls:
-                in_a_row.pop(part, None)
-                continue
-            in_a_row[part] = in_a_row.get(part, 0) + tally.calls
-            if in_a_row[part] >= IN_A_ROW:
-                raise RunError(
-                    f"{part} failed at each of its last {in_a_row[part]} calls: it {tally.fault}: "
-                    "mend it, and go on from the last checkpoint, if there is one"
-                )

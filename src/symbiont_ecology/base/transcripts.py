@@ -5,23 +5,23 @@ One JSON line per reply behind a header line::
     {"schema":1,"one_in":1}
     {"generation":3,"id":"o7","cell":"math.add/short","prompt":"math.add: 47+8","reply":"55",...}
 
-The file has a bound. When it outgrows it, every second line goes, and of the later lines every
-second one is not written: ``one_in`` doubles. Which lines stay follows from their own text, so what
-is left is a fair sample. A run that is killed and resumed keeps the same lines, as its generations
-are the same. The run does not need the file while it lives: it can be deleted at any time.
+The file has a bound: a generation that finds it reached writes nothing more. A run that is killed
+and resumed keeps the same lines, as its generations are the same. The run does not need the file
+while it lives: it can be deleted at any time. Files of earlier versions may hold a sample, one
+reply in ``one_in``; they are read, and get no more.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from symbiont_ecology.base.errors import RunError
+from symbiont_ecology.base.errors import EcologyWarning, RunError
 from symbiont_ecology.base.files import append_lines, write_whole
 from symbiont_ecology.base.types import OrganelleId
 
@@ -77,11 +77,11 @@ class Transcripts:
 
 
 class TranscriptLog:
-    """The writing end. ``most_megabytes`` bounds the file; 0 keeps none."""
+    """The writing end. ``max_megabytes`` bounds the file; 0 keeps none."""
 
-    def __init__(self, path: Path, most_megabytes: float) -> None:
-        self.path, self._most_bytes = path, int(most_megabytes * MEGABYTE)
-        self._one_in, self._bytes = 1, 0
+    def __init__(self, path: Path, max_megabytes: float) -> None:
+        self.path, self._max_bytes = path, int(max_megabytes * MEGABYTE)
+        self._is_full = False
 
     def rewind(self, generation: int) -> None:
         """Drop what a generation and later ones said, and a line that a crash tore. The file is
@@ -90,36 +90,29 @@ class TranscriptLog:
         Raises:
             RunError: the file cannot be read or written, or is something else.
         """
-        if not self._most_bytes:
+        if not self._max_bytes:
             return
         one_in, lines = _lines(self.path)
-        self._one_in = one_in if generation else 1
-        self._rewrite(line for line in lines if _parsed(line, self.path).generation < generation)
+        kept = [line for line in lines if _parsed(line, self.path).generation < generation]
+        self._is_full = bool(generation) and one_in > 1
+        write_whole(self.path, b"".join([_line_of_header(one_in if generation else 1), *kept]))
 
     def write(self, transcripts: Iterable[Transcript]) -> None:
-        """Add those that belong to the sample, and thin the file out if it is too large now.
+        """Add the replies of a generation; once the file is full, warn instead, and then be quiet.
 
         Raises:
             RunError: the disk is full or gone.
         """
-        if not self._most_bytes:
+        if not self._max_bytes or self._is_full:
             return
-        lines = (_line(transcript) for transcript in transcripts)
-        text = b"".join(line for line in lines if _is_sampled(line, self._one_in))
         if not self.path.exists():  # new, or deleted meanwhile
-            self._rewrite(())
-        append_lines(self.path, text)
-        self._bytes += len(text)
-        while self._bytes > self._most_bytes and self._one_in < _NEVER:
-            self._one_in *= 2
-            self._rewrite(_lines(self.path)[1])
-
-    def _rewrite(self, lines: Iterable[bytes]) -> None:
-        sample = [line for line in lines if _is_sampled(line, self._one_in)]
-        text = b"".join([_line_of_header(self._one_in), *sample])
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, text)
-        self._bytes = len(text)
+            write_whole(self.path, _line_of_header(1))
+        if self.path.stat().st_size < self._max_bytes:
+            append_lines(self.path, b"".join(map(_line, transcripts)))
+            return
+        self._is_full = True
+        text = f"{self.path} is full, later replies are not kept: raise run.transcripts"
+        warnings.warn(text, EcologyWarning, stacklevel=2)
 
 
 def read_transcripts(path: Path) -> Transcripts:
@@ -144,7 +137,6 @@ def escaped(text: str) -> str:
     return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in text)
 
 
-_NEVER = 2**60
 _DELETE = "delete it, the run does without"
 _transcript = TypeAdapter(Transcript)
 _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False)
@@ -173,13 +165,6 @@ def _parsed(line: bytes, path: Path) -> Transcript:
 
 def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - len(CUT)] + CUT
-
-
-def _is_sampled(line: bytes, one_in: int) -> bool:
-    """Return true if a line is among the one in so many that stay: its hash says so."""
-    if one_in == 1:
-        return True
-    return int.from_bytes(hashlib.blake2b(line, digest_size=8).digest(), "big") % one_in == 0
 
 
 def _lines(path: Path) -> tuple[int, list[bytes]]:

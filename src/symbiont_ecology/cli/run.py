@@ -60,10 +60,8 @@ def _live_to_the_end(lived: Run, quiet: bool) -> None:
 def live_unless_complete(
     lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False
 ) -> None:
-    """Live a run; of one that is complete, delete what a kill left behind it."""
-    if lived.is_complete:
-        lived.tidy()
-    else:
+    """Live a run that is not complete."""
+    if not lived.is_complete:
         live(lived, quiet, again, goes_on=goes_on)
 
 

@@ -1,9 +1,7 @@
-"""``verify``: is the folder of a run whole? And can it be mended?"""
+"""``verify``: is the folder of a run whole? And can it go back to what is?"""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-from pathlib import Path
 from typing import Annotated
 
 from rich.markup import escape
@@ -15,35 +13,28 @@ from symbiont_ecology.cli.options import RunFolder, option
 
 def verify(
     folder: RunFolder,
-    repair: Annotated[bool, option("Mend what can be mended.", "--repair")] = False,
+    repair: Annotated[
+        bool,
+        option("Go back to the checkpoint before the last one, if that is damaged.", "--repair"),
+    ] = False,
 ) -> None:
     """Check every file of a run: checksums of the checkpoints, the log, all weights. Exit code 1
     if something is damaged."""
-    from symbiont_ecology.base.files import is_writable
-    from symbiont_ecology.run import verification
-    from symbiont_ecology.run.open_run import locked
+    from symbiont_ecology.ecology.state import STATE_FILE
+    from symbiont_ecology.run.verification import go_back, parts_of
 
-    next(verification.parts_of(folder))  # raises where there is no run
-    with locked(folder) if repair or is_writable(folder) else nullcontext():
-        damaged = _tell(folder)
-        if repair and damaged:
-            print("\n".join(verification.repair(folder)))
-            damaged = _tell(folder)
+    parts = parts_of(folder)
+    if repair and parts[STATE_FILE]:
+        print(go_back(folder))
+        parts = parts_of(folder)
+    rows, damaged = table("part", ""), 0
+    for name, fault in parts.items():
+        damaged += bool(fault)
+        said = f"DAMAGED: {fault}".replace(f"{folder}/", "") if fault else "whole"
+        rows.add_row(*map(escape, (name, said)))
+    print_table(rows)
     if damaged:
-        mending = command_line("verify", folder, "--repair")
-        advice = "" if repair else f": {mending} mends what can be mended"
+        going_back = command_line("verify", folder, "--repair")
+        advice = f": {going_back} goes back to the checkpoint before" if parts[STATE_FILE] else ""
         raise RunError(f"{damaged} parts of {folder} are damaged{advice}")
     print(f"{folder} is whole; go on with: {command_line('resume', folder)}")
-
-
-def _tell(folder: Path) -> int:
-    """Print a line for every part of a run; return how many are damaged."""
-    from symbiont_ecology.run.verification import parts_of
-
-    rows, damaged = table("part", ""), 0
-    for part in parts_of(folder):
-        fault = part.fault.replace(f"{folder}/", "")
-        damaged += bool(fault)
-        rows.add_row(*map(escape, (part.name, f"DAMAGED: {fault}" if fault else "whole")))
-    print_table(rows)
-    return damaged

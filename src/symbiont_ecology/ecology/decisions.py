@@ -100,7 +100,7 @@ class ApplyContext:
         given = [self._as_parent(parent, inheritance) for parent in parents]
         part, arguments = operators.called(operator, name), (operator, given, generator, max_rank)
         try:
-            return self.faults.call(part, checked_child, *arguments, is_told=False)
+            return self.faults.call(part, checked_child, *arguments)
         except FaultError as fault:
             self.state.ledger.close(child)
             price = self.prices.dowry // len(parents)

@@ -81,8 +81,6 @@ class EcologyState:
     sketch_space: SketchSpace = field(default_factory=SketchSpace)
     notes: dict[str, JsonValue] = field(default_factory=dict)
     """Notes of parts from one generation to the next, by the name of the part."""
-    faults: dict[str, int] = field(default_factory=dict)
-    """Failures of each part, one call after the other, that does nothing else."""
     scored: int = 0
     """Answers of habitats that were sketched or embedded, or scored under somebody."""
     spent: Cost = field(default_factory=Cost)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, NamedTuple, get_args
 
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError, DataError
@@ -22,7 +22,6 @@ from symbiont_ecology.ecology.routing.routers import Router, routers
 from symbiont_ecology.ecology.strategies import Strategy, strategies
 from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.model.engines import engines
-from symbiont_ecology.model.locating import has_chat_template
 from symbiont_ecology.run.config import HostConfig, RunConfig
 from symbiont_ecology.run.executors import executors
 from symbiont_ecology.run.runtime import Host, Reporter, Runtime
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
     from symbiont_ecology.model.kernel import HostKernel
 
 
-@dataclass(frozen=True)
-class Components:
+class Components(NamedTuple):
     """The parts that a config names, built once and passed on. Equal parts look equal, default
     fields included."""
 
@@ -53,9 +51,6 @@ class Components:
     router: Router
     allocator: Allocator
     style: PromptStyle
-
-    def __iter__(self) -> Iterator[object]:
-        return iter(vars(self).values())
 
 
 def components(config: RunConfig) -> Components:
@@ -84,62 +79,66 @@ def check(config: RunConfig, *, is_new: bool = False) -> None:
     """
     with blamed(ConfigError):
         parts, mix = components(config), mixture(config)
-        _check_host(config, parts.learning_rule)
+        executors.build(config.executor).check()
+        engines.build(config.host.engine).check(config.host.slots)
         check_trackers(config.run.report_to)
         parts.strategy.check(config.host.rank, parts.learning_rule)
-        _check_rewards(config, parts)
-        _check_answers(config, parts, mix)
-        _check_habitats(config, parts.strategy, mix)
-        if any(isinstance(task, LogTask) for task in mix.tasks):
-            _check_log(config, parts)
-        if parts.style.is_chat and has_chat_template(config.host.model) is False:
-            raise ConfigError(
-                f"tasks.style: expected a host with a chat template, {config.host.model!r} has "
-                "none: set tasks.style.is_chat=false, or choose another host"
-            )
-        if is_new and (faults := parts.strategy.founding_faults(config.host.rank)):
+        faults = [
+            *_misfits(config, parts),
+            *_misfits_of_world(config, parts.strategy, mix),
+            *_unanswered(config, parts, mix),
+            *(parts.strategy.founding_faults(config.host.rank) if is_new else ()),
+        ]
+        if faults:
             raise ConfigError(faults[0])
 
 
-def _check_host(config: RunConfig, rule: LearningRule) -> None:
-    engine, executor = kind_of(config.host.engine), kind_of(config.executor)
-    executors.build(config.executor).check()
-    engines.build(config.host.engine).check(config.host.slots)
-    if rule.estimator is not None and (engine, executor) != ("kernel", "local"):
-        raise ConfigError(
-            f"learning_rule: {kind_of(config.learning_rule)!r} works within the kernel, so "
-            "expected host.engine=kernel and executor=local: set both, or another rule"
+def _misfits(config: RunConfig, parts: Components) -> Iterator[str]:
+    """Yield which parts of a config do not go together, and would do nothing, or something else."""
+    rule, reward, name = parts.learning_rule, parts.reward, kind_of(config.learning_rule)
+    places = kind_of(config.host.engine) == "kernel", kind_of(config.executor) == "local"
+    if not (all(places) if rule.estimator else any(places)):
+        yield (
+            f"learning_rule: {name!r} works within the kernel, and engines in this process: set "
+            "host.engine=kernel and executor=local"
         )
-    if engine != "kernel" and executor != "local":
-        raise ConfigError(
-            f"executor: expected local beside host.engine {engine!r}, which spreads its work by "
-            f"itself, got {executor!r}"
+    if rule.needs_verdicts and not reward.follows_verdict:
+        yield (
+            f"reward: {name} imitates what is worth 1: expected one that is 1 for right answers, "
+            f"got {kind_of(config.reward)!r}: set reward=verdict"
         )
-
-
-def _check_rewards(config: RunConfig, parts: Components) -> None:
-    """Refuse a reward that the strategy or the learning rule can do nothing with."""
-    reward, rule, name = parts.reward, kind_of(config.learning_rule), kind_of(config.reward)
-    if parts.learning_rule.needs_verdicts and not reward.follows_verdict:
-        raise ConfigError(
-            f"reward: {rule} imitates what is worth 1, so expected one that is 1 for right "
-            f"answers, got {name!r}: set reward=verdict, or learning_rule=policy_gradient"
+    is_comparing = parts.strategy.compares_rewards and isinstance(rule, NoLearning)
+    if reward.reads and not is_comparing:
+        yield (
+            f"reward: nobody replies where {kind_of(config.reward)} reads reference answers: set "
+            "learning_rule=none and strategy=es or strategy=genetic, or another reward"
         )
-    nobody = f"reward: nobody replies where {name} reads reference answers"
-    if reward.reads and not parts.strategy.compares_rewards:
-        raise ConfigError(
-            f"{nobody}, so expected a strategy that only compares rewards, got "
-            f"{kind_of(config.strategy)!r}: set strategy=es or strategy=genetic, or another reward"
-        )
-    if reward.reads and not isinstance(parts.learning_rule, NoLearning):
-        raise ConfigError(
-            f"{nobody}, so there is nothing to learn from, got learning_rule {rule!r}: set "
-            "learning_rule=none, or another reward"
+    if config.learns_from_log and (rule.estimator or parts.strategy.samples != 1):
+        yield (
+            "tasks: a logged question has one reply, by somebody else: set strategy.samples=1 and "
+            "learning_rule=expert_iteration"
         )
 
 
-def _check_answers(config: RunConfig, parts: Components, mix: TaskMixture) -> None:
-    """Refuse tasks without reference answers where something learns from them."""
+def _misfits_of_world(config: RunConfig, strategy: Strategy, mix: TaskMixture) -> Iterator[str]:
+    """Yield why a strategy does not fit a world with habitats, or one without."""
+    where = f"strategy: {kind_of(config.strategy)!r}"
+    if config.tasks.habitats is None:
+        if "cells" not in strategy.worlds:
+            yield f"{where} is about habitats: set tasks.habitats, as in the preset habitats/town"
+        return
+    if "habitats" not in strategy.worlds:
+        names = strategy.mechanism_names
+        kinds = [kind for kind in names if "habitats" not in mechanisms[kind].worlds]
+        where = f"strategy.mechanisms: {kinds[0]!r}" if kinds else where
+        yield f"{where} asks its own questions, as habitats do: switch it off (false)"
+    yield from strategy.habitat_faults
+    if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
+        yield f"{where} is told kinds of habitats, which data do not say: take another"
+
+
+def _unanswered(config: RunConfig, parts: Components, mix: TaskMixture) -> Iterator[str]:
+    """Yield what learns from reference answers where tasks have none."""
     readers = {
         "reward": parts.reward.sees_gold,
         "learning_rule": parts.learning_rule.sees_gold,
@@ -149,44 +148,7 @@ def _check_answers(config: RunConfig, parts: Components, mix: TaskMixture) -> No
         for family, depth in mix.cells:
             task, generator = mix.families[family], Draw(config.seed)("read", family, depth)
             if isinstance(task, LogTask) or not task.sample(depth, generator).answer:
-                raise ConfigError(
-                    f"{key}: expected tasks with reference answers, and {family!r} has none: leave "
-                    f"it out, or change {key}"
-                )
-
-
-def _check_habitats(config: RunConfig, strategy: Strategy, mix: TaskMixture) -> None:
-    """Refuse a strategy that does not fit a world with habitats, or one without."""
-    where = f"strategy: {kind_of(config.strategy)!r}"
-    if config.tasks.habitats is None:
-        if "cells" not in strategy.worlds:
-            raise ConfigError(
-                f"{where} is about habitats: set tasks.habitats, as in the preset habitats/town"
-            )
-        return
-    misfits = [
-        kind for kind in strategy.mechanism_names if "habitats" not in mechanisms[kind].worlds
-    ]
-    where = f"strategy.mechanisms: {misfits[0]!r}" if misfits else where
-    if "habitats" not in strategy.worlds:
-        raise ConfigError(f"{where} asks its own questions, as habitats do: switch it off (false)")
-    if strategy.habitat_faults:
-        raise ConfigError(strategy.habitat_faults[0])
-    if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
-        raise ConfigError(f"{where} is told kinds of habitats, which data do not say: take another")
-
-
-def _check_log(config: RunConfig, parts: Components) -> None:
-    """Refuse a strategy or a rule that cannot learn from replies that others gave."""
-    if parts.learning_rule.estimator is not None:
-        raise ConfigError(
-            f"learning_rule: {kind_of(config.learning_rule)!r} learns while the kernel answers, "
-            "and a log has replies of others: choose another one, such as expert_iteration"
-        )
-    if (samples := parts.strategy.samples) != 1:
-        raise ConfigError(
-            f"strategy.samples: a logged question has one reply, got {samples}: leave it out"
-        )
+                yield f"{key}: expected reference answers, {family!r} has none: leave it out"
 
 
 def mixture(config: RunConfig) -> TaskMixture:
@@ -202,9 +164,9 @@ def mixture(config: RunConfig) -> TaskMixture:
     mix = TaskMixture(chosen, depths, config.tasks.flip, arrivals=config.tasks.arrivals)
     data = tuple(task for task in chosen if isinstance(task, DataTask))
     _check_depths(mix)
-    _check_changes(config, mix, style)
+    _check_changes(config, mix)
     if config.tasks.habitats:
-        mix = replace(mix, habitats=_habitats(config, mix, style))
+        mix = replace(mix, habitats=_habitats(config, mix))
     elif with_habitats := [task for task in data if task.habitats]:
         raise ConfigError(
             f"{with_habitats[0].source} says who asks, and the config has no habitats: set "
@@ -220,56 +182,43 @@ def mixture(config: RunConfig) -> TaskMixture:
 def _tasks(config: RunConfig, style: PromptStyle) -> tuple[Task, ...]:
     """Return the tasks that a config names, in its order and style."""
     sources = {source.name: source for source in map(task_sources.build, config.tasks.sources)}
-    if taken := set(sources) & set(tasks.names()):
-        raise ConfigError(f"tasks.sources: {sorted(taken)} are names of tasks: choose others")
     chosen: list[Task] = []
     for name in config.tasks.families:
         task = sources[name].task() if name in sources else tasks.build(name)
         if task.role != "trained":
-            trainable = [option for option in tasks.names() if tasks[option].role == "trained"]
-            raise ConfigError(
-                f"tasks.families: {name!r} is kept for evaluation ({task.role}), choose among "
-                f"{', '.join(trainable)}"
-            )
+            raise ConfigError(f"tasks.families: {name!r} is kept for evaluation: choose another")
         chosen.append(task.in_style(style) if isinstance(task, SyntheticTask | DataTask) else task)
     return tuple(chosen)
 
 
 def _check_depths(mix: TaskMixture) -> None:
     choices = list(dict.fromkeys(depth for task in mix.tasks for depth in task.depths))
-    if missing := [depth for depth in mix.depths or () if depth not in choices]:
+    unknown = [depth for depth in mix.depths or () if depth not in choices]
+    if bad := unknown or [task.name for task in mix.tasks if not mix.depths_of(task)]:
         raise ConfigError(
-            f"tasks.depths: no task has the depth {missing[0]!r}: choose among {', '.join(choices)}"
-        )
-    if empty := [task for task in mix.tasks if not mix.depths_of(task)]:
-        raise ConfigError(
-            f"tasks.depths: expected one of {', '.join(empty[0].depths)} for {empty[0].name!r}: "
-            "add it, or leave the task out"
+            f"tasks.depths: {mix.depths} do not fit {bad[0]!r}: choose among {', '.join(choices)}"
         )
 
 
-def _check_changes(config: RunConfig, mix: TaskMixture, style: PromptStyle) -> None:
+def _check_changes(config: RunConfig, mix: TaskMixture) -> None:
     """Refuse a flip, or families that arrive, which do not fit the tasks."""
-    flip, by_name = config.tasks.flip, {task.name: task for task in mix.tasks}
-    if mix.arrivals and len(mix.arrivals) != len(mix.tasks) - 1:
+    flip, coming = config.tasks.flip, len(mix.tasks) - 1
+    if mix.arrivals and len(mix.arrivals) != coming:
         raise ConfigError(
-            f"tasks.arrivals: expected {len(mix.tasks) - 1} moments, one for each family after the "
-            f"first, got {len(mix.arrivals)}"
+            f"tasks.arrivals: expected {coming} moments, one for each family after the first, got "
+            f"{len(mix.arrivals)}"
         )
-    if flip is None:
-        return
-    if unknown := set(flip.families) - set(by_name):
-        raise ConfigError(f"tasks.flip.families: {sorted(unknown)} are not among tasks.families")
-    if fixed := [name for name in flip.families if by_name[name].flipped() is None]:
-        raise ConfigError(f"tasks.flip.families: {fixed} have one way to be right only")
-    if style.tells_convention:
+    flippable = [task.name for task in mix.tasks if task.flipped() is not None]
+    if fixed := set(flip.families if flip else ()).difference(flippable):
         raise ConfigError(
-            f"tasks.flip: style {config.tasks.style!r} tells what is right, so a change would be "
-            "told: leave the flip out"
+            f"tasks.flip.families: {sorted(fixed)} are not among tasks.families, or have one way "
+            "to be right only"
         )
+    if config.tasks.habitats and (flip or mix.arrivals):
+        raise ConfigError("tasks.habitats change by drift_at: set tasks.flip=null and no arrivals")
 
 
-def _habitats(config: RunConfig, mix: TaskMixture, style: PromptStyle) -> Habitats:
+def _habitats(config: RunConfig, mix: TaskMixture) -> Habitats:
     """Return the habitats of a config: of synthetic tasks, or those that data bring."""
     habitats = config.tasks.habitats
     assert habitats is not None
@@ -282,19 +231,6 @@ def _habitats(config: RunConfig, mix: TaskMixture, style: PromptStyle) -> Habita
     data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
     if len(data) == len(mix.tasks):
         return habitats_of(data, habitats, config.seed)
-    if fixed := [task.name for task in mix.tasks if task.variants == 1]:
-        raise ConfigError(
-            f"tasks.habitats: {fixed[0]!r} has one way to be right only, and kinds of habitats "
-            "need several: leave it out, or take data that say who asks"
-        )
-    if mix.flip or mix.arrivals:
-        key = "flip" if mix.flip else "arrivals"
-        raise ConfigError(f"tasks.{key}: habitats change by tasks.habitats.drift_at: leave it out")
-    if style.tells_convention and any(isinstance(task, SyntheticTask) for task in mix.tasks):
-        raise ConfigError(
-            f"tasks.habitats: style {config.tasks.style!r} tells what is right, so kinds would be "
-            "told: choose another one"
-        )
     return SyntheticHabitats(habitats, mix.tasks, mix.cells, config.seed)
 
 
@@ -331,16 +267,8 @@ class KernelSource:
 
     config: HostConfig
     is_chat: bool
-
-    @property
-    def threads(self) -> int:
-        """CPU threads that a copy computes with."""
-        return self.config.threads
-
-    @property
-    def needs_gpu(self) -> bool:
-        """True if a copy takes a GPU."""
-        return self.config.device.startswith("cuda")
+    threads: int
+    needs_gpu: bool
 
     def load(self, slots: int | None = None) -> HostKernel:
         """Load the host in this process."""
@@ -362,7 +290,8 @@ class KernelSource:
 
 def host_source(config: RunConfig) -> KernelSource:
     """Return the recipe of the host of a config."""
-    return KernelSource(config.host, prompt_styles.build(config.tasks.style).is_chat)
+    host, is_chat = config.host, prompt_styles.build(config.tasks.style).is_chat
+    return KernelSource(host, is_chat, host.threads, host.device.startswith("cuda"))
 
 
 def build_host(config: RunConfig) -> Host:

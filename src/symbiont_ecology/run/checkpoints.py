@@ -26,19 +26,17 @@ from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.checkpoint_header import GrowingLog, mark_of
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE, Checkpoint
-from symbiont_ecology.run.provenance import PROVENANCE_COPY_FILE, PROVENANCE_FILE
+from symbiont_ecology.run.provenance import PROVENANCE_FILE
 
 WRITTEN_WHOLE = (
     "config.yaml",
     PROVENANCE_FILE,
-    PROVENANCE_COPY_FILE,
     STATE_FILE,
     PREVIOUS_FILE,
     TRANSCRIPTS_FILE,
     "trackers.json",
-    "evaluations.jsonl",
 )
-"""Files of a run that take the place of older ones; the last one in a repair."""
+"""Files of a run that take the place of older ones."""
 
 
 class Checkpoints:

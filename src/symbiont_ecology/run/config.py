@@ -80,7 +80,7 @@ class LoopConfig(BaseModel):
     train_tokens: PositiveFloat | None = None  # likewise, to a generation; lessons included
     train_seconds: PositiveFloat | None = None  # likewise, on the clock
     train_rollouts: PositiveFloat | None = None  # likewise, in mean rollouts of the host
-    transcripts: Modest = 20.0  # megabytes of replies that are kept; 0 keeps none
+    transcripts: Modest = 20.0  # megabytes of replies, from the first on; 0 keeps none
     report_to: tuple[str, ...] = ()  # trackers that draw curves: tensorboard, trackio, wandb
     final_holdout: str | None = None  # JSONL file that is answered at the end
     final_holdout_samples: Positive | None = None  # so many of its questions; None is all

@@ -2,19 +2,17 @@
 
 import math
 import os
-import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from symbiont_ecology.adapters.blobs import BlobStore
-from symbiont_ecology.base.errors import EcologyError, LockedError, RunError
+from symbiont_ecology.base.errors import EcologyWarning, LockedError, RunError
 from symbiont_ecology.base.event_log import EventLog
 from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.base.files import append_line, lock, make_folder, open_own, read_lines
-from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
 from symbiont_ecology.base.process import release_memory
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.state import PREVIOUS_FILE, STATE_FILE
@@ -24,11 +22,8 @@ from symbiont_ecology.run.checkpoints import Checkpoints
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.generation import found_population, run_generation
 from symbiont_ecology.run.provenance import (
-    PROVENANCE_COPY_FILE,
-    PROVENANCE_FILE,
     check_host,
     check_versions,
-    copy_provenance,
     write_config,
     write_provenance,
 )
@@ -37,11 +32,11 @@ from symbiont_ecology.run.trackers import Followers
 from symbiont_ecology.run.trackers import Generation as Generation
 
 CONFIG_FILE, EVENTS_FILE, TIMINGS_FILE = "config.yaml", "events.jsonl", "timings.jsonl"
+TRACES = PREVIOUS_FILE, TIMINGS_FILE
+"""What a run has that lived a generation, beside its last checkpoint."""
 LOCK_FILE = "lock"
 JOURNAL_FILE = "service.jsonl"
 """Answers of a run in service, and verdicts on them."""
-MIN_GENERATIONS = 10
-"""Generations that a budget should pay for, at least."""
 
 
 @dataclass(eq=False, repr=False)
@@ -105,7 +100,6 @@ def opened(
     host: Host,
     *,
     is_new: bool = False,
-    may_learn_nothing: bool = False,
     is_endless: bool = False,
     on_progress: Callable[[str], None] = lambda message: None,
 ) -> Iterator[OpenRun]:
@@ -116,12 +110,7 @@ def opened(
         RunError: see ``run.start.start`` and ``resume``.
         HostError: the host is not the one that the run was founded with.
     """
-    with (
-        locked(folder),
-        _without_remains(folder),
-        blamed(RunError),
-        closing(Followers(config, folder)) as followers,
-    ):
+    with locked(folder), blamed(RunError), closing(Followers(config, folder)) as followers:
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
         path = folder / EVENTS_FILE
@@ -134,9 +123,8 @@ def opened(
                 state = checkpoints.restore()
                 runtime.transcripts.rewind(state.generation)
             write_config(config, folder / CONFIG_FILE)
-            copy_provenance(folder / PROVENANCE_FILE, folder / PROVENANCE_COPY_FILE)
         else:  # until its first checkpoint the folder holds no run, whatever happens
-            check_not_lived(folder)
+            check_free(folder)
             write_config(config, folder / CONFIG_FILE)
             write_provenance(config, folder, host)
             state = EcologyState(config.seed)
@@ -148,24 +136,18 @@ def opened(
         run = OpenRun(*parts, elapsed, is_endless, is_saved=is_founded)
         if not is_founded:
             found_population(state, runtime, run.log)
-            if not may_learn_nothing and not is_endless:
-                _check_budget(run)
+            if config.run.generations and run.is_complete:
+                keys = " and ".join(f"run.{key}" for key in config.train_budgets)
+                warnings.warn(
+                    f"{keys}: the budget is spent before anybody learned, founding took "
+                    f"{state.spent.flops:.3g} FLOPs: symbiont resume {folder} with a larger one",
+                    EcologyWarning,
+                    stacklevel=3,
+                )
             run.save()
             run.saving = 0.0
         run.runtime = replace(runtime, milestones=milestones(config, state.mean_rollout_flops))
         yield run
-
-
-def tidy(folder: Path) -> None:
-    """Delete what a kill behind the last checkpoint of a run left, such as weights that nobody
-    needs. A resume does so, too; this needs no host.
-
-    Raises:
-        RunError: something that the checkpoint needs is damaged, or another process is writing.
-    """
-    with locked(folder):
-        store = BlobStore(folder / "blobs")
-        Checkpoints(folder, store, folder / EVENTS_FILE).restore()
 
 
 def lived_seconds(folder: Path, generations: float = math.inf) -> float:
@@ -181,39 +163,11 @@ def lived_seconds(folder: Path, generations: float = math.inf) -> float:
             seconds[int(str(line["generation"]))] = float(str(line["seconds"]))
         except (KeyError, ValueError) as error:
             raise RunError(
-                f"{path} line {number}: expected generation and seconds, got {line!r:.80}"
+                f"{path} line {number}: expected generation and seconds: remove the line"
             ) from error
     for generation, spent in seconds.items():  # as a run adds them: sum() rounds differently
         total += spent if generation < generations else 0.0
     return total
-
-
-def _check_budget(run: OpenRun) -> None:
-    """Refuse a budget that founding has spent, and name one that is enough."""
-    config, state = run.config, run.state
-    if not config.run.generations or not is_complete(config, state):
-        return
-    keys = " and ".join(f"run.{key}" for key in config.train_budgets)
-    rollouts = MIN_GENERATIONS * run.runtime.strategy.max_rows(run.runtime.tasks)
-    raise RunError(
-        f"{keys}: the budget is spent before anybody learned. Founding took "
-        f"{state.spent.flops:.3g} FLOPs, and a rollout of this host takes "
-        f"{state.mean_rollout_flops:.3g}: set run.train_flops=null "
-        f"run.train_rollouts={math.ceil(rollouts * ROLLOUT_WITH_LESSON)} or more"
-    )
-
-
-@contextmanager
-def _without_remains(folder: Path) -> Iterator[None]:
-    """Leave nothing of a run that fails before its first checkpoint, unless something was there
-    before it. One that was killed leaves what it needs to begin again."""
-    was_empty = [path.name for path in folder.iterdir()] == [LOCK_FILE]
-    try:
-        yield
-    except EcologyError:
-        if was_empty and not (folder / STATE_FILE).exists():
-            shutil.rmtree(folder, ignore_errors=True)
-        raise
 
 
 @contextmanager
@@ -233,7 +187,8 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that holds a run.
+    """Refuse a folder that holds a run, or one that lost its last checkpoint: founding would delete
+    what is left of it.
 
     Raises:
         RunError: it does.
@@ -243,32 +198,11 @@ def check_free(folder: Path) -> None:
             f"{folder} holds a run already: resume it (symbiont resume {folder}) or choose another "
             "--out"
         )
-    check_not_lived(folder)
-
-
-def check_not_lived(folder: Path) -> None:
-    """Refuse a folder whose run has lived generations, but lost its last checkpoint: founding
-    would delete what is left of it.
-
-    Raises:
-        RunError: so it is.
-    """
-    count = lived_generations(folder)
-    if count or (folder / PREVIOUS_FILE).exists():
+    if any(os.path.exists(folder / name) for name in TRACES):
         raise RunError(
-            f"{folder / STATE_FILE} is missing, and {count} generations were lived there: symbiont "
-            f"verify {folder} --repair goes back to the checkpoint before it; or choose another "
-            "folder"
+            f"{folder / STATE_FILE} is missing, and generations were lived there: symbiont verify "
+            f"{folder} --repair goes back to the checkpoint before it; or choose another folder"
         )
-
-
-def lived_generations(folder: Path) -> int:
-    """Return the number of generations that a run has lived, as its log and its timings say."""
-    logged = 0
-    with suppress(OSError), (folder / EVENTS_FILE).open("rb") as file:
-        logged = sum(b'"kind":"GenerationEnded"' in line for line in file)
-    numbers = (line.get("generation") for _, line in read_lines(folder / TIMINGS_FILE))
-    return max((logged, *(number + 1 for number in numbers if isinstance(number, int))))
 
 
 @contextmanager

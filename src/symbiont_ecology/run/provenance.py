@@ -8,27 +8,25 @@ import hashlib
 import json
 import platform
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from symbiont_ecology.base.config_layers import parse_yaml
 from symbiont_ecology.base.errors import EcologyWarning, HostError, RunError
-from symbiont_ecology.base.files import content_hash, holds_other, write_whole
+from symbiont_ecology.base.files import content_hash, write_whole
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, dump_config
 from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.tasks.data import DataTask
 
-PROVENANCE_FILE, PROVENANCE_COPY_FILE = "provenance.json", "provenance.copy.json"
-"""The file, and a copy of it for a repair: nothing else says what it says."""
-CONFIG, CONFIG_BEFORE, CHECKSUM = "config", "config_before", "checksum"
-"""Keys of the config as it was written; of the one before, while another one is being written; and
-of a checksum of everything else."""
+PROVENANCE_FILE = "provenance.json"
+CONFIG, CHECKSUM = "config", "checksum"
+"""Keys of the config as it was written, and of a checksum of everything else."""
+MAX_NAMED_KEYS = 3
+"""Keys that an error names."""
 
 
 def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
@@ -46,25 +44,25 @@ def write_provenance(config: RunConfig, folder: Path, host: Host) -> None:
         "python": platform.python_version(),
         "machine": platform.machine(),
         "packages": versions(),
+        CONFIG: _values(dump_config(config)),
     }
-    _write(folder, facts, _values(dump_config(config)))
+    _write(folder, facts)
 
 
 def read_provenance(path: Path) -> dict[str, Any]:
-    """Return what is written down of where a run comes from, in its file or the copy of it.
+    """Return what is written down of where a run comes from.
 
     Raises:
         RunError: the file is missing, damaged, or was edited.
     """
-    mend = f"symbiont verify {path.parent} --repair writes it again from its copy"
     try:
         facts = dict(json.loads(path.read_bytes()))
     except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}: {mend}") from error
+        raise RunError(f"cannot read {path}: {error.strerror}: bring back a copy") from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged: expected a JSON object: {mend}") from error
+        raise RunError(f"{path} is damaged, expected a JSON object: bring back a copy") from error
     if facts.get(CHECKSUM) != _checksum(facts):
-        raise RunError(f"{path} is damaged or was edited, by its checksum: {mend}")
+        raise RunError(f"{path} is damaged or was edited, by its checksum: bring back a copy")
     return facts
 
 
@@ -119,82 +117,49 @@ def check_versions(config: RunConfig, folder: Path) -> None:
 
 def write_config(config: RunConfig, path: Path) -> None:
     """Write ``config.yaml``. The provenance of a run that is founded names it too: by that an edit
-    by hand is found. Between the two files a crash leaves both values there.
+    by hand is found.
 
     Raises:
         RunError: a file cannot be written, or the provenance is damaged.
     """
-    folder, text = path.parent, dump_config(config)
-    if path.is_file() and path.read_bytes() == text.encode():
-        return
-    if not (folder / PROVENANCE_FILE).exists():
+    text, provenance = dump_config(config), path.with_name(PROVENANCE_FILE)
+    if not path.is_file() or path.read_bytes() != text.encode():
         write_whole(path, text)
-        return
-    facts, values = read_provenance(folder / PROVENANCE_FILE), _values(text)
-    if is_other := values != facts[CONFIG]:
-        _write(folder, facts, values, before=facts[CONFIG])
-    write_whole(path, text)
-    if is_other:
-        _write(folder, facts, values)
+    if provenance.exists():
+        facts, values = read_provenance(provenance), _values(text)
+        if values != facts[CONFIG]:
+            _write(path.parent, facts | {CONFIG: values})
 
 
-def copy_provenance(source: Path, target: Path) -> None:
-    """Write the copy of a provenance, or the provenance by its copy, unless it is there.
+def check_not_edited(path: Path, but_for: Iterable[str] = ()) -> None:
+    """Refuse a ``config.yaml`` that was edited by hand, but for keys that are set anew.
 
     Raises:
-        RunError: it cannot be written.
-    """
-    data = source.read_bytes()
-    if holds_other(target, data) or not target.exists():
-        write_whole(target, data)
-
-
-def edited_keys(path: Path) -> dict[str, tuple[object, object]]:
-    """Return the keys of ``config.yaml`` that were edited by hand: their values as written, and as
-    they are.
-
-    Raises:
-        RunError: the provenance is damaged.
+        RunError: it was, the keys are named; or the provenance is damaged.
         ConfigError: the config is no YAML.
     """
-    facts, now = (
-        read_provenance(path.parent / PROVENANCE_FILE),
-        _values(path.read_text(encoding="utf-8")),
-    )
-    if now in (facts[CONFIG], facts.get(CONFIG_BEFORE)):
-        return {}
-    old, new = dict(_flat(facts[CONFIG])), dict(_flat(now))
-    return {
-        key: (old.get(key), new.get(key))
-        for key in sorted(old.keys() | new.keys())
+    written = read_provenance(path.with_name(PROVENANCE_FILE))[CONFIG]
+    old, new = dict(_flat(written)), dict(_flat(_values(path.read_text(encoding="utf-8"))))
+    shown = [
+        f"{key} was {old.get(key)!r:.60}, is {new.get(key)!r:.60}"
+        for key in sorted((old.keys() | new.keys()).difference(but_for))
         if old.get(key) != new.get(key)
-    }
-
-
-def restore_config(path: Path) -> None:
-    """Write ``config.yaml`` as the provenance names it.
-
-    Raises:
-        RunError: the provenance is damaged, or the file cannot be written.
-    """
-    facts = read_provenance(path.parent / PROVENANCE_FILE)
-    write_whole(path, str(OmegaConf.to_yaml(facts[CONFIG])))
+    ]
+    if shown:
+        raise RunError(
+            f"{path} was edited by hand: {'; '.join(shown[:MAX_NAMED_KEYS])}: put back what was "
+            f"written; another end is typed, such as symbiont resume {path.parent} "
+            "run.generations=50"
+        )
 
 
 def _plugin_hashes(config: RunConfig) -> dict[str, str]:
     return {plugin: content_hash(Path(plugin)) for plugin in config.plugins}
 
 
-def _write(
-    folder: Path, facts: Mapping[str, object], values: object, before: object = None
-) -> None:
-    """Write facts and a config, with their checksum; and a copy of all that."""
-    facts = {**facts, CONFIG: values, CONFIG_BEFORE: before}
-    if before is None:
-        del facts[CONFIG_BEFORE]
+def _write(folder: Path, facts: Mapping[str, object]) -> None:
     text = json.dumps({**facts, CHECKSUM: _checksum(facts)}, indent=1) + "\n"
-    for name in (PROVENANCE_FILE, PROVENANCE_COPY_FILE):
-        write_whole(folder / name, text)
+    write_whole(folder / PROVENANCE_FILE, text)
 
 
 def _checksum(facts: Mapping[str, object]) -> str:

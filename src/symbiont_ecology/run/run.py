@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ from symbiont_ecology.base.config_layers import config_name
 from symbiont_ecology.base.errors import ConfigError, DataError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Event
-from symbiont_ecology.base.files import free_folder, is_writable, stamp_of
+from symbiont_ecology.base.files import free_folder, stamp_of
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.types import OrganelleId, is_text
 from symbiont_ecology.ecology import EcologyState, Organelle, Rollout
@@ -34,7 +34,6 @@ from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.build import build_host, host_source
 from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.open_run import EVENTS_FILE, Generation
-from symbiont_ecology.run.provenance import check_data
 from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.run.start import check_resume, check_start, generations
 
@@ -109,7 +108,6 @@ class Run:
         return cls(Path(folder), check_resume(Path(folder), overrides), host)
 
     def __iter__(self) -> Generator[Generation, None, None]:
-        check_data(self.config, self.folder)
         is_new = not self.is_started  # before the host is loaded: another process may be faster
         config, folder, host = self.config, self.folder, self.host
         return generations(config, folder, host, is_new=is_new, on_progress=self.on_progress)
@@ -128,15 +126,6 @@ class Run:
         for _ in self:
             pass
         return self
-
-    def tidy(self) -> None:
-        """Delete what a kill behind the last checkpoint left, where the folder can be written.
-
-        Raises:
-            RunError: something that the checkpoint needs is damaged.
-        """
-        if is_writable(self.folder):
-            open_run.tidy(self.folder)
 
     @property
     def host(self) -> Host:
@@ -321,14 +310,9 @@ class EventTables:
     """The event log of a run as pandas frames: one per kind, one row per event."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-
-    @cached_property
-    def _rows(self) -> Mapping[str, list[dict[str, object]]]:
-        rows: dict[str, list[dict[str, object]]] = defaultdict(list)
-        for event in read_events(self._path):
-            rows[type(event).__name__].append(dict(vars(event)))
-        return rows
+        self._rows = defaultdict[str, list[dict[str, object]]](list)
+        for event in read_events(path):
+            self._rows[type(event).__name__].append(vars(event))
 
     def __getattr__(self, kind: str) -> pd.DataFrame:
         if kind not in Event.kinds:
@@ -337,9 +321,6 @@ class EventTables:
 
         columns = [field.name for field in fields(Event.kinds[kind])]
         return pd.DataFrame(self._rows.get(kind, []), columns=columns)
-
-    def __dir__(self) -> list[str]:
-        return sorted(Event.kinds)
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{kind} {len(rows)}" for kind, rows in sorted(self._rows.items()))

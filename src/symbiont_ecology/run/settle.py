@@ -12,24 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from symbiont_ecology.base.errors import EcologyWarning
-from symbiont_ecology.base.events import Acted, Archived, Event, PartFailed, Settled, VerifierFailed
+from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.events import Acted, Archived, Event, PartFailed, Settled
 from symbiont_ecology.base.transcripts import Transcript
 from symbiont_ecology.base.types import OrganelleId, cell_name, examples_in, last_turn
-from symbiont_ecology.ecology import (
-    DriftDetector,
-    EcologyState,
-    Elite,
-    Outcome,
-    Rollout,
-    SuccessPosterior,
-)
+from symbiont_ecology.ecology import DriftDetector, EcologyState, Elite, Outcome, SuccessPosterior
 from symbiont_ecology.ecology.decisions import quarantine
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
 
 MAX_LOSSES = 16
 """Newest losses of an organelle that are kept."""
+MIN_CALLS = 3
+"""Calls of a part in one generation that all fail, until the run stops."""
 
 
 def settle(
@@ -42,7 +37,9 @@ def settle(
     """
     state, prices, host = context.state, context.prices, context.host
     events: list[Event] = [_acted(state.generation, outcome) for outcome in outcomes]
-    events += verifier_faults(outcomes, context)
+    for rollout in (one for outcome in outcomes for one in outcome.rollouts):
+        if rollout.item.logged is None:
+            context.faults.note(f"the verifier of {rollout.item.family!r}", rollout.fault)
     revenue, flops, tickets = Counter[OrganelleId](), Counter[OrganelleId](), set[OrganelleId]()
     for outcome in outcomes:
         who, purpose = outcome.assignment.organelle_id, outcome.assignment.purpose
@@ -90,25 +87,6 @@ def _acted(generation: int, outcome: Outcome) -> Acted:
         purpose=assignment.purpose,
         habitat=assignment.items[0].habitat,
     )
-
-
-def verifier_faults(
-    outcomes: Sequence[Outcome], context: GenerationContext
-) -> list[VerifierFailed]:
-    """Return an event for each family whose verifier failed. All its verdicts are counted."""
-    failed: dict[str, list[Rollout]] = defaultdict(list)
-    rollouts = (rollout for outcome in outcomes for rollout in outcome.rollouts)
-    for rollout in (one for one in rollouts if one.item.logged is None):
-        family = rollout.item.family
-        context.faults.note(f"the verifier of {family!r}", rollout.fault, is_told=False)
-        if rollout.fault:
-            failed[family].append(rollout)
-    return [
-        VerifierFailed(
-            context.state.generation, first.organelle_id, first.item.id, first.fault, 1 + len(rest)
-        )
-        for first, *rest in failed.values()
-    ]
 
 
 def update_posteriors(
@@ -215,16 +193,19 @@ def part_faults(context: GenerationContext) -> list[PartFailed]:
     Raises:
         RunError: one of them does nothing but fail.
     """
-    context.faults.check(context.state.faults)
-    events = []
+    events, warned = [], context.reporter.warned
     for part, tally in context.faults.tallies.items():
+        if tally.failed == tally.calls >= MIN_CALLS:
+            raise RunError(
+                f"{part} failed at each of its {tally.calls} calls: it {tally.fault}: mend it, and "
+                "go on from the last checkpoint, if there is one"
+            )
         if not tally.failed:
             continue
-        if part not in context.reporter.warned:
-            context.reporter.warned.add(part)
+        if part not in warned:
             line = f"{part} {tally.fault}: the event log counts how often"
             warnings.warn(line, EcologyWarning, stacklevel=2)
-        if tally.is_told:
-            facts = part, tally.calls, tally.failed, tally.fault
-            events.append(PartFailed(context.state.generation, *facts))
+        warned.add(part)
+        facts = part, tally.calls, tally.failed, tally.fault
+        events.append(PartFailed(context.state.generation, *facts))
     return events

@@ -3,7 +3,6 @@ same.
 
     config.yaml           resolved config, written first
     provenance.json       versions, host, seed
-    provenance.copy.json  the same again
     events.jsonl          what happened
     timings.jsonl         how long it took (not state)
     transcripts.jsonl     what was asked and replied, or a sample (not state)
@@ -18,7 +17,6 @@ the same ``state.json`` and ``events.jsonl``, byte for byte, as one that never s
 and build). What damages a folder between two sittings is found when it is resumed.
 """
 
-import json
 import os
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -39,11 +37,10 @@ from symbiont_ecology.run.open_run import (
     Generation,
     advised,
     check_free,
-    check_not_lived,
     lived_seconds,
     opened,
 )
-from symbiont_ecology.run.provenance import check_data, edited_keys
+from symbiont_ecology.run.provenance import check_data, check_not_edited
 from symbiont_ecology.run.runtime import Host
 
 EXTENDABLE = (
@@ -53,10 +50,8 @@ EXTENDABLE = (
 )
 """Keys that may change when a run is resumed: when it ends, how often it is saved, what reports it,
 what it is asked at the end, who does its work and where."""
-MAX_NAMED_KEYS = 3
-"""Keys that an error names."""
 
-GenerationCallback = Callable[[EcologyState, GenerationEnded, float], None]
+GenerationCallback = Callable[[EcologyState, GenerationEnded, float], object]
 """Called after every generation with its wall-clock seconds; for showing, never for deciding."""
 
 
@@ -72,33 +67,26 @@ def start(
     config: RunConfig,
     folder: Path,
     *,
-    watch: GenerationCallback | None = None,
+    watch: GenerationCallback = lambda *_: None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
-    may_learn_nothing: bool = False,
 ) -> Finished:
     """Found a run in a new folder and live it.
-
-    Where founding spends the whole budget, the run has no generations. That is a mistake, unless
-    ``may_learn_nothing``.
 
     Raises:
         ConfigError: the config does not fit together; no model was loaded.
         AdapterError: an adapter that it founds with cannot be used.
-        RunError: the folder holds a run already, the budget is too small for this host, or the disk
-            is full.
+        RunError: the folder holds a run already, or the disk is full.
     """
     check_start(config, folder)
-    host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
-    life = generations(config, folder, host, is_new=True, may_learn_nothing=may_learn_nothing)
-    return _finished(life, config, folder, watch, should_stop)
+    return _live(config, folder, host, watch, should_stop, is_new=True)
 
 
 def resume(
     folder: Path,
     *,
     overrides: Sequence[str] = (),
-    watch: GenerationCallback | None = None,
+    watch: GenerationCallback = lambda *_: None,
     should_stop: Callable[[], bool] = lambda: False,
     host: Host | None = None,
 ) -> Finished:
@@ -114,9 +102,7 @@ def resume(
             its data are not what they were.
         HostError: the host is not the one that the run was founded with.
     """
-    config = check_resume(folder, overrides)
-    life = generations(config, folder, host or build_host(config))
-    return _finished(life, config, folder, watch, should_stop)
+    return _live(check_resume(folder, overrides), folder, host, watch, should_stop)
 
 
 def check_start(config: RunConfig, folder: Path) -> None:
@@ -147,7 +133,7 @@ def check_resume(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
             )
     config = read_config(folder, overrides)
     if not (folder / STATE_FILE).exists():
-        check_not_lived(folder)
+        check_free(folder)
     else:
         with advised(folder):
             lived = load_state(folder).generation
@@ -167,7 +153,6 @@ def generations(
     host: Host,
     *,
     is_new: bool = False,
-    may_learn_nothing: bool = False,
     on_progress: Callable[[str], None] = lambda message: None,
 ) -> Generator[Generation, None, None]:
     """Live a run and yield its generations, from its last checkpoint or from its founding.
@@ -177,8 +162,7 @@ def generations(
     """
     if os.path.exists(folder / JOURNAL_FILE):
         raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
-    options = {"is_new": is_new, "may_learn_nothing": may_learn_nothing}
-    with opened(config, folder, host, on_progress=on_progress, **options) as run:
+    with opened(config, folder, host, is_new=is_new, on_progress=on_progress) as run:
         generation = None
         while not run.is_complete:
             generation = run.step()
@@ -192,17 +176,19 @@ def generations(
                 run.checkpoints.check_end()
 
 
-def _finished(
-    life: Generator[Generation, None, None],
+def _live(
     config: RunConfig,
     folder: Path,
-    watch: GenerationCallback | None,
+    host: Host | None,
+    watch: GenerationCallback,
     should_stop: Callable[[], bool],
+    *,
+    is_new: bool = False,
 ) -> Finished:
-    with closing(life):
+    host = host or build_host(config)  # before the folder: a missing model leaves no half-made run
+    with closing(generations(config, folder, host, is_new=is_new)) as life:
         for generation in life:
-            if watch is not None:
-                watch(generation.state, generation.summary, generation.seconds)
+            watch(generation.state, generation.summary, generation.seconds)
             if should_stop():
                 break
     state = load_state(folder)
@@ -223,27 +209,5 @@ def read_config(
         raise RunError(f"no run in {folder}: expected a {CONFIG_FILE} there")
     config = load_config(path, overrides, runs_plugins=runs_plugins)
     if runs_plugins and (folder / STATE_FILE).exists():
-        check_not_edited(folder)
+        check_not_edited(path, {override.partition("=")[0].strip() for override in overrides})
     return config
-
-
-def check_not_edited(folder: Path) -> None:
-    """Refuse a run whose config was edited by hand.
-
-    Raises:
-        RunError: it was; the keys are named.
-    """
-    edited = edited_keys(folder / CONFIG_FILE)
-    if not edited:
-        return
-    shown = [f"{key} was {was!r:.60}, is {now!r:.60}" for key, (was, now) in edited.items()]
-    more = f" and {len(shown) - MAX_NAMED_KEYS} more" if len(shown) > MAX_NAMED_KEYS else ""
-    advice = ""
-    if all(key in EXTENDABLE for key in edited):
-        words = " ".join(f"{key}={json.dumps(now)}" for key, (_, now) in edited.items())
-        advice = f" and type symbiont resume {folder} {words}"
-    path = folder / CONFIG_FILE
-    raise RunError(
-        f"{path} was edited by hand: {'; '.join(shown[:MAX_NAMED_KEYS])}{more}: put "
-        f"back what was written (symbiont verify {folder} --repair){advice}"
-    )

@@ -44,7 +44,7 @@ def kernel(town: RunConfig) -> HostKernel:
 def founded(town: RunConfig, kernel: HostKernel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was founded, and nothing else."""
     folder = tmp_path_factory.mktemp("founded") / "town"
-    start(town, folder, host=kernel, may_learn_nothing=True)
+    start(town, folder, host=kernel)
     return folder
 
 

@@ -29,7 +29,7 @@ httpx = pytest.importorskip("httpx")
 @pytest.fixture(scope="module")
 def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("founded") / "town"
-    start(load_config("habitats/town", ["run.generations=0"]), folder, may_learn_nothing=True)
+    start(load_config("habitats/town", ["run.generations=0"]), folder)
     return folder
 
 

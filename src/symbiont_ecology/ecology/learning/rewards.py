@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from symbiont_ecology.base.fence import FaultError, Faults, Fence
+from symbiont_ecology.base.fence import FaultError, Faults
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import RewardRule, reward_rules
 
@@ -35,12 +35,11 @@ def worths(rollouts: Sequence[Rollout], reward: RewardRule, faults: Faults) -> l
     reward must gain nothing by it.
     """
     rewards, part = list[float | None](), reward_rules.called(reward)
-    with Fence() as fence:
-        for rollout in rollouts:
-            try:
-                rewards.append(faults.counted(fence, part, _worth, reward, rollout))
-            except FaultError:
-                rewards.append(None)
+    for rollout in rollouts:
+        try:
+            rewards.append(faults.call(part, _worth, reward, rollout))
+        except FaultError:
+            rewards.append(None)
     worst = min((worth for worth in rewards if worth is not None), default=0.0)
     return [worst if worth is None else worth for worth in rewards]
 

@@ -171,9 +171,7 @@ class JobContext:
                 self.place, overrides=budget, should_stop=self.should_stop, host=host
             )
         else:
-            result = runs.start(
-                config, self.place, should_stop=self.should_stop, host=host, may_learn_nothing=True
-            )
+            result = runs.start(config, self.place, should_stop=self.should_stop, host=host)
         if not result.is_complete:
             raise Stopped
         return LoadedRun.of_run(self.place)
