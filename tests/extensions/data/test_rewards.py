@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoders import EMBEDDED, bring_encoder
 from symbiont_ecology.base.errors import ConfigError, MissingExtraError
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item
@@ -114,60 +113,6 @@ def test_a_grader_that_does_not_exist_is_named_before_a_run() -> None:
 def test_a_log_probability_counts_every_token_alike() -> None:
     read = replace(replied("", "yes"), token_ids=(5, 6), log_probabilities=np.array([-1.0, -3.0]))
     assert reward_rules.build("log_probability")(read) == -2.0
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer", "worth"),
-    [
-        ("abc", "abc", 1.0),
-        ("aabbcc", "abc", 1.0),
-        ("a", "ab", 0.5**0.5),
-        ("x", "abc", 0.0),
-        ("", "abc", 0.0),
-        ("", "", 1.0),
-    ],
-)
-def test_similarity_is_the_cosine_of_embeddings(
-    reply: str, answer: str, worth: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bring_encoder(monkeypatch)
-    rule = reward_rules.build({"kind": "similarity", "model": "letters"})
-    assert rule(replied(reply, answer)) == pytest.approx(worth)
-    assert rule(replied(reply, answer)) <= 1.0
-
-
-def test_similarity_embeds_every_text_once_and_no_more_of_it_than_graders_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bring_encoder(monkeypatch)
-    rule = reward_rules.build({"kind": "similarity", "model": "letters once"})
-    for reply in ("red fox", "red dog", "red fox", "x" * 50_000):
-        rule(replied(reply, "the red fox"))
-    assert [len(text) for text in EMBEDDED] == [7, 11, 7, 10_000]
-
-
-def test_similarity_names_its_package_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
-    with pytest.raises(
-        MissingExtraError, match=r"sentence-transformers: pip install 'symbiont-ecology\[similarity"
-    ):
-        reward_rules.build("similarity")
-
-
-@pytest.mark.parametrize("model", ["./nowhere", "/no/such/folder", "a/b/c"])
-def test_similarity_names_a_folder_that_is_not_there_before_a_run(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bring_encoder(monkeypatch)
-    with pytest.raises(ConfigError, match=f"got '{model}', where no folder is"):
-        reward_rules.build({"kind": "similarity", "model": model})
-
-
-def test_a_model_that_cannot_be_loaded_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring_encoder(monkeypatch)
-    rule = reward_rules.build({"kind": "similarity", "model": "missing-model"})
-    with pytest.raises(ConfigError, match=r"'missing-model' cannot be loaded \(.*model\): name a"):
-        rule(replied("a", "b"))
 
 
 def test_what_a_reward_is_worth_is_not_the_verdict() -> None:
