@@ -26,7 +26,6 @@ doc_to_target: "{{answer}}"
 filter_list: [{name: get, filter: [{function: take_first}]}]
 """
 CHOICES = """
-output_type: multiple_choice
 doc_to_text: "Question: {{question.strip()}}\\nAnswer:"
 doc_to_choice: "{{choices.text}}"
 doc_to_target: "{{choices.label.index(key)}}"
@@ -72,7 +71,7 @@ def verdicts(task: DataTask, question: str, *replies: str) -> list[float]:
 
 
 def test_a_text_is_asked_and_judged_as_the_config_says(tmp_path: Path) -> None:
-    with pytest.warns(EcologyWarning, match="not read: task, dataset_path, filter_list"):
+    with pytest.warns(EcologyWarning, match="not read: task, dataset_path, output_type, filter"):
         task = harness(tmp_path, OPEN, open_rows())
     line = task.lines[0]
     assert line.prompt == "Question: the word after 0?\nAnswer:"
@@ -103,7 +102,7 @@ def test_only_the_place_of_the_answer_moves_behind_the_choices(
     question: str, tmp_path: Path
 ) -> None:
     rows = [{"q": question, "c": ["a b", "c d"], "k": 1}]
-    text = "output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: k\ndoc_to_choice: c\n"
+    text = "doc_to_text: q\ndoc_to_target: k\ndoc_to_choice: c\n"
     asked = question.removesuffix("Answer:\n").removesuffix("Answer").rstrip()
     prompt = harness(tmp_path, text, rows).lines[0].prompt
     assert prompt == f"{asked}\nA. a b\nB. c d\nAnswer:"
@@ -125,7 +124,7 @@ def test_only_the_place_of_the_answer_moves_behind_the_choices(
 def test_a_target_is_a_choice_or_its_number(
     target: str, choices: str, answer: str, tmp_path: Path
 ) -> None:
-    text = f"output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: {target}\n"
+    text = f"doc_to_text: q\ndoc_to_target: {target}\n"
     rows = [
         {"q": f"q{n}", "label": 1, "word": "yes", "one": "1", "two": "2", "both": [0, 1]}
         | {"float": 1.0}
@@ -148,8 +147,8 @@ def test_any_of_several_targets_is_right(tmp_path: Path) -> None:
 WRONG: dict[str, tuple[str, str]] = {
     "a function": ("process_docs: !function utils.process\n", "not valid YAML"),
     "a Python tag": ("x: !!python/object/apply:os.system [ls]\n", "not valid YAML"),
-    "a reference": ("a: &a [1]\nb: *a\n", "expected no references, got 'a'"),
-    "another output": ("output_type: loglikelihood\n", "output_type: expected 'generate_until' or"),
+    "a reference": ("a: &a [1]\nb: *a\n", "references can make any number"),
+    "another type": ("description: [a]\n", "description: expected"),
     "no YAML": ("[", "not valid YAML"),
     "a loop": ('doc_to_text: "{% for a in q %}{{a}}{% endfor %}"\n', "For is not supported"),
     "a product": ("doc_to_text: \"{{'x' * 10**9}}\"\n", "Mul is not supported"),
@@ -186,7 +185,6 @@ def test_what_cannot_be_read_is_one_clear_line(text: str, said: str, tmp_path: P
 @pytest.mark.parametrize(
     ("choices", "row", "said"),
     [
-        ("", {"k": 1}, "missing key 'doc_to_choice'"),
         ("doc_to_choice: c\n", {"k": 1, "c": "ab"}, "expected 2 to 26 texts, got 'ab'"),
         ("doc_to_choice: c\n", {"k": 2, "c": ["a", "b"]}, "expected one of the 2 choices"),
         ("doc_to_choice: c\n", {"k": "z", "c": ["a", "b"]}, "or its number from 0, got 'z'"),
@@ -196,7 +194,7 @@ def test_what_cannot_be_read_is_one_clear_line(text: str, said: str, tmp_path: P
 def test_choices_that_do_not_fit_are_one_clear_line(
     choices: str, row: Row, said: str, tmp_path: Path
 ) -> None:
-    text = f"output_type: multiple_choice\ndoc_to_text: q\ndoc_to_target: k\n{choices}"
+    text = f"doc_to_text: q\ndoc_to_target: k\n{choices}"
     with pytest.raises(EcologyError) as refused:
         harness(tmp_path, text, [{"q": "q", **row}])
     assert said in str(refused.value)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.base.errors import ConfigError, DataError, MissingExtraError, RunError
+from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.extensions.data import reasoning
 from symbiont_ecology.extensions.data.reasoning import LEFT_OUT, GymTask, offers
 from symbiont_ecology.run.build import mixture
@@ -144,14 +144,6 @@ def test_equal_questions_are_asked_once_and_fall_into_one_split() -> None:
     assert task.digest.startswith("reasoning-gym 0.1.")
 
 
-def test_a_partly_right_reply_is_wrong() -> None:
-    task = gym("chain_sum", size=5)
-    for line in task.lines:
-        item = task.item(line.question, "short")
-        assert item.verifier(f"{line.answers[0]} or 7") is False
-        assert item.verifier(f"Let us see.\nThe answer is {line.answers[0]}.") is True
-
-
 @pytest.mark.parametrize(
     ("reply", "expected"),
     [
@@ -223,11 +215,6 @@ def test_a_run_lives_on_them_and_goes_on_with_the_same_alone(
     monkeypatch.setattr(GymTask, "digest", property(lambda task: "of other versions"))
     with pytest.raises(RunError, match="is not what the run in"):
         resume(tmp_path / "run", overrides=["run.generations=6"], host=ToyHost())
-
-
-def test_too_few_questions_are_refused_with_their_counts() -> None:
-    with pytest.raises(DataError, match="is too small: of its 3 short lines"):
-        mixture(config(size=3))
 
 
 def test_the_page_names_every_data_set_that_is_left_out() -> None:

@@ -14,7 +14,7 @@ from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import reward_rules
 from symbiont_ecology.extensions.data import rewards
-from symbiont_ecology.tasks import tasks, verification
+from symbiont_ecology.tasks import verification
 from symbiont_ecology.tasks.grading import graders
 
 
@@ -32,7 +32,6 @@ def replied(text: str, answer: str, verdict: float = 0.0) -> Rollout:
         ({"kind": "graded", "grader": "contains"}, "It is Paris, or so.", "Paris", 1.0),
         ({"kind": "graded", "grader": "number"}, "about 1,000", "1000", 1.0),
         ("conciseness", "", "yes", -3.0),
-        ("conciseness", "yes", "no!", 0.0),
         ("conciseness", "certainly", "yes", -6.0),
         ({"kind": "overlap", "metric": "chrf"}, "the red fox", "the red fox", 1.0),
         ({"kind": "overlap", "metric": "bleu"}, "a fast red fox ran", "a fast red fox ran", 1.0),
@@ -45,39 +44,14 @@ def test_a_reply_is_worth_this(rule: object, reply: str, answer: str, worth: flo
     assert reward_rules.build(rule)(replied(reply, answer)) == pytest.approx(worth)
 
 
-@pytest.mark.parametrize("metric", ["chrf", "bleu", "rouge_l"])
-def test_more_of_the_answer_is_worth_more(metric: str) -> None:
-    rule, answer = reward_rules.build({"kind": "overlap", "metric": metric}), "the red fox ran home"
-    some, much = (rule(replied(text, answer)) for text in ("the dog sat", "the red fox ran off"))
-    assert 0 <= some < much < 1
-
-
 @pytest.mark.parametrize(
     ("reply", "verdict", "worth"),
-    [
-        ("8+3", 1.0, 1.1),
-        ("3+8+8", 0.0, 0.1),
-        ("(8+3)*2", 0.0, 0.1),
-        ("eleven", 0.0, 0.0),
-        ("__import__('os')", 0.0, 0.0),
-        ("2**999999", 0.0, 0.0),
-        ("-3+8", 0.0, 0.0),
-        ("9/0", 0.0, 0.0),
-        ("(" * 55, 0.0, 0.0),
-    ],
+    [("8+3", 1.0, 1.1), ("3+8+8", 0.0, 0.1), ("eleven", 0.0, 0.0), ("__import__('os')", 0.0, 0.0)],
 )
 def test_countdown_pays_for_form_and_for_being_right(
     reply: str, verdict: float, worth: float
 ) -> None:
     assert reward_rules.build("countdown")(replied(reply, "", verdict)) == pytest.approx(worth)
-
-
-def test_an_expression_is_judged_with_exact_fractions_and_each_number_once() -> None:
-    item = tasks.build("countdown").item("2 3 6 = 4", "short")
-    assert item.verifier("6*2/3")
-    assert item.verifier("2/3*6")  # 0.67 * 6 is not 4
-    assert not item.verifier("6-2")
-    assert not item.verifier("2+2")
 
 
 def test_a_grader_that_hangs_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +87,3 @@ def test_a_grader_that_does_not_exist_is_named_before_a_run() -> None:
 def test_a_log_probability_counts_every_token_alike() -> None:
     read = replace(replied("", "yes"), token_ids=(5, 6), log_probabilities=np.array([-1.0, -3.0]))
     assert reward_rules.build("log_probability")(read) == -2.0
-
-
-def test_what_a_reward_is_worth_is_not_the_verdict() -> None:
-    one = replied("yes", "yes", verdict=0.0)
-    assert reward_rules.build("conciseness")(one) == 0.0
-    assert replace(one, reward=-3.0).verdict == 0.0

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml  # type: ignore[import-untyped, unused-ignore]
 from jinja2 import StrictUndefined, Template, TemplateError, nodes
@@ -67,7 +67,6 @@ class HarnessFile(BaseModel):
     doc_to_text: str
     doc_to_target: str | int
     doc_to_choice: str | list[str] | None = None
-    output_type: Literal["generate_until", "multiple_choice"] = "generate_until"
     description: str = ""
     cue: str = "Answer:"  # behind listed choices
 
@@ -122,7 +121,7 @@ def _read(knobs: str, file: tuple[Path, Stamp], data: tuple[Path, Stamp]) -> Dat
     if not lines:
         raise DataError(f"{about}: no lines; expected one object per line")
     grader = graders.build(source.grade or "exact")
-    if source.grade is None and plan.output_type == "multiple_choice":
+    if source.grade is None and plan.doc_to_choice is not None:
         grader = Choice(tuple(plan.words or LETTERS[:letters]))
     task_lines = tuple(line for _, line in lines.values())
     task = DataTask(source.name, task_lines, about, grader, source.reply_tokens)
@@ -136,23 +135,17 @@ def _task_file(path: Path, about: str) -> HarnessFile:
     """Return the checked keys of a task file."""
     try:
         text = read_regular(path, 0.1)
-        references = [t for t in yaml.scan(text, yaml.SafeLoader) if isinstance(t, yaml.AliasToken)]
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text, yaml.SafeLoader)):
+            raise ValueError("a few references can make any number of values: write the values")
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise DataError(f"{about}: cannot be read: {' '.join(str(error).split())}") from error
-    if references:  # a few of them can make any number of values
-        got = f"{references[0].value!r:.60}"
-        raise DataError(f"{about}: expected no references, got {got}: write values")
     values = parse_yaml(text, about)
     if not isinstance(values, dict):
         raise DataError(f"{about}: expected keys with values, got {values!r:.60}")
     if unread := [str(key) for key in values if key not in HarnessFile.model_fields]:
         message = f"{about}: keys that are not read: {', '.join(unread)}"
         warnings.warn(message, EcologyWarning, stacklevel=2)
-    used = {key: value for key, value in values.items() if key in HarnessFile.model_fields}
-    plan = validate(HarnessFile, used, about)
-    if plan.output_type == "multiple_choice" and plan.doc_to_choice is None:
-        raise DataError(f"{about}: missing key 'doc_to_choice', which multiple_choice asks for")
-    return plan
+    return validate(HarnessFile, values, about)
 
 
 def question_of(plan: HarnessFile, row: Mapping[str, Any], where: str) -> tuple[DataLine, int]:
@@ -169,7 +162,7 @@ def question_of(plan: HarnessFile, row: Mapping[str, Any], where: str) -> tuple[
     if plan.doc_to_choice is not None:
         choices = plan.words or _choices(plan.doc_to_choice, row, f"{where} doc_to_choice")
         numbers = [_index(one, choices, f"{where} doc_to_target") for one in answers]
-        if not plan.words and plan.output_type == "multiple_choice":
+        if not plan.words:
             count = len(choices)
             listed = [f"{LETTERS[n]}. {choice}" for n, choice in enumerate(choices)]
             question = text.rstrip().removesuffix("Answer:").removesuffix("Answer").rstrip()
