@@ -10,7 +10,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from encoders import bring_encoder
 from host_recipe.habits import draw_line, pretrained_families
 from items import FAMILIES, every_family, families, family_of, items
 from symbiont_ecology.base.errors import ConfigError
@@ -243,10 +242,7 @@ OF_TEXT = [
 
 @pytest.mark.parametrize("rule", OF_TEXT)
 @every_family
-def test_no_reply_is_worth_more_than_the_reference_answer(
-    rule: str, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bring_encoder(monkeypatch)
+def test_no_reply_is_worth_more_than_the_reference_answer(rule: str, name: str) -> None:
     reward, family = reward_rules.build(rule), family_of(name)
     for item in items(name, "medium", 4):
         best = rewarded(reward, item, item.answer)

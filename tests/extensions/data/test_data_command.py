@@ -10,14 +10,12 @@ from pathlib import Path
 import pytest
 
 from lines import Row, quiz, rows
-from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.shipped import config_folder, find_data
-from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.items import draw_items, read_items
-from symbiont_ecology.extensions.data.cli import SFT_FILE, check_apart, data
+from symbiont_ecology.extensions.data.cli import SFT_FILE, data
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 
 # Data sets that are written.
@@ -83,7 +81,6 @@ def test_a_cell_with_fewer_lines_than_asked_for_is_a_warning(
         ("math.sub", "5", "'math.sub' is kept for evaluation"),
         ("math.add", "0", "--per-cell: expected a number from 1, or three as in 20,4,10, got '0'"),
         ("math.add", "1,2", "--per-cell: expected"),
-        ("math.add", "many", "--per-cell: expected"),
     ],
 )
 def test_wrong_words_are_one_clear_line(
@@ -97,32 +94,9 @@ def test_wrong_words_are_one_clear_line(
 
 def test_what_was_written_is_not_written_over(tmp_path: Path) -> None:
     data(MIX, tmp_path, "2")
+    data(MIX, tmp_path, "2")  # the same may come twice, as after a kill
     with pytest.raises(ConfigError, match=r"holdout.jsonl is there already"):
         data(MIX, tmp_path, "3")
-
-
-def test_what_a_kill_left_is_completed_and_the_same_command_may_come_twice(tmp_path: Path) -> None:
-    data(MIX, tmp_path / "whole", "2", sft=True)
-    data(MIX, tmp_path / "killed", "2", sft=True)
-    for name in ("selection.jsonl", "train_sft.jsonl"):
-        (tmp_path / "killed" / name).unlink()
-    data(MIX, tmp_path / "killed", "2", sft=True)
-    for path in (tmp_path / "whole").iterdir():
-        assert path.read_bytes() == (tmp_path / "killed" / path.name).read_bytes()
-
-
-def test_a_prompt_in_two_splits_is_refused() -> None:
-    same = Item("q", "one", "short", "p", prompt="p\n", reply_limit=9, verifier=bool)
-    check_apart({"train": [same, same], "holdout": []})
-    with pytest.raises(
-        DataError, match=r"the prompt 'p\\n' is in train \(one\) and in holdout \(one\)"
-    ):
-        check_apart({"train": [same], "holdout": [same]})
-
-
-def test_another_style_keeps_its_reply_limits(tmp_path: Path) -> None:
-    data(["math.add", "tasks.style=natural"], tmp_path, "2")
-    assert {question.reply_limit for question in read_items(tmp_path / "holdout.jsonl")} == {7 + 24}
 
 
 # Data sets that are shipped.
@@ -162,13 +136,3 @@ def test_every_shipped_question_is_won_by_its_target(name: str) -> None:
     for question in questions:
         replies = (question.answer, "", "what?")
         assert [question.verifier(reply) for reply in replies] == [1.0, 0.0, 0.0]
-
-
-def test_every_shipped_lesson_ends_in_the_right_answer() -> None:
-    for row in read(config_folder() / "training/paper_sft.jsonl"):
-        name, _, payload = row["prompt"].removesuffix("\n").partition(": ")
-        judge = tasks.build(name)
-        item = judge.item(payload, "short")
-        assert item.prompt == row["prompt"]
-        assert judge.verify(payload, row["completion"]) == 1.0
-        assert split_of(name, judge.split_key(payload)) == "train"

@@ -14,7 +14,7 @@ from lines import Row, jsonl
 from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, MissingExtraError
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.items import check_not_learned, read_items
-from symbiont_ecology.extensions.data.cli import get_set, list_sets
+from symbiont_ecology.extensions.data.cli import get_set
 from symbiont_ecology.extensions.data.sets import NAMED_SETS
 from symbiont_ecology.tasks import judge, task_sources
 from symbiont_ecology.tasks.data import DataTask
@@ -58,8 +58,7 @@ def alpaca(number: int) -> Row:
 
 
 def dolly(number: int) -> Row:
-    context = "" if number % 2 else f"A text on {number}."
-    prompt = {"instruction": f"Tell of {number}.", "context": context}
+    prompt = {"instruction": f"Tell of {number}.", "context": f"A text on {number}."}
     return {**prompt, "response": f"{number} is a number.", "category": "closed_qa"}
 
 
@@ -112,7 +111,7 @@ def test_a_gold_answer_of_a_named_set_is_right_and_nothing_is_not(
             "The 1 towers",
         ),
         ("alpaca", "Name the number 1.", "It is 1."),
-        ("dolly", "Tell of 1.", "1 is a number."),
+        ("dolly", "Tell of 1.\n\nA text on 1.", "1 is a number."),
     ],
 )
 def test_a_row_of_a_named_set_asks_all_that_it_says(
@@ -120,18 +119,7 @@ def test_a_row_of_a_named_set_asks_all_that_it_says(
 ) -> None:
     item = converted(tmp_path, name, rows_of(name, 2))[1]
     assert (item.prompt, item.answer) == (prompt, answer)
-
-
-def test_an_input_and_a_context_stand_beside_the_instruction(tmp_path: Path) -> None:
-    (first, _) = converted(tmp_path, "alpaca", rows_of("alpaca", 2))
-    assert first.prompt == "Name the number 0.\n\n0, please"
-    (first, _) = converted(tmp_path, "dolly", rows_of("dolly", 2))
-    assert first.prompt == "Tell of 0.\n\nA text on 0."
-
-
-def test_categories_become_cells(tmp_path: Path) -> None:
-    items = converted(tmp_path, "mmlu-pro", rows_of("mmlu-pro"))
-    assert {item.cell for item in items} == {("mmlu-pro", "computer-science"), ("mmlu-pro", "law")}
+    assert item.depth == {"mmlu-pro": "law", "dolly": "closed_qa"}.get(name, "short")
 
 
 def test_a_choice_is_a_letter_and_no_text_that_holds_it(tmp_path: Path) -> None:
@@ -141,19 +129,6 @@ def test_a_choice_is_a_letter_and_no_text_that_holds_it(tmp_path: Path) -> None:
     for reply in ("a", "a city", "A city of the north", "Banana", "A or B", "B", "Berlin 0", ""):
         assert judge([(first, reply)])[0].verdict == 0.0, reply
     assert judge([(second, "I think it is B.")])[0].verdict == 1.0
-
-
-def test_any_answer_of_a_passage_is_right(tmp_path: Path) -> None:
-    item = converted(tmp_path, "squad", rows_of("squad", 8))[7]
-    for reply, verdict in (("the 7 towers", 1.0), ("7 towers.", 1.0), ("towers", 0.0)):
-        assert judge([(item, reply)])[0].verdict == verdict
-
-
-def test_a_number_is_right_behind_any_reasoning(tmp_path: Path) -> None:
-    item = converted(tmp_path, "gsm8k", rows_of("gsm8k", 8))[7]
-    for reply, verdict in (("So 7 bags hold 1014 socks.", 1.0), ("1014 of 2000", 0.0)):
-        assert judge([(item, reply)])[0].verdict == verdict
-    assert item.reply_limit == 300
 
 
 # Parts.
@@ -170,13 +145,6 @@ def test_parts_share_no_prompt_and_are_all_there_is(name: str, tmp_path: Path) -
     assert set.union(*parts) == whole
 
 
-def test_a_prompt_is_in_the_same_part_whatever_file_it_comes_from(tmp_path: Path) -> None:
-    train = prompts(converted(tmp_path, "gsm8k", rows_of("gsm8k", 80), part="train"))
-    other = rows_of("gsm8k", 80, start=40)
-    assert not train & prompts(converted(tmp_path, "gsm8k", other, part="holdout"))
-    assert train & prompts(converted(tmp_path, "gsm8k", other))
-
-
 def test_what_a_run_learns_from_is_not_in_the_part_that_is_held_out(tmp_path: Path) -> None:
     rows = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k"))
     get_set("gsm8k", tmp_path / "all.jsonl", file=rows)
@@ -191,15 +159,6 @@ def test_what_a_run_learns_from_is_not_in_the_part_that_is_held_out(tmp_path: Pa
     assert {line.prompt for line in task.part("short", "holdout")} == prompts(held_out)
     with pytest.raises(DataError, match=r"that were not learned from, got \d+ prompts of"):
         check_not_learned(held_out, tmp_path / "all.jsonl")
-
-
-def test_samples_are_drawn_by_a_seed(tmp_path: Path) -> None:
-    first, again, other = (
-        converted(tmp_path, "squad", rows_of("squad"), samples=12, seed=seed) for seed in (0, 0, 1)
-    )
-    assert len(first) == 12
-    assert first == again
-    assert prompts(first) != prompts(other)
 
 
 # What was written is learned from as it is asked.
@@ -222,14 +181,6 @@ def test_a_file_of_questions_brings_its_grader_and_its_limit(
     assert {task.reply_limit(depth) for depth in task.depths} == {tokens}
     stricter = {"kind": "file", "name": name, "path": str(out), "grade": "exact"}
     assert task_sources.build(stricter).task() != task
-
-
-def test_lines_that_are_graded_in_two_ways_are_one_clear_line(tmp_path: Path) -> None:
-    row = {"prompt": "2+2?", "target": "4", "family": "sums", "depth": "short"}
-    path = jsonl(tmp_path / "q.jsonl", [row, row | {"prompt": "3+3?", "grade": "number"}])
-    source = task_sources.build({"kind": "file", "name": "sums", "path": str(path)})
-    with pytest.raises(DataError, match="expected lines that are graded alike"):
-        source.task()
 
 
 # Mistakes.
@@ -259,11 +210,8 @@ def test_rows_that_cannot_be_asked_are_left_out_and_counted(
     [
         ([gsm8k(1)], {"name": "gsm"}, ConfigError, "no data set 'gsm'; did you mean 'gsm8k'?"),
         ([gsm8k(1)], {"name": "squad"}, DataError, "no column 'context'; it has question, answer"),
-        ([gsm8k(1)], {"part": "test"}, ConfigError, "--part: expected one of all, train"),
-        ([gsm8k(1)], {"split": "dev"}, ConfigError, "--split: expected one of train, test, got"),
         ([gsm8k(1) | {"answer": ""}], {}, DataError, "expected questions, found none: doc_to_tar"),
         ([gsm8k(1) | {"answer": "x"}], {}, DataError, "the grader cannot use"),
-        ([gsm8k(1), ["x"]], {}, DataError, "line 2: expected an object"),
     ],
 )
 def test_a_mistake_with_a_table_is_one_clear_line(
@@ -274,24 +222,6 @@ def test_a_mistake_with_a_table_is_one_clear_line(
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
     assert not list(tmp_path.glob("out*"))
-
-
-def test_a_file_is_not_written_over_but_with_the_same(tmp_path: Path) -> None:
-    rows, out = jsonl(tmp_path / "rows.jsonl", rows_of("gsm8k", 3)), tmp_path / "out.jsonl"
-    get_set("gsm8k", out, file=rows)
-    before = out.read_bytes()
-    get_set("gsm8k", out, file=rows)
-    assert out.read_bytes() == before
-    with pytest.raises(ConfigError, match="is there already: choose another --out"):
-        get_set("gsm8k", rows, file=rows)
-
-
-def test_the_list_names_every_set_with_its_licence(capsys: pytest.CaptureFixture[str]) -> None:
-    list_sets()
-    said = capsys.readouterr().out
-    for name, one in NAMED_SETS.items():
-        assert f"{name}: {one.about}" in said
-        assert f"{one.hub}, {one.licence}" in said
 
 
 # The hub.
@@ -325,13 +255,6 @@ def test_a_named_set_is_read_from_the_hub_as_from_a_file(name: str, hub: Path) -
     get_set(name, hub / "hub.jsonl")
     expected = [(item.prompt, item.answer) for item in read_items(hub / "file.jsonl")]
     assert [(item.prompt, item.answer) for item in read_items(hub / "hub.jsonl")] == expected
-
-
-def test_own_splits_of_a_set_that_overlap_are_kept_apart_by_part(hub: Path) -> None:
-    get_set("gsm8k", hub / "train.jsonl", split="train", part="train")
-    get_set("gsm8k", hub / "test.jsonl", split="test", part="holdout", samples=2)
-    assert len(read_items(hub / "test.jsonl")) == 2
-    check_not_learned(read_items(hub / "test.jsonl"), hub / "train.jsonl")
 
 
 def test_a_set_out_of_reach_is_one_line_with_what_to_do(

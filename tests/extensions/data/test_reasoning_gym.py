@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.base.errors import ConfigError, DataError, MissingExtraError, RunError
+from symbiont_ecology.base.errors import ConfigError, MissingExtraError, RunError
 from symbiont_ecology.extensions.data import reasoning
-from symbiont_ecology.extensions.data.reasoning import LEFT_OUT, GymTask, offered, offers
+from symbiont_ecology.extensions.data.reasoning import LEFT_OUT, GymTask, offers
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, compose
 from symbiont_ecology.run.provenance import PROVENANCE_FILE
@@ -25,7 +25,7 @@ from toy import ToyHost
 
 factory = pytest.importorskip("reasoning_gym.factory")
 
-OFFERED = offered()
+OFFERED = sorted(factory.DATASETS.keys() - LEFT_OUT)
 SLOW = ("futoshiki", "sokoban", "zebra_puzzles")
 every_data_set = pytest.mark.parametrize("dataset", OFFERED)
 HOSTILE = (
@@ -89,14 +89,11 @@ def test_no_reply_runs_takes_long_or_is_right(dataset: str, tmp_path: Path) -> N
     assert not mark.exists()
 
 
-def test_every_data_set_is_offered_or_left_out_by_name_with_a_reason() -> None:
-    assert set(OFFERED) | set(LEFT_OUT) == set(factory.DATASETS)
+def test_every_data_set_that_is_left_out_exists_and_is_refused() -> None:
     assert set(LEFT_OUT) <= set(factory.DATASETS)
-    for name, reason in LEFT_OUT.items():
-        with pytest.raises(ConfigError) as refused:
+    for name in LEFT_OUT:
+        with pytest.raises(ConfigError, match=f"{name} is not offered: docs/data.md says why"):
             gym(name)
-        assert f"{name} is not offered: {reason}" in str(refused.value)
-        assert "\n" not in str(refused.value)
 
 
 def test_no_scorer_that_is_offered_evaluates_a_reply() -> None:
@@ -136,56 +133,15 @@ def test_questions_are_the_same_in_every_process() -> None:
     assert len(said[0].splitlines()) == len(quick)
 
 
-def test_levels_of_a_curriculum_are_depths() -> None:
-    task = gym("chain_sum", levels=[0, 2, 4], size=60)
-    assert task.depths == ("short", "medium", "long")
-    sizes = {
-        depth: max(len(line.prompt) for line in task.lines if line.depth == depth)
-        for depth in task.depths
-    }
-    assert sizes["short"] < sizes["medium"] < sizes["long"]
-    fixed = gym("chain_sum", levels=[0, 2], size=40, config={"min_digits": 3, "max_digits": 3})
-    assert all(len(term) == 3 for line in fixed.lines for term in terms(line.prompt))
-    assert gym("chain_sum").depths == ("short",)
-
-
-def terms(prompt: str) -> list[str]:
-    """The numbers of a sum."""
-    return [word for word in prompt.split() if word.isdigit()]
-
-
-ODD_LEVELS = ("futoshiki", "sokoban", "modulo_grid")
-"""Two are slow to draw, and the config of the third refuses its own first level."""
-
-
-@pytest.mark.parametrize("dataset", [name for name in OFFERED if name not in ODD_LEVELS])
-def test_the_first_and_second_level_of_a_curriculum_can_be_asked(dataset: str) -> None:
-    try:
-        task = gym(dataset, levels=[0, 1], size=3)
-    except ConfigError:  # it has no curriculum, or one of a single level
-        with pytest.raises(ConfigError, match="levels: "):
-            gym(dataset, levels=[0, 1], size=3)
-    else:
-        assert set(task.depths) <= {"short", "medium"}
-
-
 def test_equal_questions_are_asked_once_and_fall_into_one_split() -> None:
-    task = gym("chain_sum", size=400, levels=[0])
+    task = gym("chain_sum", size=400)
     prompts = [line.prompt for line in task.lines]
     assert len(prompts) == len(set(prompts)) < 400
     parts = [set(task.part("short", split)) for split in ("train", "selection", "holdout")]  # type: ignore[arg-type]
     assert sum(map(len, parts)) == len(prompts)
-    assert gym("chain_sum", size=400, levels=[0]) is task
-    assert gym("chain_sum", size=400, levels=[0], seed=1).digest != task.digest
+    assert gym("chain_sum", size=400) is task
+    assert gym("chain_sum", size=400, seed=1).digest != task.digest
     assert task.digest.startswith("reasoning-gym 0.1.")
-
-
-def test_a_partly_right_reply_is_wrong() -> None:
-    task = gym("chain_sum", size=5)
-    for line in task.lines:
-        item = task.item(line.question, "short")
-        assert item.verifier(f"{line.answers[0]} or 7") is False
-        assert item.verifier(f"Let us see.\nThe answer is {line.answers[0]}.") is True
 
 
 @pytest.mark.parametrize(
@@ -212,17 +168,11 @@ def test_an_answer_stands_between_tags_or_is_the_reply_or_its_end(
         ({"dataset": "chain_sm"}, "no such data set; did you mean 'chain_sum'?"),
         ({"dataset": "zzz"}, "no such data set; choose among ab, acre,"),
         ({"config": {"min_terms": 9, "max_terms": 3}}, "config: max_terms must be >= min_terms"),
-        ({"config": {"terms": 3}}, "unexpected keyword argument 'terms'"),
         ({"config": {"seed": 3}}, "config.seed: expected numbers, words or lists of them"),
         ({"config": {"min_terms": "__import__('os')"}}, "config.min_terms: expected numbers"),
-        ({"config": {"min_terms": {"a": 1}}}, "config.min_terms: expected numbers"),
-        ({"dataset": "spell_backward", "config": {"data_file": "../x"}}, "config.data_file: exp"),
         ({"dataset": "spell_backward", "config": {"data_file": "x"}}, "config: [Errno 2] No such"),
-        ({"levels": [11]}, "levels: expected numbers from 0 to 10, got 11"),
-        ({"levels": [1, 0]}, "levels: expected up to 3, the easiest first"),
-        ({"dataset": "gsm_symbolic", "levels": [0]}, "levels: it has no curriculum: leave them"),
         ({"name": "a/b"}, "name: expected letters"),
-        ({"dataste": "x"}, "unknown key 'dataste'; did you mean 'dataset'?"),
+        ({"levels": [0]}, "unknown key 'levels'"),
     ],
 )
 def test_wrong_knobs_are_one_clear_line(knobs: dict[str, Any], said: str) -> None:
@@ -257,19 +207,14 @@ def config(**knobs: object) -> RunConfig:
 def test_a_run_lives_on_them_and_goes_on_with_the_same_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = config(size=80, levels=[0])
+    plan = config(size=80)
     start(plan, tmp_path / "run", host=ToyHost())
     record = json.loads((tmp_path / "run" / PROVENANCE_FILE).read_text())
     assert record["data"] == {"sums": mixture(plan).families["sums"].digest}  # type: ignore[attr-defined]
     resume(tmp_path / "run", overrides=["run.generations=5"], host=ToyHost())
-    monkeypatch.setattr(GymTask, "digest", "of other versions")
+    monkeypatch.setattr(GymTask, "digest", property(lambda task: "of other versions"))
     with pytest.raises(RunError, match="is not what the run in"):
         resume(tmp_path / "run", overrides=["run.generations=6"], host=ToyHost())
-
-
-def test_too_few_questions_are_refused_with_their_counts() -> None:
-    with pytest.raises(DataError, match="is too small: of its 3 short lines"):
-        mixture(config(size=3))
 
 
 def test_the_page_names_every_data_set_that_is_left_out() -> None:

@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from encoders import EMBEDDED, bring_encoder
 from symbiont_ecology.base.errors import ConfigError, MissingExtraError
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import reward_rules
 from symbiont_ecology.extensions.data import rewards
-from symbiont_ecology.tasks import tasks, verification
+from symbiont_ecology.tasks import verification
 from symbiont_ecology.tasks.grading import graders
 
 
@@ -33,7 +32,6 @@ def replied(text: str, answer: str, verdict: float = 0.0) -> Rollout:
         ({"kind": "graded", "grader": "contains"}, "It is Paris, or so.", "Paris", 1.0),
         ({"kind": "graded", "grader": "number"}, "about 1,000", "1000", 1.0),
         ("conciseness", "", "yes", -3.0),
-        ("conciseness", "yes", "no!", 0.0),
         ("conciseness", "certainly", "yes", -6.0),
         ({"kind": "overlap", "metric": "chrf"}, "the red fox", "the red fox", 1.0),
         ({"kind": "overlap", "metric": "bleu"}, "a fast red fox ran", "a fast red fox ran", 1.0),
@@ -46,39 +44,14 @@ def test_a_reply_is_worth_this(rule: object, reply: str, answer: str, worth: flo
     assert reward_rules.build(rule)(replied(reply, answer)) == pytest.approx(worth)
 
 
-@pytest.mark.parametrize("metric", ["chrf", "bleu", "rouge_l"])
-def test_more_of_the_answer_is_worth_more(metric: str) -> None:
-    rule, answer = reward_rules.build({"kind": "overlap", "metric": metric}), "the red fox ran home"
-    some, much = (rule(replied(text, answer)) for text in ("the dog sat", "the red fox ran off"))
-    assert 0 <= some < much < 1
-
-
 @pytest.mark.parametrize(
     ("reply", "verdict", "worth"),
-    [
-        ("8+3", 1.0, 1.1),
-        ("3+8+8", 0.0, 0.1),
-        ("(8+3)*2", 0.0, 0.1),
-        ("eleven", 0.0, 0.0),
-        ("__import__('os')", 0.0, 0.0),
-        ("2**999999", 0.0, 0.0),
-        ("-3+8", 0.0, 0.0),
-        ("9/0", 0.0, 0.0),
-        ("(" * 55, 0.0, 0.0),
-    ],
+    [("8+3", 1.0, 1.1), ("3+8+8", 0.0, 0.1), ("eleven", 0.0, 0.0), ("__import__('os')", 0.0, 0.0)],
 )
 def test_countdown_pays_for_form_and_for_being_right(
     reply: str, verdict: float, worth: float
 ) -> None:
     assert reward_rules.build("countdown")(replied(reply, "", verdict)) == pytest.approx(worth)
-
-
-def test_an_expression_is_judged_with_exact_fractions_and_each_number_once() -> None:
-    item = tasks.build("countdown").item("2 3 6 = 4", "short")
-    assert item.verifier("6*2/3")
-    assert item.verifier("2/3*6")  # 0.67 * 6 is not 4
-    assert not item.verifier("6-2")
-    assert not item.verifier("2+2")
 
 
 def test_a_grader_that_hangs_costs_one_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,63 +87,3 @@ def test_a_grader_that_does_not_exist_is_named_before_a_run() -> None:
 def test_a_log_probability_counts_every_token_alike() -> None:
     read = replace(replied("", "yes"), token_ids=(5, 6), log_probabilities=np.array([-1.0, -3.0]))
     assert reward_rules.build("log_probability")(read) == -2.0
-
-
-@pytest.mark.parametrize(
-    ("reply", "answer", "worth"),
-    [
-        ("abc", "abc", 1.0),
-        ("aabbcc", "abc", 1.0),
-        ("a", "ab", 0.5**0.5),
-        ("x", "abc", 0.0),
-        ("", "abc", 0.0),
-        ("", "", 1.0),
-    ],
-)
-def test_similarity_is_the_cosine_of_embeddings(
-    reply: str, answer: str, worth: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bring_encoder(monkeypatch)
-    rule = reward_rules.build({"kind": "similarity", "model": "letters"})
-    assert rule(replied(reply, answer)) == pytest.approx(worth)
-    assert rule(replied(reply, answer)) <= 1.0
-
-
-def test_similarity_embeds_every_text_once_and_no_more_of_it_than_graders_read(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    bring_encoder(monkeypatch)
-    rule = reward_rules.build({"kind": "similarity", "model": "letters once"})
-    for reply in ("red fox", "red dog", "red fox", "x" * 50_000):
-        rule(replied(reply, "the red fox"))
-    assert [len(text) for text in EMBEDDED] == [7, 11, 7, 10_000]
-
-
-def test_similarity_names_its_package_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "sentence_transformers", None)
-    with pytest.raises(
-        MissingExtraError, match=r"sentence-transformers: pip install 'symbiont-ecology\[similarity"
-    ):
-        reward_rules.build("similarity")
-
-
-@pytest.mark.parametrize("model", ["./nowhere", "/no/such/folder", "a/b/c"])
-def test_similarity_names_a_folder_that_is_not_there_before_a_run(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bring_encoder(monkeypatch)
-    with pytest.raises(ConfigError, match=f"got '{model}', where no folder is"):
-        reward_rules.build({"kind": "similarity", "model": model})
-
-
-def test_a_model_that_cannot_be_loaded_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    bring_encoder(monkeypatch)
-    rule = reward_rules.build({"kind": "similarity", "model": "missing-model"})
-    with pytest.raises(ConfigError, match=r"'missing-model' cannot be loaded \(.*model\): name a"):
-        rule(replied("a", "b"))
-
-
-def test_what_a_reward_is_worth_is_not_the_verdict() -> None:
-    one = replied("yes", "yes", verdict=0.0)
-    assert reward_rules.build("conciseness")(one) == 0.0
-    assert replace(one, reward=-3.0).verdict == 0.0
