@@ -172,7 +172,7 @@ class Trials(RuleBasedStateMachine):
     @rule(one=WHO)
     def somebody_dies(self, one: int) -> None:
         """Its trials go on, as those of an orphan."""
-        self.do(Retire(self.somebody(one), "catastrophe"))
+        self.do(Retire(self.somebody(one), "reset"))
 
     @rule(one=WHO, amount=st.integers(0, 400_000))
     def somebody_gets_poor(self, one: int, amount: int) -> None:

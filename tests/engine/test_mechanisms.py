@@ -326,7 +326,7 @@ def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path)
     before = state.ledger.balance("o2")
     apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
     (child,) = state.challengers.values()
-    apply(Retire("o1", "catastrophe"), state, world)
+    apply(Retire("o1", "reset"), state, world)
     apply(Judge(child, "reject"), state, world)
     assert state.ledger.balances == {"o2": before}
     assert state.ledger.total == 0

@@ -7,11 +7,9 @@ record it. Births, deaths and trials move energy. Every death goes through ``ret
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -40,7 +38,7 @@ from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import RULE, Genome, Organelle
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import SuccessPosterior
 
@@ -294,17 +292,6 @@ def retire_the_bankrupt(state: EcologyState, prices: Prices) -> list[Event]:
     organelles = state.population.values()
     bankrupt = [organelle.id for organelle in organelles if organelle.overdrawn > prices.grace]
     return [retire(organelle_id, "bankrupt", state) for organelle_id in bankrupt]
-
-
-def retire_by_catastrophe(state: EcologyState, climate: Climate, draw: Draw) -> list[Event]:
-    """Retire some by draw, if this generation begins with a catastrophe."""
-    if state.generation not in climate.catastrophes:
-        return []
-    living = list(state.population)
-    order = draw("catastrophe").permutation(len(living))
-    toll = Fraction(str(climate.toll))  # as it is written: .14 of 50 are 7
-    victims = [living[index] for index in order[: math.ceil(toll * len(living))]]
-    return [retire(organelle_id, "catastrophe", state) for organelle_id in victims]
 
 
 def quarantine(state: EcologyState, organelle_id: OrganelleId, reason: str) -> list[Event]:

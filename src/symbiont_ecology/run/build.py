@@ -383,7 +383,6 @@ def build_runtime(
         store=BlobStore(folder / "blobs"),
         tasks=mixture(config),
         prices=config.economy,
-        climate=config.climate,
         allocator=parts.allocator,
         rank=config.host.rank,
         strategy=parts.strategy,

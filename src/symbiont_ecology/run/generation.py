@@ -20,7 +20,6 @@ from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, O
 from symbiont_ecology.ecology.decisions import (
     ApplyContext,
     apply,
-    retire_by_catastrophe,
     retire_the_bankrupt,
     with_rule_traits,
 )
@@ -42,7 +41,6 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = retire_the_bankrupt(state, context.prices) if "deaths" in strategy.wants else []
-    events += retire_by_catastrophe(state, context.climate, context.draw)
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.
     assignments = affordable_assignments(strategy.ask(context.strategy_context), context)

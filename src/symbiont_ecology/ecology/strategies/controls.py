@@ -50,7 +50,7 @@ class Single(CurriculumStrategy):
         return self.sampled(assignments(takers, self.samples), context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Found it anew if it is gone (a NaN, a catastrophe) or the world changed."""
+        """Found it anew if it is gone (a NaN) or the world changed."""
         state, decisions = context.state, list[Decision]()
         has_changed = self.reset and self._drift(state.drift_detectors) >= self.reset
         for organelle in state.population.values():

@@ -115,7 +115,7 @@ class Independent(Specialists, CurriculumStrategy):
         return self.sampled(assigned, context)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Nothing follows, unless someone is gone (a NaN, a catastrophe) or its loss jumped."""
+        """Nothing follows, unless someone is gone (a NaN) or its loss jumped."""
         state = context.state
         outdated = {
             niche: holder
