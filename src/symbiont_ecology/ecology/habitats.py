@@ -124,15 +124,13 @@ class Habitat:
     """A place that asks.
 
     ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
-    last, ``asked`` counts its questions. ``losses`` are those of organelles on answers that it
-    accepted, in nats per answer, as of its last question; only for strategies that want them.
+    last, ``asked`` counts its questions.
     """
 
     chosen: OrganelleId = ""
     last: OrganelleId = ""
     asked: int = 0
     answers: tuple[RememberedAnswer, ...] = ()
-    losses: Mapping[OrganelleId, float] = field(default_factory=dict)
 
     @property
     def server(self) -> OrganelleId:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from pydantic import JsonValue
 
@@ -59,11 +58,6 @@ class Organelle:
         """Score that a strategy noted of these weights: it tells equals apart after a run."""
         score = self.notes.get(SCORE)
         return score if isinstance(score, float) else None
-
-    @property
-    def losses(self) -> list[float]:
-        """Its last losses, nats per token; for strategies that want them."""
-        return list(cast(list[float], self.notes.get("losses", [])))
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """Return it with some more memories; the newest of each family are kept."""

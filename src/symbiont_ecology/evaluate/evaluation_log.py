@@ -28,13 +28,10 @@ from symbiont_ecology.base.files import (
     ignore_line,
     is_writable,
     read_lines,
-    write_whole,
 )
 from symbiont_ecology.base.shipped import find_data
 from symbiont_ecology.base.statistics import Interval
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.ecology.state import KEPT
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.items import read_items, some_of
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
@@ -168,18 +165,6 @@ def log_evaluation(
             stacklevel=2,
         )
         return
-    checkpoint.keep_state(run.pool.state, folder)
-    try:
-        with checkpoint.exclusive(folder):
-            for name, digest in hashes.items():
-                source, target = find_data(Path(name)), folder / KEPT / digest
-                if source.is_file() and not target.exists():
-                    target.parent.mkdir(exist_ok=True)
-                    write_whole(target, source.read_bytes())
-    except OSError as error:
-        raise RunError(
-            f"cannot keep what was asked in {folder / KEPT}: {error.strerror}"
-        ) from error
     asked = {**spec.model_dump(mode="json"), "sha256": hashes}
     line = json.loads(json.dumps({**evaluation.summary(), **more, "asked": asked}))
     if all(row != line for _, row in read_lines(folder / EVALUATIONS_FILE)):
@@ -214,7 +199,7 @@ def repeat_evaluations(
         then = RepeatedEvaluation(number, line.generation, line.routing, line.accuracy.estimate)
         try:
             run = replace(LoadedRun.of_run(folder, line.generation), cache=None)
-            evaluation = line.spec(folder / KEPT).evaluate(run, host)
+            evaluation = line.spec(folder / "evaluated").evaluate(run, host)
         except EcologyError as error:
             yield replace(then, problem=str(error))
             continue

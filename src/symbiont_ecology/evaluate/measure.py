@@ -208,10 +208,7 @@ class LoadedRun:
                 kept.
         """
         config = read_config(folder)
-        if is_kept:
-            state = checkpoint.load_and_keep_state(folder)
-        else:
-            state = checkpoint.load_state(folder, generation)
+        state = checkpoint.load_state(folder)
         pool = AdapterPool.of_run(folder, state, config, mixture(config))
         return cls(folder, config, pool, cache or folder / ANSWERS_FILE)
 

@@ -84,8 +84,6 @@ def parts_of(folder: Path) -> Iterator[Part]:
         ),
         folder / TRANSCRIPTS_FILE: (read_transcripts, "what was replied before is not shown"),
     }
-    for path in checkpoint.kept_files(folder):
-        spare[path] = check_state, "that evaluation cannot be repeated"
     for path, (check, loss) in spare.items():
         if path.exists():
             name = str(path.relative_to(folder))

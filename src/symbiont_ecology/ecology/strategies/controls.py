@@ -47,7 +47,7 @@ class Single(CurriculumStrategy):
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         items, living = self.items(context), context.state.population
         takers = ((name, item) for name in living for item in items)
-        return self.sampled(assignments(takers, self.samples), context)
+        return assignments(takers, self.samples)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         """Found it anew if it is gone (a NaN) or the world changed."""

@@ -131,7 +131,7 @@ class Ecology(CurriculumStrategy):
         ]
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
         strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
-        return [*self.sampled(practice, context), *strange, *extra]
+        return [*practice, *strange, *extra]
 
     @cached_property
     def wants(self) -> frozenset[Want]:  # type: ignore[override]

@@ -181,8 +181,7 @@ class Genetic(CurriculumStrategy):
         living = context.state.population
         scored = self._scored(scores_with({}, context), context)
         if scored and self._refines(context):
-            taken = assignments([(scored[0], item) for item in self.items(context)], self.samples)
-            return self.sampled(taken, context)
+            return assignments([(scored[0], item) for item in self.items(context)], self.samples)
         if context.tasks.habitats:
             takers = self._dealt(context)
         else:
