@@ -18,7 +18,7 @@ from symbiont_ecology.tasks.config import Flip, HabitatsConfig
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
-LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
+LENIENT = {"level": 0.8, "gain": 0.4, "most": 12}
 """A gate that a few questions open or shut."""
 ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=4000)
 MECHANISMS: dict[str, Any] = {

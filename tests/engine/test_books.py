@@ -163,7 +163,7 @@ def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(
 def on_probation(state: EcologyState, *parents: str) -> None:
     genome = state.population["o1"].genome
     cells = dict.fromkeys(parents, (SUMS,))
-    state.challengers["o9"] = Challenger("o9", genome, "svd", "merging", cells)
+    state.challengers["o9"] = Challenger("o9", genome, "svd", cells)
 
 
 @pytest.mark.parametrize("parents", [("o1",), ("o1", "o2")])

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -205,15 +206,9 @@ def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     newest = answers[-1]
     if newest.is_accepted:  # evidence of a change grows with refusals alone
         return 0
-    start = next(
-        (
-            len(answers) - place
-            for place, answer in enumerate(reversed(answers))
-            if answer.organelle_id != newest.organelle_id
-        ),
-        0,
-    )
-    best, change = SURE, 0
+    server = newest.organelle_id
+    latest = list(takewhile(lambda one: one.organelle_id == server, reversed(answers)))
+    start, best, change = len(answers) - len(latest), SURE, 0
     for place in range(start, len(answers)):
         before, since = answers[start:place], answers[place:]
         if sum(answer.is_accepted for answer in before) >= MIN_KNOWN:

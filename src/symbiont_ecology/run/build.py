@@ -74,7 +74,7 @@ def components(config: RunConfig) -> Components:
     )
 
 
-def check(config: RunConfig, *, is_new: bool = False) -> None:
+def check(config: RunConfig) -> None:
     """Build every part but the host, so that a mistake is found before a model is loaded.
 
     Raises:
@@ -97,8 +97,6 @@ def check(config: RunConfig, *, is_new: bool = False) -> None:
                 f"tasks.style: expected a host with a chat template, {config.host.model!r} has "
                 "none: set tasks.style.is_chat=false, or choose another host"
             )
-        if is_new and (faults := parts.strategy.founding_faults(config.host.rank)):
-            raise ConfigError(faults[0])
 
 
 def _check_host(config: RunConfig, rule: LearningRule) -> None:

@@ -17,12 +17,7 @@ from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
-from symbiont_ecology.ecology.decisions import (
-    ApplyContext,
-    apply,
-    retire_the_bankrupt,
-    with_rule_traits,
-)
+from symbiont_ecology.ecology.decisions import ApplyContext, apply, retire_the_bankrupt
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.run.act import act
 from symbiont_ecology.run.budget import affordable_assignments, budget_phase
@@ -97,8 +92,6 @@ def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[E
         context.rank,
         context.faults,
     )
-    if context.learning_rule.rule_count > 1:
-        decisions = with_rule_traits(decisions, context.draw("rules"))
     events = apply(decisions, apply_context)
     return events + warm_newborns(apply_context.initial_steps, context)
 

@@ -97,15 +97,6 @@ class Strategy(ABC):
                 "learning_rule=policy_gradient"
             )
 
-    def founding_faults(self, rank: int) -> Sequence[str]:
-        """Return what is wrong with what it founds with, on a host of that LoRA rank. A run that
-        goes on does not need it.
-
-        Raises:
-            AdapterError: an adapter is not there, or damaged.
-        """
-        return ()
-
     def max_rows(self, tasks: TaskMixture) -> int:
         """Return the most rollouts of a generation, without probes, or the examples that are read,
         where no rollouts are made. Estimates go by it (``--dry-run``)."""
@@ -130,23 +121,7 @@ class Strategy(ABC):
 
 
 @dataclass(frozen=True)
-class LearningStrategy(Strategy):
-    """A strategy whose organelles learn."""
-
-    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
-    learning_rate: PositiveFloat = 0.005  # founders' learning rate of Adam, > 0
-    aging: NonNegativeFloat = 100.0  # updates after which the learning rate falls; 0: never
-    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
-    warm_rate: PositiveFloat = 0.001  # the learning rate of Adam for them, > 0
-
-    @property
-    def traits(self) -> dict[str, float]:
-        """Traits of newcomers without parents."""
-        return {"learning_rate": self.learning_rate, "aging": self.aging}
-
-
-@dataclass(frozen=True)
-class AskingStrategy(Strategy):
+class CurriculumStrategy(Strategy):
     """A strategy that asks about cells by a curriculum."""
 
     questions: PositiveFloat = 1  # per cell and generation, on average
@@ -180,8 +155,19 @@ class AskingStrategy(Strategy):
 
 
 @dataclass(frozen=True)
-class CurriculumStrategy(LearningStrategy, AskingStrategy):
-    """A strategy whose organelles learn, and that asks about cells by a curriculum."""
+class LearningStrategy(CurriculumStrategy):
+    """A strategy whose organelles learn."""
+
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    learning_rate: PositiveFloat = 0.005  # founders' learning rate of Adam, > 0
+    aging: NonNegativeFloat = 100.0  # updates after which the learning rate falls; 0: never
+    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
+    warm_rate: PositiveFloat = 0.001  # the learning rate of Adam for them, > 0
+
+    @property
+    def traits(self) -> dict[str, float]:
+        """Traits of newcomers without parents."""
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
 
 
 def author_of(item: Item, state: EcologyState) -> OrganelleId | None:

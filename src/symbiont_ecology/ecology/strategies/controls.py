@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from symbiont_ecology.base.types import Cell, Item, OrganelleId, cell_family, cell_name
 from symbiont_ecology.ecology import Assignment, Decision, DriftDetector, Found, Retire, drift_score
 from symbiont_ecology.ecology.strategies import (
-    CurriculumStrategy,
+    LearningStrategy,
     Strategy,
     StrategyContext,
     Want,
@@ -29,7 +29,7 @@ NICHE = "niche"
 
 @strategies.register("single")
 @dataclass(frozen=True)
-class Single(CurriculumStrategy):
+class Single(LearningStrategy):
     """One organelle takes every question; nobody breeds or goes bankrupt.
 
     With ``reset`` above 0 it starts anew from the host when success falls: the control for changes

@@ -34,7 +34,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
-    CurriculumStrategy,
+    LearningStrategy,
     StrategyContext,
     World,
     assignments,
@@ -99,7 +99,7 @@ class FoundWithPhrase(Found):
 
 @strategies.register("genetic")
 @dataclass(frozen=True)
-class Genetic(CurriculumStrategy):
+class Genetic(LearningStrategy):
     """Truncation selection with an elite. Pair it with ``learning_rule: none``, or with a rule and
     ``refine``.
 

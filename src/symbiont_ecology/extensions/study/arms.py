@@ -30,7 +30,6 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
 from symbiont_ecology.ecology.habitats import MAX_ANSWERS
 from symbiont_ecology.ecology.strategies import (
-    CurriculumStrategy,
     LearningStrategy,
     StrategyContext,
     Want,
@@ -65,7 +64,7 @@ class Specialists(LearningStrategy):
 
 @strategies.register("independent")
 @dataclass(frozen=True)
-class Independent(Specialists, CurriculumStrategy):
+class Independent(Specialists):
     """Every family has a learner of its own, which takes all its questions.
 
     What an ecology adds to this is what its economy and its evolution add. ``samples: 0`` with
