@@ -1,4 +1,4 @@
-"""The populations of docs/results.md: long lives, invasions, catastrophes and winters.
+"""The populations of docs/results.md: long lives and invasions.
 
     python benchmarks/life.py [--seeds 5] [--processes 1] [--folder artifacts/life]
 
@@ -32,13 +32,11 @@ from life_measures import (
     inheritance,
     potentials,
     read_history,
-    recovery,
     specialists,
 )
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.event_log import EventLog, read_events
-from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.ecology import Decision, Found, Organelle, Retire
@@ -70,23 +68,7 @@ community; generations that it has to itself, and those with newcomers."""
 ARRIVAL = BRED + SETTLING
 RARE = 0.1
 """Share of newcomers when they come."""
-SHOCK, AFTER = 60, 80
-"""Generations before a catastrophe and after it."""
-ALIKE = "questions: 4, samples: 2, learning_rate: 0.015"
-ARMS = {
-    "ecology": (),
-    "independent": (f"strategy={{kind: independent, {ALIKE}}}",),
-    "single": (f"strategy={{kind: single, {ALIKE}}}",),
-}
-STRIKES = (
-    ("ecology", 0.5),
-    ("ecology", 0.9),
-    ("independent", 0.5),
-    ("independent", 0.9),
-    ("single", 0.5),
-)
-"""Arms and tolls; half of one is one."""
-YEAR, YEARS, WINTER = 60, 4, 0.7
+INDEPENDENT = "strategy={kind: independent, questions: 4, samples: 2, learning_rate: 0.015}"
 Record = dict[str, Any]
 
 
@@ -100,17 +82,13 @@ def main() -> None:
     folder, seeds = arguments.folder / source(), range(FIRST, FIRST + arguments.seeds)
     jobs: list[tuple[Any, ...]] = [(life, seed, "scarcity") for seed in seeds]
     jobs += [(invasions, seed) for seed in seeds]
-    jobs += [(catastrophe, seed, arm, toll) for seed in seeds for arm, toll in STRIKES]
-    jobs += [(seasons, seed) for seed in seeds]
     flats = [(life, seed, "flat") for seed in seeds]  # at the price of a life by scarcity
     records: dict[str, list[Record]] = {}
     with ProcessPoolExecutor(arguments.processes, multiprocessing.get_context("spawn")) as pool:
         for stage in (jobs, flats):
             for job, record in zip(stage, pool.map(partial(kept, folder), stage), strict=True):
                 records.setdefault(job[0].__name__, []).append(record)
-    RESULT.write_text(
-        json.dumps({"seeds": arguments.seeds, "year": YEAR, **records}) + "\n", encoding="utf-8"
-    )
+    RESULT.write_text(json.dumps({"seeds": arguments.seeds, **records}) + "\n", encoding="utf-8")
 
 
 def kept(folder: Path, job: tuple[Any, ...]) -> Record:
@@ -208,9 +186,7 @@ def mean_price(economy: Prices, success: Collection[float]) -> float:
 
 def invasions(folder: Path, seed: int) -> Record:
     """Let each of two types that know one family come as a tenth to a community of the other."""
-    config = configured(
-        seed, *ARMS["independent"], "strategy.questions=8", f"run.generations={BRED}"
-    )
+    config = configured(seed, INDEPENDENT, "strategy.questions=8", f"run.generations={BRED}")
     lived(config, folder / "bred")
     bred = checkpoint.load_state(folder / "bred").population.values()
     types = sorted(bred, key=lambda organelle: organelle.genome.traits["niche"])
@@ -333,41 +309,6 @@ def invasion(history: History, generator: np.random.Generator) -> Record:
         "skill": round(right[True] / asked[True], 3),
         "resident skill": round(right[False] / max(asked[False], 1), 3),
         "neutral": float(np.mean(marked * len(residents) >= 2 * len(ids) * max(kin.sum(), 1))),
-    }
-
-
-# Shocks.
-
-
-def catastrophe(folder: Path, seed: int, arm: str, toll: float) -> Record:
-    """Let a part of the living die at once; return how far success falls, and its recovery."""
-    config = configured(
-        seed,
-        *ARMS[arm],
-        f"run.generations={SHOCK + AFTER}",
-        f"climate.catastrophes=[{SHOCK}]",
-        f"climate.toll={toll}",
-    )
-    history = lived(config, folder)
-    curve = history.served(demand(config))
-    later = Counter(taxon.operator for taxon in history.taxa.values() if taxon.born >= SHOCK)
-    killed = sum(taxon.cause == "catastrophe" for taxon in history.taxa.values())
-    facts = {"seed": seed, "arm": arm, "toll": toll, "killed": killed, "born after": dict(later)}
-    return facts | {"served": rounded(curve), "recovery": asdict(recovery(curve, SHOCK))}
-
-
-def seasons(folder: Path, seed: int) -> Record:
-    """Live some years with hard winters."""
-    climate = (f"climate.year={YEAR}", f"climate.winter={WINTER}")
-    config = configured(seed, f"run.generations={YEARS * YEAR}", *climate)
-    history = lived(config, folder)
-    events = read_events(folder / EVENTS_FILE)
-    energy = [event.energy_total / 1000 for event in events if isinstance(event, GenerationEnded)]
-    return {
-        "seed": seed,
-        "energy": rounded(energy, 1),
-        "population": [len(alive) for alive in history.alive],
-        "served": rounded(history.served(demand(config))),
     }
 
 

@@ -1,4 +1,4 @@
-"""Measures of a population from its events alone: specialists, selection, novelty, recovery.
+"""Measures of a population from its events alone: specialists, selection, novelty.
 
 An organelle is described by where it earns: its verified answers of some generations, by cell or by
 convention group. What it could do but is never asked leaves no trace in a log.
@@ -191,43 +191,6 @@ def effective_specialists(earned: Mapping[OrganelleId, Counter[str]]) -> float:
     shared = float((joint[joint > 0] * np.log(joint[joint > 0] / independent[joint > 0])).sum())
     bias = (table.shape[0] - 1) * (table.shape[1] - 1) / (2 * table.sum())
     return math.exp(max(shared - bias, 0.0))
-
-
-@dataclass(frozen=True)
-class Recovery:
-    """Fall of a curve after a shock, until it was back or ended."""
-
-    before: float  # mean over the window before the shock
-    drop: float  # from there to the lowest generation
-    time: int | None  # generations until it was back; None where it never was
-    lost: float  # what lies between the level before and the curve, summed over generations
-
-
-def recovery(
-    curve: Sequence[float] | np.ndarray, shock: int, window: int = 10, tolerance: float = 0.05
-) -> Recovery:
-    """Return how far a curve falls at generation ``shock``, and how long it takes to come back.
-
-    Resistance and return time (Pimm 1984), of a stated thing to a stated shock (Carpenter et al.
-    2001).
-
-    It is back at the first generation that begins a ``window`` whose mean is at least
-    ``1 − tolerance`` times that of the window before the shock.
-
-    Raises:
-        ValueError: there is no whole window on both sides of the shock.
-    """
-    values = np.asarray(curve, dtype=float)
-    if not window <= shock <= len(values) - window:
-        raise ValueError(
-            f"expected {window} generations on both sides of {shock}, got {len(values)} in all"
-        )
-    before = float(values[shock - window : shock].mean())
-    means = np.lib.stride_tricks.sliding_window_view(values[shock:], window).mean(axis=1)
-    back = np.flatnonzero(means >= (1 - tolerance) * before)
-    time = int(back[0]) if len(back) else None
-    fallen = before - values[shock : None if time is None else shock + max(time, 1)]
-    return Recovery(before, max(float(fallen.max()), 0.0), time, float(np.maximum(fallen, 0).sum()))
 
 
 @dataclass(frozen=True)

@@ -103,7 +103,7 @@ def adapter(seed: int, rank: int = 4, b_std: float = 0.5) -> AdapterWeights:
 
 def apply(decision: Any, state: EcologyState, world: Runtime) -> list[Event]:
     draw = Draw(0, state.generation)
-    context = ApplyContext(state, world.store, LAYOUT, world.prices, draw)
+    context = ApplyContext(state, world.store, LAYOUT, world.prices, draw, rank=world.rank)
     return list(decision.apply(context))
 
 

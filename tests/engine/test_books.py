@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -28,11 +27,9 @@ from symbiont_ecology.ecology import (
     SuccessPosterior,
 )
 from symbiont_ecology.ecology.gate import Challenger
-from symbiont_ecology.ecology.strategies import Want
-from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.settle import MAX_LOSSES, install, settle, update_posteriors
+from symbiont_ecology.run.settle import install, settle, update_posteriors
 from toy import LAYOUT, ToyShape
 
 SUMS, WORDS = "math.add/short", "string.sort/short"
@@ -158,7 +155,7 @@ def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(
 def on_probation(state: EcologyState, *parents: str) -> None:
     genome = state.population["o1"].genome
     cells = dict.fromkeys(parents, (SUMS,))
-    state.challengers["o9"] = Challenger("o9", genome, "svd", "merging", cells)
+    state.challengers["o9"] = Challenger("o9", genome, "svd", cells)
 
 
 @pytest.mark.parametrize("parents", [("o1",), ("o1", "o2")])
@@ -353,29 +350,6 @@ def test_the_effort_of_a_cell_is_that_of_a_rollout_with_its_lessons(
     update_posteriors(outcomes, learned, turn)
     latest = (4 * 500 + 2 * 800 + 900 + 300) / 6
     assert turn.state.effort == {SUMS: 0.5 * (1000 + latest), WORDS: 30.0}
-
-
-@dataclass(frozen=True)
-class Watchful(Single):
-    """A strategy that wants to see losses."""
-
-    wants: ClassVar[frozenset[Want]] = frozenset({"losses"})
-
-
-def test_losses_are_noted_for_who_wants_them(turn: GenerationContext) -> None:
-    def losses(*updates: Update, watched: bool = True) -> dict[str, list[float]]:
-        strategy = Watchful() if watched else turn.strategy
-        update_posteriors([], updates, replace(turn, strategy=strategy))
-        return {name: one.losses for name, one in turn.state.population.items() if one.losses}
-
-    learned = [update("o1", {}, loss=0.5), update("o2", {}, loss=0.9, is_sick=True)]
-    assert losses(*learned, watched=False) == {}
-    assert losses(*learned) == {"o1": [0.5]}
-    assert losses(update("o2", {}, lessons=0, loss=0.3)) == {"o1": [0.5]}
-    for number in range(20):
-        latest = losses(update("o2", {}, loss=float(number)))
-    assert MAX_LOSSES == 16
-    assert latest["o2"] == list(map(float, range(4, 20)))
 
 
 # What was learned.

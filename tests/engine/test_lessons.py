@@ -96,9 +96,7 @@ def test_a_rule_sees_the_practice_of_one_organelle_and_nothing_else(room: Class)
     ]
     learn(outcomes, room.turn)
     first, second = room.rule.seen
-    assert first == Experience(
-        (outcomes[0], outcomes[2]), {"baseline": 0.25}, {"learning_rate": 0.2, "courage": 0.5}
-    )
+    assert first == Experience((outcomes[0], outcomes[2]), {"baseline": 0.25})
     assert second.outcomes == (outcomes[1],)
 
 

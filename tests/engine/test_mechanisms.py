@@ -210,13 +210,13 @@ def test_a_childs_dowry_is_put_aside_before_probation_leaves_its_parents_poor(
     dowry = world.prices.dowry
     before = dict(state.ledger.balances)
 
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
     (rejected,) = state.challengers.values()
     assert state.ledger.balance(rejected.id) == dowry
     apply(Judge(rejected, "reject"), state, world)
     assert state.ledger.balances == before
 
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
     (child,) = state.challengers.values()
     for parent in homes:
         state.ledger.charge(parent, state.ledger.balance(parent))
@@ -268,33 +268,15 @@ def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> No
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     state.ledger.charge("o2", state.ledger.balance("o2") - world.prices.dowry // 2 + 1)
     before = dict(state.ledger.balances)
-    assert (
-        apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
-        == []
-    )
+    assert apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world) == []
     assert not state.challengers
     assert state.ledger.balances == before
-
-
-def test_a_mechanism_of_ones_own_may_put_a_child_of_one_parent_on_probation(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1)], FAMILIES[:1], merging=True)
-    mutation = operators.build("svd_noise")
-    apply(
-        ProposeChild({"o1": ("math.add/short",)}, mutation, "svd_noise", {}, 4, by="mine"),
-        state,
-        world,
-    )
-    generations(3, state, world, tmp_path / "events.jsonl")
-    (child,) = (one for one in state.challengers.values() if one.by == "mine")
-    apply(Judge(child, "admit"), state, world)
-    assert state.ledger.balance(child.id) == world.prices.dowry
-    assert state.population[child.id].genome == child.genome
 
 
 def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
     (child,) = state.challengers.values()
     items = world.tasks.draw(("math.add", "short"), 4, np.random.default_rng(0))
     items = (*items, items[1])  # a question that comes twice
@@ -305,7 +287,7 @@ def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) ->
 
     parents = [outcome(organelle_id, items, 0.0) for organelle_id in homes]
     counts = with_new_counts(child, [outcome(child.id, items[1:], 1.0), *parents]).counts
-    assert {pairs.wins for by_home in counts.values() for pairs in by_home.values()} == {4}
+    assert {pairs.wins for pairs in counts.values()} == {4}
 
 
 def test_mechanisms_act_in_one_order_however_a_config_lists_them() -> None:
@@ -324,9 +306,9 @@ def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path)
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
     before = state.ledger.balance("o2")
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
     (child,) = state.challengers.values()
-    apply(Retire("o1", "catastrophe"), state, world)
+    apply(Retire("o1", "reset"), state, world)
     apply(Judge(child, "reject"), state, world)
     assert state.ledger.balances == {"o2": before}
     assert state.ledger.total == 0
@@ -341,7 +323,7 @@ def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path
     }
     for organelle_id, cells in homes.items():
         state.posteriors[organelle_id] = dict.fromkeys(reversed(cells), SuccessPosterior(3.0, 1.0))
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}, 4, by="merging"), state, world)
+    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
     (child,) = state.challengers.values()
     apply(Judge(child, "admit"), state, world)
     assert list(state.posteriors[child.id]) == [cell for cells in homes.values() for cell in cells]
@@ -389,9 +371,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(
 def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    apply(
-        ProposeChild(cells, operators.build(operator), "merged", {}, 4, by="merging"), state, world
-    )
+    apply(ProposeChild(cells, operators.build(operator), "merged", {}), state, world)
     (child,) = state.challengers.values()
     assert child.genome.rank == world.store.weights(child.genome.weights).rank == 4
 

@@ -23,7 +23,7 @@ from symbiont_ecology.ecology.learning import (
     learning_rules,
 )
 from symbiont_ecology.run.start import resume, start
-from toy import ToyHost, toy_config, toy_ecology
+from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 FAMILIES = ("math.add", "string.sort", "logic.bool")
@@ -178,10 +178,8 @@ def test_who_cannot_learn_is_not_scored(tmp_path: Path) -> None:
 def test_where_nobody_lives_nobody_is_scored(tmp_path: Path) -> None:
     host = ToyHost()
     strategy = toy_ecology(mechanisms={"refounding": False, "breeding": False})
-    plan = toy_config(generations=5, strategy=strategy, learning_rule="near_host")
-    plan = plan.model_copy(
-        update={"climate": plan.climate.model_copy(update={"catastrophes": (2,), "toll": 1.0})}
-    )
+    dear = toy_prices(rent=10**12, grace=1)
+    plan = toy_config(5, economy=dear, strategy=strategy, learning_rule="near_host")
     state = start(plan, tmp_path / "run", host=host).state
     assert not state.population
     assert len(host.scored) == 2

@@ -15,7 +15,7 @@ from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 PRESETS = ("demo", "steady", "es-countdown", "ga-gpt2", "habitats/town", "habitats/regimes")
-LIVED = ("economy", "climate", "seed")
+LIVED = ("economy", "seed")
 """Keys of which every accepted value is lived, too: others may ask for the work of days."""
 
 
@@ -58,7 +58,7 @@ def test_any_override_and_name_is_checked_or_refused_in_one_line(cases: int) -> 
     Count("overrides").run(cases, case)
 
 
-def test_prices_and_climates_that_are_accepted_can_be_lived_in(cases: int, tmp_path: Path) -> None:
+def test_prices_that_are_accepted_can_be_lived_in(cases: int, tmp_path: Path) -> None:
     plan = toy_config(generations=3, families=("math.add",)).model_dump(mode="json")
 
     def case(generator: np.random.Generator) -> None:

@@ -252,14 +252,16 @@ def test_a_key_is_read_under_its_old_name_with_a_warning(folder: Path) -> None:
     assert "plasticity" not in dump_config(old)
 
 
-def test_a_key_that_is_gone_is_read_if_it_is_off_and_refused_with_advice_if_not(
+def test_keys_that_are_gone_are_read_as_they_usually_were_and_refused_with_advice_if_not(
     folder: Path,
 ) -> None:
-    old = dump_config(load_config("demo")).replace("run:\n", "run:\n  mirror: null\n")
+    climate = "climate: {catastrophes: [], toll: 0.5, year: 0, winter: 0.5}\n"
+    old = climate + dump_config(load_config("demo")).replace("run:\n", "run:\n  mirror: null\n")
     old = old.replace("host:\n", "host:\n  is_checkpointing: false\n")
     assert load_config(write(folder, "old", old)) == load_config("demo")
-    with pytest.raises(ConfigError, match="is gone"):
-        load_config("demo", ["run.mirror=s3://bucket/run"])
+    for override in ("run.mirror=s3://bucket/run", "climate.year=20"):
+        with pytest.raises(ConfigError, match="is gone"):
+            load_config("demo", [override])
     with pytest.raises(ConfigError, match="is gone"):
         reward_rules.build("human")
 

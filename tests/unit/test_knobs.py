@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 import symbiont_ecology
 from symbiont_ecology.base.registry import Registry, knobs
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.strategies.mechanisms.population import Breeding
 from symbiont_ecology.run.config import HostConfig, LoopConfig, RunConfig
 from symbiont_ecology.tasks.config import Flip, TasksConfig
@@ -80,7 +80,7 @@ def test_all_knobs_together_are_bounded() -> None:
 
 
 def test_every_knob_says_what_it_is_in_its_line() -> None:
-    sections = (HostConfig, TasksConfig, Flip, Climate, LoopConfig, Prices)
+    sections = (HostConfig, TasksConfig, Flip, LoopConfig, Prices)
     shown = [knob for section in sections for knob in knobs(section)]
     for registry in registries().values():
         shown += [knob for name in registry.names() for knob in registry.describe(name).knobs]

@@ -1,4 +1,4 @@
-"""Specialists, activity, novelty and recovery, on logs that were made up so that the truth is
+"""Specialists, activity and novelty, on logs that were made up so that the truth is
 known."""
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from life_measures import (
     inheritance,
     potentials,
     read_history,
-    recovery,
     shadow,
     specialists,
 )
@@ -178,37 +177,6 @@ def test_generalists_are_one_effective_specialist_though_samples_are_small() -> 
         found.append(effective_specialists(earned))
     assert np.mean(found) == pytest.approx(1, abs=0.02)
     assert math.isnan(effective_specialists({"o1": Counter()}))
-
-
-def test_a_curve_that_falls_and_climbs_back_is_back_when_it_is_back() -> None:
-    curve = [0.8] * 20 + [0.2] * 10 + [0.8] * 30
-    found = recovery(curve, 20, window=10, tolerance=0.0)
-    assert (found.before, found.drop) == pytest.approx((0.8, 0.6))
-    assert found.time == 10
-    assert found.lost == pytest.approx(6.0)
-
-
-def test_a_curve_that_stays_low_never_recovers_and_one_that_stays_high_has_at_once() -> None:
-    assert recovery([0.8] * 20 + [0.2] * 30, 20).time is None
-    calm = recovery([0.8] * 50, 20)
-    assert (calm.drop, calm.time, calm.lost) == (0, 0, 0)
-
-
-@given(st.integers(1, 30))
-def test_a_longer_outage_takes_longer_and_costs_more(outage: int) -> None:
-    short, long = (
-        recovery([1.0] * 10 + [0.0] * duration + [1.0] * 60, 10, tolerance=0.0)
-        for duration in (outage, outage + 1)
-    )
-    assert short.time is not None
-    assert long.time == short.time + 1
-    assert long.lost > short.lost
-
-
-@pytest.mark.parametrize("shock", [3, 95])
-def test_a_shock_without_a_window_on_both_sides_is_refused(shock: int) -> None:
-    with pytest.raises(ValueError, match="on both sides"):
-        recovery([1.0] * 100, shock)
 
 
 def test_a_counter_is_the_use_along_the_line_of_descent() -> None:

@@ -16,6 +16,7 @@ from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
 from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.removed import LAST_COMMIT
 from symbiont_ecology.base.shipped import find_preset, presets
 from symbiont_ecology.base.untrusted import check_depth, read_regular
 
@@ -23,12 +24,18 @@ MAX_CONFIG_MB, MAX_FILE_NAME_CHARS = 1, 1000
 """Of a file, and characters of the name of one."""
 RENAMED = {"plasticity": "learning_rule"}
 """Top-level keys under their old names; they are still read, with a warning."""
-_REMOVED = {
-    "run.mirror": "rclone or fsspec can copy the folder of a run, whose last file is state.json",
-    "host.is_checkpointing": "raise host.memory_mb, or learn from shorter texts",
+_REMOVED: Mapping[str, tuple[Mapping[str, object], str]] = {
+    "run": (
+        {"mirror": None},
+        "rclone or fsspec can copy the folder of a run, whose last file is state.json",
+    ),
+    "host": ({"is_checkpointing": False}, "raise host.memory_mb, or learn from shorter texts"),
+    "climate": (
+        {"catastrophes": [], "toll": 0.5, "year": 0, "winter": 0.5},
+        f"use commit {LAST_COMMIT}",
+    ),
 }
-"""Dotted keys that are gone, and what to do instead. Old configs have them with the value null or
-false."""
+"""Keys that are gone, by section: the values that old configs have there, and what to do."""
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, object]:
@@ -110,15 +117,17 @@ def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]
 
 
 def _without_removed(values: dict[str, object], where: str) -> dict[str, object]:
-    for dotted, advice in _REMOVED.items():
-        section, _, key = dotted.partition(".")
-        if not isinstance(parts := values.get(section), Mapping) or key not in parts:
+    for section, (usual, advice) in _REMOVED.items():
+        if not isinstance(parts := values.get(section), Mapping):
             continue
-        if parts[key]:
-            raise ConfigError(
-                f"{where}: the key {dotted!r} is gone, got {parts[key]!r:.60}: {advice}"
-            )
-        values = {**values, section: {name: parts[name] for name in parts if name != key}}
+        for key in usual.keys() & parts.keys():
+            if parts[key] != usual[key]:
+                raise ConfigError(
+                    f"{where}: the key '{section}.{key}' is gone, got {parts[key]!r:.60}: {advice}"
+                )
+        kept = {key: part for key, part in parts.items() if key not in usual}
+        values = {name: part for name, part in values.items() if name != section}
+        values |= {section: kept} if kept else {}
     return values
 
 

@@ -29,6 +29,7 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("operator", "split"): "m2n2 alone used it",
     ("operator", "crossover"): "it mattered little what a crossover mixes: take directions",
     ("operator", "layers"): "it mattered little what a crossover mixes: take directions",
+    ("learning rule", "heritable"): "no preset or comparison used it",
     ("reward rule", "human"): "symbiont serve asks people now",
     ("allocator", "ucb"): "no comparison used it: take thompson",
     ("routing", "majority"): "it was for randopt, which stayed at the host",

@@ -37,8 +37,7 @@ class LogMark:
 
 @dataclass(frozen=True)
 class CheckpointHeader:
-    """Statements of a checkpoint about itself. States that were kept for evaluations name no
-    log."""
+    """Statements of a checkpoint about itself."""
 
     format: int
     log: LogMark | None

@@ -184,9 +184,9 @@ class ClusterAssignment:
     ``shared`` is how often two kinds agree about a family. ``servers`` are adapters by user, or
     names of clusters whose adapter is still to be born. ``accepted`` and ``evidence`` are the
     statistics of users, without refusals and with them. ``stats`` are those of clusters;
-    ``remembered`` is what the living and the dormant remember of users that changed. ``members``
-    counts the users of each cluster, ``sizes`` those that accepted something: a cluster that
-    pleases nobody attracts nobody.
+    ``remembered`` is what the living and the dormant remember of users that changed. ``sizes``
+    counts the users of each cluster that accepted something: a cluster that pleases nobody attracts
+    nobody. ``pleased`` are the successes of a cluster's adapter by user, once they were needed.
     """
 
     state: EcologyState
@@ -198,13 +198,9 @@ class ClusterAssignment:
     remembered: dict[str, ClusterStats]
     servers: dict[str, str]
     stats: dict[str, ClusterStats]
-    members: Counter[str] = field(default_factory=Counter)
     sizes: Counter[str] = field(default_factory=Counter)
+    pleased: dict[str, Mapping[str, SuccessPosterior]] = field(default_factory=dict)
     new_clusters: int = 0
-    records: dict[str, tuple[SuccessPosterior, Mapping[str, SuccessPosterior]]] = field(
-        default_factory=dict
-    )
-    """Successes of a cluster's adapter, over all and by user, once they were needed."""
 
     @classmethod
     def of(
@@ -259,7 +255,10 @@ class ClusterAssignment:
         # Last of equals: a cluster that was not tried yet comes first.
         scores[NEW_CLUSTER] = log(record(NEW_CLUSTER))
         best = max(scores, key=scores.__getitem__)
-        self._place(name, best or self._new_cluster())
+        if not best:
+            self.new_clusters += 1
+            best = f"new cluster {self.new_clusters}"
+        self._place(name, best)
 
     def may_found(self, *names: str) -> bool:
         """Return True if users accepted enough for a new cluster, or all others have failed."""
@@ -305,8 +304,7 @@ class ClusterAssignment:
             ),
         )
         self.servers |= dict.fromkeys(self._users(worse), better)
-        for counts in (self.members, self.sizes):
-            counts[better] += counts.pop(worse)
+        self.sizes[better] += self.sizes.pop(worse)
         self.stats[better] += self.stats.pop(worse)
         if worse in self.remembered:
             self.stats[better] -= self.remembered[worse]
@@ -332,34 +330,25 @@ class ClusterAssignment:
         """Take a user out of its cluster, which is returned; forget it if it is empty then."""
         before, accepted = self.servers.pop(name, None), self.accepted[name]
         if before is not None:
-            self.members[before] -= 1
             self.sizes[before] -= not accepted.is_empty
             self.stats[before] -= accepted
-            if not self.members[before] and before not in self.remembered:
+            if before not in self.remembered and before not in self.servers.values():
                 del self.stats[before]
         return before
 
     def _place(self, name: str, server: str) -> None:
         self.servers[name] = server
         accepted = self.accepted[name]
-        self.members[server] += 1
         self.sizes[server] += not accepted.is_empty
         known = self.stats.get(server)
         self.stats[server] = accepted if known is None else known + accepted
 
     def _record(self, name: str, server: str) -> float:
         """Return ``EcologyState.record`` without a user; one half for an adapter to be born."""
-        if server not in self.records:
-            posteriors = self.state.pleased(server)
-            self.records[server] = pooled(posteriors.values()), posteriors
-        overall, pleased = self.records[server]
-        own = pleased.get(name, SuccessPosterior())
-        rest = SuccessPosterior(overall.successes - own.successes, overall.failures - own.failures)
-        return rest.mean
-
-    def _new_cluster(self) -> str:
-        self.new_clusters += 1
-        return f"colony {self.new_clusters}"
+        if server not in self.pleased:
+            self.pleased[server] = self.state.pleased(server)
+        others = (known for user, known in self.pleased[server].items() if user != name)
+        return pooled(others).mean
 
 
 def cluster(stats: Sequence[ClusterStats], prior: MixturePrior) -> list[list[int]]:

@@ -7,11 +7,9 @@ record it. Births, deaths and trials move energy. Every death goes through ``ret
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from typing import Literal
 
 import numpy as np
@@ -39,8 +37,8 @@ from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.habitats import RememberedAnswer
-from symbiont_ecology.ecology.organelle import RULE, Genome, Organelle
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.organelle import Genome, Organelle
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import SuccessPosterior
 
@@ -260,21 +258,6 @@ class Birth(Decision):
         return [context.enter(child, genome, self.name, self.parents, optimizer_state=moments)]
 
 
-def with_rule_traits(
-    decisions: Iterable[Decision], generator: np.random.Generator
-) -> list[Decision]:
-    """Return the decisions with a learning rule for newcomers without parents, as far as they bring
-    none: evenly spread, from a random one."""
-    decisions = list(decisions)
-    places = [place for place, one in enumerate(decisions) if isinstance(one, Found)]
-    first = generator.random()
-    for number, place in enumerate(places):
-        newcomer, share = decisions[place], (first + number / len(places)) % 1
-        assert isinstance(newcomer, Found)
-        decisions[place] = replace(newcomer, traits={RULE: share, **newcomer.traits})
-    return decisions
-
-
 # Deaths.
 
 
@@ -294,17 +277,6 @@ def retire_the_bankrupt(state: EcologyState, prices: Prices) -> list[Event]:
     organelles = state.population.values()
     bankrupt = [organelle.id for organelle in organelles if organelle.overdrawn > prices.grace]
     return [retire(organelle_id, "bankrupt", state) for organelle_id in bankrupt]
-
-
-def retire_by_catastrophe(state: EcologyState, climate: Climate, draw: Draw) -> list[Event]:
-    """Retire some by draw, if this generation begins with a catastrophe."""
-    if state.generation not in climate.catastrophes:
-        return []
-    living = list(state.population)
-    order = draw("catastrophe").permutation(len(living))
-    toll = Fraction(str(climate.toll))  # as it is written: .14 of 50 are 7
-    victims = [living[index] for index in order[: math.ceil(toll * len(living))]]
-    return [retire(organelle_id, "catastrophe", state) for organelle_id in victims]
 
 
 def quarantine(state: EcologyState, organelle_id: OrganelleId, reason: str) -> list[Event]:
@@ -405,19 +377,17 @@ class DriftResponse(Decision):
 
 @dataclass(frozen=True)
 class ProposeChild(Decision):
-    """A child of several parents goes on probation, and is judged by the mechanism ``by``.
+    """A child of several parents goes on probation, and is born if it is admitted.
 
-    It is born if it is admitted. Its parents put its dowry aside in equal parts; if one of them
-    cannot, nothing happens. ``cells`` says where each parent is at home. ``rank`` is the most that
-    the child may have: what its operator makes beyond that is cut off.
+    Its parents put its dowry aside in equal parts; if one of them cannot, nothing happens.
+    ``cells`` says where each parent is at home. What the operator makes beyond the rank of a slot
+    is cut off.
     """
 
     cells: Mapping[OrganelleId, tuple[str, ...]]
     operator: Operator
     name: str
     traits: dict[str, float]
-    rank: int
-    by: str
 
     def apply(self, context: ApplyContext) -> list[Event]:
         state, parents = context.state, tuple(self.cells)
@@ -429,10 +399,10 @@ class ProposeChild(Decision):
         weights = context.conceive(child, parents, self.operator, self.name, generator, MAX_RANK)
         if isinstance(weights, Stillborn):
             return [weights]
-        if weights.rank > self.rank:
-            weights = truncated(weights, self.rank)
+        if weights.rank > context.rank:
+            weights = truncated(weights, context.rank)
         genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
-        state.challengers[child] = Challenger(child, genome, self.name, self.by, self.cells)
+        state.challengers[child] = Challenger(child, genome, self.name, self.cells)
         return [Proposed(state.generation, child, self.name, parents, genome.weights)]
 
 

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 
 import numpy as np
 
@@ -124,15 +125,13 @@ class Habitat:
     """A place that asks.
 
     ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
-    last, ``asked`` counts its questions. ``losses`` are those of organelles on answers that it
-    accepted, in nats per answer, as of its last question; only for strategies that want them.
+    last, ``asked`` counts its questions.
     """
 
     chosen: OrganelleId = ""
     last: OrganelleId = ""
     asked: int = 0
     answers: tuple[RememberedAnswer, ...] = ()
-    losses: Mapping[OrganelleId, float] = field(default_factory=dict)
 
     @property
     def server(self) -> OrganelleId:
@@ -207,15 +206,9 @@ def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     newest = answers[-1]
     if newest.is_accepted:  # evidence of a change grows with refusals alone
         return 0
-    start = next(
-        (
-            len(answers) - place
-            for place, answer in enumerate(reversed(answers))
-            if answer.organelle_id != newest.organelle_id
-        ),
-        0,
-    )
-    best, change = SURE, 0
+    server = newest.organelle_id
+    latest = list(takewhile(lambda one: one.organelle_id == server, reversed(answers)))
+    start, best, change = len(answers) - len(latest), SURE, 0
     for place in range(start, len(answers)):
         before, since = answers[start:place], answers[place:]
         if sum(answer.is_accepted for answer in before) >= MIN_KNOWN:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
 
 from pydantic import JsonValue
 
@@ -15,10 +14,6 @@ from symbiont_ecology.ecology.habitats import MAX_ANSWERS, RememberedAnswer
 HOST: OrganelleId = "host"
 """The id under which the bare host appears in assignments and events; it owns no account and never
 learns."""
-
-RULE = "rule"
-"""The trait in [0, 1) that says by which of several rules an organelle learns (learning_rule
-``heritable``)."""
 
 SCORE = "score"
 """The note that says how good its weights were found to be."""
@@ -59,11 +54,6 @@ class Organelle:
         """Score that a strategy noted of these weights: it tells equals apart after a run."""
         score = self.notes.get(SCORE)
         return score if isinstance(score, float) else None
-
-    @property
-    def losses(self) -> list[float]:
-        """Its last losses, nats per token; for strategies that want them."""
-        return list(cast(list[float], self.notes.get("losses", [])))
 
     def remembering(self, answers: Sequence[RememberedAnswer]) -> Organelle:
         """Return it with some more memories; the newest of each family are kept."""

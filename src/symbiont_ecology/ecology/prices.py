@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt
-
-from symbiont_ecology.base.registry import Modest, PositiveShare
+from pydantic import Field
 
 MAX_PRICE = 10**15
 """In mATP: larger ones are not exact as floating point numbers."""
@@ -64,13 +62,6 @@ class Prices:
         """Return what one full reward pays in a cell with that success average, in mATP."""
         return min(max(self.base + self.slope * (TARGET - success), self.lowest), self.highest)
 
-    def times(self, factor: float) -> Prices:
-        """Return the same economy in which every answer pays ``factor`` as much, to the nearest
-        mATP."""
-        names, most = ("base", "slope", "lowest", "highest"), MAX_PRICE
-        paid = {name: round(factor * getattr(self, name)) for name in names}
-        return replace(self, **{name: max(min(price, most), -most) for name, price in paid.items()})
-
     def revenue(self, price: float, verdicts: Sequence[float]) -> int:
         """Return what verdicts in [0, 1] earn together at that price."""
         return math.floor(price * math.fsum(verdicts))
@@ -84,19 +75,3 @@ class Prices:
         """Return the rent of one generation for so many LoRA parameters on a host of so many linear
         weights."""
         return parameters * self.rent // host_parameters
-
-
-class Climate(BaseModel):
-    """Catastrophes and seasons, by generation: they befall everyone, whatever the strategy."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    catastrophes: tuple[NonNegativeInt, ...] = ()  # generations that begin with one
-    toll: PositiveShare = 0.5  # part of the living that a catastrophe kills, rounded up
-    year: NonNegativeInt = 0  # generations, the second half is winter; 0: no seasons
-    winter: Modest = 0.5  # what an answer pays in winter, by its price in summer
-
-    def payment(self, generation: int) -> float:
-        """Return what an answer pays in a generation, by its price in summer."""
-        is_winter = self.year > 0 and 2 * (generation % self.year) >= self.year
-        return self.winter if is_winter else 1.0

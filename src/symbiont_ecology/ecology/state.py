@@ -19,9 +19,7 @@ from pydantic import JsonValue, TypeAdapter, ValidationError
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.files import (
     UNFINISHED,
-    is_writable,
     lock,
-    make_folder,
     open_folder,
     remove_unfinished,
     replace_durably,
@@ -43,7 +41,7 @@ from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment
 from symbiont_ecology.ecology.success import Archive, DriftDetector, SuccessPosterior, pooled
 
-STATE_FILE, PREVIOUS_FILE, KEPT = "state.json", "state.previous.json", "evaluated"
+STATE_FILE, PREVIOUS_FILE = "state.json", "state.previous.json"
 
 
 @dataclass(repr=False)
@@ -82,7 +80,7 @@ class EcologyState:
     notes: dict[str, JsonValue] = field(default_factory=dict)
     """Notes of parts from one generation to the next, by the name of the part."""
     scored: int = 0
-    """Answers of habitats that were sketched or embedded, or scored under somebody."""
+    """Answers of habitats that were sketched or embedded."""
     spent: Cost = field(default_factory=Cost)
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""
@@ -186,9 +184,7 @@ class Checkpoint:
 _schema = TypeAdapter(EcologyState)
 
 
-def save_state(
-    state: EcologyState, folder: Path, name: str = STATE_FILE, log: LogMark | None = None
-) -> None:
+def save_state(state: EcologyState, folder: Path, log: LogMark | None = None) -> None:
     """Write ``state.json`` by atomic rename, under a header that says how far the ``log`` was. The
     caller has flushed the blobs before.
 
@@ -196,7 +192,7 @@ def save_state(
         RunError: the disk is full or the folder is gone; the earlier state is untouched.
     """
     try:
-        write_whole(folder / name, with_header(_schema.dump_json(state, indent=1), log))
+        write_whole(folder / STATE_FILE, with_header(_schema.dump_json(state, indent=1), log))
     except RunError as error:
         raise RunError(f"{error}; free some space and resume") from error
 
@@ -225,8 +221,8 @@ def keep_previous(folder: Path) -> None:
 
 @contextmanager
 def exclusive(folder: Path) -> Iterator[None]:
-    """Let one process at a time keep states of a run, or delete what neither it nor a kept state
-    needs.
+    """Let one process at a time read the state of a run with what it names, or delete what it does
+    not name.
 
     Raises:
         RunError: the folder cannot be read.
@@ -242,50 +238,13 @@ def exclusive(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def keep_state(state: EcologyState, folder: Path) -> None:
-    """Keep the state of an evaluation: a run that goes on leaves its blobs alone, so it can be
-    made again.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    with exclusive(folder):
-        _keep_state(state, folder)
-
-
-def load_and_keep_state(folder: Path) -> EcologyState:
-    """Return the last checkpoint, kept before a run that goes on can delete what it names. A run
-    in a folder that cannot be written does not go on.
-
-    Raises:
-        RunError: there is none, it is damaged, or it cannot be kept.
-    """
-    with exclusive(folder):
-        state = load_state(folder)
-        if is_writable(folder):
-            _keep_state(state, folder)
-        return state
-
-
-def kept_files(folder: Path) -> list[Path]:
-    """Return the files of the states that evaluations were made of."""
-    return sorted((folder / KEPT).glob("*.json"))
-
-
-def load_state(folder: Path, generation: int | None = None) -> EcologyState:
-    """Return the last checkpoint of a run, or the one that was evaluated in some generation.
+def load_state(folder: Path) -> EcologyState:
+    """Return the last checkpoint of a run.
 
     Raises:
         RunError: there is none, or it is damaged.
     """
-    if generation is not None and (folder / KEPT / f"{generation}.json").exists():
-        return read_checkpoint(folder / KEPT / f"{generation}.json").state
-    state = read_checkpoint(folder / STATE_FILE).state
-    if generation not in (None, state.generation):
-        raise RunError(
-            f"{folder} stands at generation {state.generation}, and {generation} was not kept"
-        )
-    return state
+    return read_checkpoint(folder / STATE_FILE).state
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
@@ -316,13 +275,10 @@ def _of_format_2(data: bytes) -> dict[str, Any]:
     fields: dict[str, Any] = json.loads(data)
     space = ("common", "bases", "examples")
     fields["sketch_space"] = {name: fields[name] for name in space if name in fields}
-    losses = fields.get("losses", {})
     for organelle in (*fields["population"].values(), *fields.get("dormant", {}).values()):
         notes = organelle.setdefault("notes", {})
         if organelle.get("range", {}).get("total"):
             notes["speciation"] = organelle["range"]
-        if organelle["id"] in losses:
-            notes["losses"] = losses[organelle["id"]]
     return fields
 
 
@@ -335,12 +291,3 @@ def _contradiction(state: EcologyState) -> str:
     if poor := state.population.keys() - state.ledger.balances.keys():
         return f"{min(poor)} has no account"
     return ""
-
-
-def _keep_state(state: EcologyState, folder: Path) -> None:
-    evaluated = folder / KEPT
-    try:
-        make_folder(evaluated)
-    except OSError as error:
-        raise RunError(f"cannot write {evaluated}: {error.strerror}") from error
-    save_state(state, evaluated, f"{state.generation}.json")

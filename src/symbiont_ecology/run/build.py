@@ -69,7 +69,7 @@ def components(config: RunConfig) -> Components:
     )
 
 
-def check(config: RunConfig, *, is_new: bool = False) -> None:
+def check(config: RunConfig) -> None:
     """Build every part but the host, so that a mistake is found before a model is loaded.
 
     Raises:
@@ -312,7 +312,6 @@ def build_runtime(
         store=BlobStore(folder / "blobs"),
         tasks=mixture(config),
         prices=config.economy,
-        climate=config.climate,
         allocator=parts.allocator,
         rank=config.host.rank,
         strategy=parts.strategy,

@@ -52,7 +52,6 @@ class Checkpoints:
         """The generation of ``state.json``."""
         self._needed = set[BlobRef]()
         self._needed_before = set[BlobRef]()
-        self._evaluated = dict[Path, set[BlobRef]]()
         """Blobs of the states of evaluations, by their files."""
 
     def restore(self) -> EcologyState:
@@ -115,23 +114,15 @@ class Checkpoints:
         return needed
 
     def _clean(self) -> None:
-        """Delete every blob that neither the run, nor an evaluation of it, can be asked for."""
+        """Delete every blob that the run cannot be asked for."""
         with checkpoint.exclusive(self.folder):  # an evaluation may be reading, a fork be copying
-            needs = map(self._needed_by, checkpoint.kept_files(self.folder))
-            self._store.collect(self._needed.union(self._needed_before, *needs))
-
-    def _needed_by(self, path: Path) -> set[BlobRef]:
-        """Return what the state of an evaluation needs; its file never changes."""
-        if path not in self._evaluated:
-            self._evaluated[path] = checkpoint.read_checkpoint(path).state.reachable()
-        return self._evaluated[path]
+            self._store.collect(self._needed | self._needed_before)
 
 
 def unfinished_files(folder: Path) -> list[Path]:
     """Return the files of a run that a crash left half written; others with that ending are not its
     own."""
     halves = [folder / (name + UNFINISHED) for name in WRITTEN_WHOLE]
-    halves += sorted((folder / checkpoint.KEPT).glob(f"*.json{UNFINISHED}"))
     return [path for path in halves if os.path.lexists(path)]
 
 

@@ -34,7 +34,7 @@ from symbiont_ecology.base.registry import (
     load_plugin,
     validate,
 )
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.tasks.config import TasksConfig
 
 Positive = Annotated[int, Field(ge=1)]
@@ -100,7 +100,6 @@ class RunConfig(BaseModel):
     allocator: Spec = "epsilon_greedy"  # who meets which question in a run
     router: Spec = "lexical"  # who answers a prompt without a label
     economy: Prices = Prices()
-    climate: Climate = Climate()
     run: LoopConfig = LoopConfig()
     executor: Spec = "local"  # where the host does its work
     plugins: tuple[str, ...] = ()  # Python files, below the current folder, that register parts

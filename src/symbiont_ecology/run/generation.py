@@ -17,13 +17,7 @@ from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.ecology import HOST, Assignment, Decision, EcologyState, Outcome
-from symbiont_ecology.ecology.decisions import (
-    ApplyContext,
-    apply,
-    retire_by_catastrophe,
-    retire_the_bankrupt,
-    with_rule_traits,
-)
+from symbiont_ecology.ecology.decisions import ApplyContext, apply, retire_the_bankrupt
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.run.act import act
 from symbiont_ecology.run.budget import affordable_assignments, budget_phase
@@ -42,7 +36,6 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
     # Retire first: the dead must not breed, and the newborn need their slots.
     events = retire_the_bankrupt(state, context.prices) if "deaths" in strategy.wants else []
-    events += retire_by_catastrophe(state, context.climate, context.draw)
 
     # Ask: the strategy says who faces which items, within what each can pay and the run may spend.
     assignments = affordable_assignments(strategy.ask(context.strategy_context), context)
@@ -99,8 +92,6 @@ def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[E
         context.rank,
         context.faults,
     )
-    if context.learning_rule.rule_count > 1:
-        decisions = with_rule_traits(decisions, context.draw("rules"))
     events = apply(decisions, apply_context)
     return events + warm_newborns(apply_context.initial_steps, context)
 

@@ -132,11 +132,8 @@ def _taught(
             items = (item for outcome in outcomes for item in outcome.assignment.items)
             answers = list(dict.fromkeys(item.answer for item in items))
             reference_ids = dict(zip(answers, host.encode_answers(answers), strict=True))
-        traits, own = (
-            learner.organelle.genome.traits,
-            tuple(remembered.get(learner.organelle.id, ())),
-        )
-        experience = Experience(tuple(outcomes), state.notes, traits, reference_ids, own)
+        own = tuple(remembered.get(learner.organelle.id, ()))
+        experience = Experience(tuple(outcomes), state.notes, reference_ids, own)
         with suppress(FaultError):
             targets, notes = context.faults.call(
                 learning_rules.called(rule),

@@ -8,8 +8,7 @@ same.
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -17,13 +16,11 @@ from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import OrganelleId, cell_name
 from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout
 from symbiont_ecology.ecology.habitats import Basis, read_vector, shared_among
-from symbiont_ecology.run.act import costs_of, waves
+from symbiont_ecology.run.act import costs_of
 from symbiont_ecology.run.runtime import GenerationContext
 
 MAX_OF_CELL = 64
 """The newest right answers of a cell that are remembered."""
-WORST_LOSS = 1e9
-"""Nats, of an organelle whose log-probabilities are not finite. JSON has no such numbers."""
 
 
 def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
@@ -51,8 +48,6 @@ def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
         has_changed = "memories" in strategy.wants and state.habitats[name].has_changed_from(before)
         if has_changed and (server := state.population.get(before.server)):
             state.population[server.id] = server.remembering(before.accepted)
-    if strategy.scored_answers:
-        _score({rollout.item.habitat: None for rollout in rollouts}, context)
 
 
 def replayed(
@@ -161,30 +156,3 @@ def _with_vectors(
         answer.sketched(sketch - common.get(answer.family, 0.0))
         for answer, sketch in zip(answers, sketched(answers, context), strict=True)
     ]
-
-
-def _score(names: Iterable[str], context: GenerationContext) -> None:
-    """Keep the losses of everyone alive on the newest accepted answers of some habitats; none of
-    one that accepted nothing since it began or changed."""
-    state, host, count = context.state, context.host, context.strategy.scored_answers
-    answers = {name: state.habitats[name].accepted[-count:] for name in names}
-    pairs = [(name, answer) for name, newest in answers.items() for answer in newest]
-    losses: dict[str, dict[OrganelleId, float]] = {name: {} for name in answers}
-    for wave in waves(set(state.population), host.slots) if pairs else ():
-        for organelle_id, slot in wave.items():
-            host.place(slot, context.store.weights(state.genome(organelle_id).weights))
-        rows = [(name, answer, who) for name, answer in pairs for who in wave]
-        prompts, ids = _texts([answer for _, answer, _ in rows])
-        scores = host.score(prompts, ids, [wave[who] for *_, who in rows])
-        for (name, _, who), values in zip(rows, scores, strict=True):
-            loss = -float(np.asarray(values).sum()) / len(answers[name])
-            total = losses[name].get(who, 0.0) + loss
-            losses[name][who] = total if math.isfinite(total) else WORST_LOSS
-        prompts, ids = _texts([answer for _, answer in pairs])
-        for cost in costs_of(prompts, ids, host, host.shape.scoring_flops, context.rank):
-            flops = len(wave) * cost.flops
-            state.spent += Cost.computed(flops, cost.tokens_in, cost.tokens_out)
-        state.spent += Cost(calls=1)
-        state.scored += len(rows)
-    for name, by_organelle in losses.items():
-        state.habitats[name] = replace(state.habitats[name], losses=by_organelle)

@@ -20,7 +20,7 @@ from symbiont_ecology.base.types import Completions, Decoding, LearningBatch, Re
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.learning import LearningRule, RewardRule
 from symbiont_ecology.ecology.learning.experience import LearnedSlots
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.routing.allocators import Allocator
 from symbiont_ecology.ecology.strategies import Strategy, StrategyContext
 from symbiont_ecology.tasks.mixture import TaskMixture
@@ -108,8 +108,6 @@ class Runtime:
     store: BlobStore
     tasks: TaskMixture
     prices: Prices
-    climate: Climate
-    """Catastrophes and seasons."""
     allocator: Allocator
     rank: int
     """LoRA rank of the slots."""
@@ -132,9 +130,8 @@ class Runtime:
 
     def at(self, state: EcologyState, reached: float, until: float) -> GenerationContext:
         """Return the generation that comes next, between two milestones: what counts as right may
-        have changed at the first, and what it pays depends on the season."""
-        prices = self.prices.times(self.climate.payment(state.generation))
-        parts = vars(self) | {"tasks": self.tasks.at(reached), "prices": prices}
+        have changed at the first."""
+        parts = vars(self) | {"tasks": self.tasks.at(reached)}
         draw = Draw(state.seed, state.generation)
         return GenerationContext(**parts, state=state, draw=draw, until=until)
 

@@ -8,9 +8,8 @@ faults are for people, and nothing here reads them again.
 import math
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from symbiont_ecology.base.errors import EcologyWarning, RunError
 from symbiont_ecology.base.events import Acted, Archived, Event, PartFailed, Settled
@@ -21,8 +20,6 @@ from symbiont_ecology.ecology.decisions import quarantine
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
 
-MAX_LOSSES = 16
-"""Newest losses of an organelle that are kept."""
 MIN_CALLS = 3
 """Calls of a part in one generation that all fail, until the run stops."""
 
@@ -120,12 +117,6 @@ def update_posteriors(
         detector = state.drift_detectors.get(name, DriftDetector())
         state.drift_detectors[name] = detector.after(new_verdicts)
     _update_effort(state, practice, updates)
-    for update in updates if "losses" in context.strategy.wants else ():
-        if update.learned.lessons and not update.is_sick:
-            learner = state.population[update.learned.id]
-            losses = [*learner.losses, update.learned.loss][-MAX_LOSSES:]
-            notes: Mapping[str, Any] = {**learner.notes, "losses": losses}
-            state.population[learner.id] = replace(learner, notes=notes)
     return events
 
 

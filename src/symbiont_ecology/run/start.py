@@ -113,7 +113,7 @@ def check_start(config: RunConfig, folder: Path) -> None:
         AdapterError: an adapter that it founds with cannot be used.
         RunError: the folder holds a run already.
     """
-    check(config, is_new=True)
+    check(config)
     check_free(folder)
 
 

@@ -50,7 +50,7 @@ def test_a_report_of_a_run_that_asked_nothing_says_so(symbiont: Symbiont, tmp_pa
 
 def test_a_family_that_nobody_asks_at_the_end_has_no_share_in_a_report(tmp_path: Path) -> None:
     tasks = TasksConfig(families=("math.add", "string.sort"), arrivals=(1e7,))
-    plan = eventful_plan().model_copy(update={"tasks": tasks})
+    plan = eventful_plan().model_copy(update={"tasks": tasks, "seed": 4})
     page = RunReport.of(lived_to_its_end(tmp_path / "run", plan)).page()
     assert "| math.add | – | not solved |" in page
 
@@ -83,7 +83,6 @@ def test_a_report_audits_trials_and_tells_what_happened(runs: dict[str, Path]) -
     page, history = RunReport.of(runs["eventful"]).page(), RunReport.of(runs["eventful"]).history
     trial = next(trial for trial in history.trials.values() if trial.ended is not None)
     assert f"| {trial.began}–{trial.ended} | {trial.id} |" in page
-    assert "A catastrophe kills 60% of all." in page
     assert "What counts as right changes" in page
     users = RunReport.of(runs["users"]).page()
     assert "## Who serves whom" in users

@@ -172,12 +172,7 @@ def row_of(row: str, folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     "override",
-    [
-        "climate.year=20",
-        "strategy.curriculum=even",
-        "strategy.mechanisms.breeding.at=999999",
-        "allocator=uniform",
-    ],
+    ["strategy.curriculum=even", "strategy.mechanisms.breeding.at=999999", "allocator=uniform"],
 )
 def test_whatever_changes_what_happens_is_a_row(override: str, tmp_path: Path) -> None:
     check_ablation(load_ablation(row_of(f"mechanism: it, add: [{override}]", tmp_path)))

@@ -37,15 +37,13 @@ class Experience:
     """One generation of one organelle: its practice, an outcome for each cell (and habitat),
     and its notes.
 
-    ``traits`` are those of its genome. ``reference_ids`` are the token ids of reference answers by
-    their text, end of answer included; empty unless the rule sees gold answers. ``remembered`` are
-    right answers to learn again, if the rule replays: of the habitats that it serves, or of its
-    cells.
+    ``reference_ids`` are the token ids of reference answers by their text, end of answer included;
+    empty unless the rule sees gold answers. ``remembered`` are right answers to learn again, if the
+    rule replays: of the habitats that it serves, or of its cells.
     """
 
     outcomes: tuple[Outcome, ...]
     notes: Mapping[str, float]
-    traits: Mapping[str, float] = field(default_factory=dict)
     reference_ids: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     remembered: tuple[RememberedAnswer, ...] = ()
 

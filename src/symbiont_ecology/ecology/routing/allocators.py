@@ -1,7 +1,7 @@
-"""Allocators and curricula: what is asked about, who is asked, and how often.
+"""Allocators and curricula: what is asked about, and who is asked.
 
 Curricula deal the questions of a generation out to cells. Allocators are bandits over (organelle,
-cell). ``by_success`` says how often each question is answered.
+cell).
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from heapq import heapify, heapreplace
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -18,7 +17,7 @@ from numpy.random import Generator
 
 from symbiont_ecology.base.registry import Registry, Share
 from symbiont_ecology.base.types import Cell, OrganelleId, cell_name
-from symbiont_ecology.ecology import Assignment, DriftDetector, EcologyState, SuccessPosterior
+from symbiont_ecology.ecology import DriftDetector, SuccessPosterior
 
 Posteriors = Sequence[SuccessPosterior]
 
@@ -184,44 +183,3 @@ class Unmastered:
         shares = FLOOR / len(cells) + (1 - FLOOR) * worth / worth.sum()
         places = np.searchsorted(np.cumsum(shares), (generator.random() + np.arange(count)) / count)
         return [cells[min(int(place), len(cells) - 1)] for place in places]
-
-
-# How often it is answered.
-
-
-def by_success(
-    assignments: Sequence[Assignment], samples: int, most: int, state: EcologyState
-) -> list[Assignment]:
-    """Return the assignments with up to ``most`` rollouts per question, and ``samples`` on average.
-
-    Answers to a question teach by their difference. Each further sample goes where it most probably
-    makes a first difference, times the room that is left to get better: p is the success of who
-    is asked, there. So a question that is nearly always right gets one (DAPO, Yu et al. 2025,
-    arXiv:2503.14476, leaves out such groups after they were sampled).
-    """
-    rates = [_success(assignment, state) for assignment in assignments]
-    counts = [1] * len(assignments)
-    left = (samples - 1) * sum(len(assignment.items) for assignment in assignments)
-    gains = [(-_gain(rate, 1), place) for place, rate in enumerate(rates)]
-    heapify(gains)
-    while gains and gains[0][0] < 0:
-        place = gains[0][1]
-        if counts[place] == most or len(assignments[place].items) > left:
-            heapreplace(gains, (0.0, place))  # no more there
-            continue
-        counts[place] += 1
-        left -= len(assignments[place].items)
-        heapreplace(gains, (-_gain(rates[place], counts[place]), place))
-    return [replace(a, samples=count) for a, count in zip(assignments, counts, strict=True)]
-
-
-def _gain(rate: float, samples: int) -> float:
-    """Return what one more sample is worth after so many: above 0, and falling."""
-    differs = rate**samples * (1 - rate) + (1 - rate) ** samples * rate
-    return (1 - rate) * differs
-
-
-def _success(assignment: Assignment, state: EcologyState) -> float:
-    """Return the mean success of who is asked, where it is asked."""
-    posteriors = state.posteriors.get(assignment.organelle_id, {})
-    return posteriors.get(assignment.niche, SuccessPosterior()).mean

@@ -17,10 +17,10 @@ from symbiont_ecology.base.types import Cell, Item, OrganelleId
 from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Outcome
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.prices import Prices
-from symbiont_ecology.ecology.routing.allocators import Allocator, Curriculum, by_success, curricula
+from symbiont_ecology.ecology.routing.allocators import Allocator, Curriculum, curricula
 from symbiont_ecology.tasks.mixture import TaskMixture
 
-Want = Literal["deaths", "sketches", "memories", "losses", "kinds"]
+Want = Literal["deaths", "sketches", "memories", "kinds"]
 World = Literal["cells", "habitats"]
 
 
@@ -45,10 +45,8 @@ class Strategy(ABC):
 
     ``wants`` names what the engine does for it. *deaths*: the bankrupt die. *sketches*: answers
     that habitats remember have sketches, or coordinates (``RememberedAnswer.vector``). *memories*:
-    servers remember what habitats accepted before they changed. *losses*: the last losses of
-    everyone are noted (``Organelle.notes``). *kinds*: it is told the kinds of habitats.
-    ``scored_answers`` asks for the losses of everyone alive, after each question of a habitat, on
-    so many answers that it accepted. ``worlds`` names where it can work: where it draws questions
+    servers remember what habitats accepted before they changed. *kinds*: it is told the kinds of
+    habitats. ``worlds`` names where it can work: where it draws questions
     from *cells*, where *habitats* ask theirs, or both. ``service_fault`` says why a run of it
     cannot answer people (``symbiont serve``); empty if it can. ``compares_rewards`` says that
     practice serves to see who earns more and nothing else, so that a reward may have any scale.
@@ -62,7 +60,6 @@ class Strategy(ABC):
     worlds: ClassVar[frozenset[World]] = frozenset({"cells"})
     compares_rewards: ClassVar[bool] = False
     service_fault: ClassVar[str] = ""
-    scored_answers: int = 0
     questions: float = 1
     samples: int = 1
     warm: int = 0
@@ -100,15 +97,6 @@ class Strategy(ABC):
                 "learning_rule=policy_gradient"
             )
 
-    def founding_faults(self, rank: int) -> Sequence[str]:
-        """Return what is wrong with what it founds with, on a host of that LoRA rank. A run that
-        goes on does not need it.
-
-        Raises:
-            AdapterError: an adapter is not there, or damaged.
-        """
-        return ()
-
     def max_rows(self, tasks: TaskMixture) -> int:
         """Return the most rollouts of a generation, without probes, or the examples that are read,
         where no rollouts are made. Estimates go by it (``--dry-run``)."""
@@ -133,41 +121,7 @@ class Strategy(ABC):
 
 
 @dataclass(frozen=True)
-class LearningStrategy(Strategy):
-    """A strategy whose organelles learn."""
-
-    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
-    most_samples: NonNegativeInt = 0  # where success is rare, fewer elsewhere; 0: all alike
-    learning_rate: PositiveFloat = 0.005  # founders' learning rate of Adam, > 0
-    aging: NonNegativeFloat = 100.0  # updates after which the learning rate falls; 0: never
-    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
-    warm_rate: PositiveFloat = 0.001  # the learning rate of Adam for them, > 0
-
-    @property
-    def traits(self) -> dict[str, float]:
-        """Traits of newcomers without parents."""
-        return {"learning_rate": self.learning_rate, "aging": self.aging}
-
-    def check(self, rank: int, rule: LearningRule) -> None:
-        super().check(rank, rule)
-        if self.most_samples and not 1 < self.samples < self.most_samples:
-            raise ConfigError(
-                f"strategy.most_samples: expected 0, or more than strategy.samples and that at "
-                f"least 2, got {self.most_samples} and samples {self.samples}"
-            )
-
-    def sampled(
-        self, assigned: Sequence[Assignment], context: StrategyContext
-    ) -> Sequence[Assignment]:
-        """Return the same questions, answered more often where success is rare if that is
-        wanted."""
-        if not self.most_samples:
-            return assigned
-        return by_success(assigned, self.samples, self.most_samples, context.state)
-
-
-@dataclass(frozen=True)
-class AskingStrategy(Strategy):
+class CurriculumStrategy(Strategy):
     """A strategy that asks about cells by a curriculum."""
 
     questions: PositiveFloat = 1  # per cell and generation, on average
@@ -201,8 +155,19 @@ class AskingStrategy(Strategy):
 
 
 @dataclass(frozen=True)
-class CurriculumStrategy(LearningStrategy, AskingStrategy):
-    """A strategy whose organelles learn, and that asks about cells by a curriculum."""
+class LearningStrategy(CurriculumStrategy):
+    """A strategy whose organelles learn."""
+
+    samples: NonNegativeInt = 1  # rollouts per question; 0 only reads, for supervised learning_rule
+    learning_rate: PositiveFloat = 0.005  # founders' learning rate of Adam, > 0
+    aging: NonNegativeFloat = 100.0  # updates after which the learning rate falls; 0: never
+    warm: NonNegativeInt = 0  # gold examples per cell that founders have learned; 0: none
+    warm_rate: PositiveFloat = 0.001  # the learning rate of Adam for them, > 0
+
+    @property
+    def traits(self) -> dict[str, float]:
+        """Traits of newcomers without parents."""
+        return {"learning_rate": self.learning_rate, "aging": self.aging}
 
 
 def author_of(item: Item, state: EcologyState) -> OrganelleId | None:

@@ -12,7 +12,7 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 from symbiont_ecology.base.types import Cell, Item, OrganelleId, cell_family, cell_name
 from symbiont_ecology.ecology import Assignment, Decision, DriftDetector, Found, Retire, drift_score
 from symbiont_ecology.ecology.strategies import (
-    CurriculumStrategy,
+    LearningStrategy,
     Strategy,
     StrategyContext,
     Want,
@@ -29,7 +29,7 @@ NICHE = "niche"
 
 @strategies.register("single")
 @dataclass(frozen=True)
-class Single(CurriculumStrategy):
+class Single(LearningStrategy):
     """One organelle takes every question; nobody breeds or goes bankrupt.
 
     With ``reset`` above 0 it starts anew from the host when success falls: the control for changes
@@ -47,10 +47,10 @@ class Single(CurriculumStrategy):
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         items, living = self.items(context), context.state.population
         takers = ((name, item) for name in living for item in items)
-        return self.sampled(assignments(takers, self.samples), context)
+        return assignments(takers, self.samples)
 
     def tell(self, context: StrategyContext) -> list[Decision]:
-        """Found it anew if it is gone (a NaN, a catastrophe) or the world changed."""
+        """Found it anew if it is gone (a NaN) or the world changed."""
         state, decisions = context.state, list[Decision]()
         has_changed = self.reset and self._drift(state.drift_detectors) >= self.reset
         for organelle in state.population.values():

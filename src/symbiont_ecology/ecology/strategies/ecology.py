@@ -33,7 +33,7 @@ from symbiont_ecology.ecology import (
 )
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
-    CurriculumStrategy,
+    LearningStrategy,
     StrategyContext,
     Want,
     World,
@@ -53,7 +53,7 @@ for the first of them."""
 
 @strategies.register("ecology")
 @dataclass(frozen=True)
-class Ecology(CurriculumStrategy):
+class Ecology(LearningStrategy):
     """Organelles compete for questions; success is energy, and energy is offspring."""
 
     samples: PositiveInt = 1  # rollouts per question
@@ -101,10 +101,6 @@ class Ecology(CurriculumStrategy):
                 f"{self.founders} founders, got {self.ranks}"
             )
 
-    def founding_faults(self, rank: int) -> list[str]:
-        parts = self.built_mechanisms
-        return [fault for part in parts for fault in part.founding_faults(rank)]
-
     def found(self, context: StrategyContext) -> list[Decision]:
         # Founders start as the host itself (B = 0) and differ in A, or all start warm.
         room = self._room(context, ())
@@ -131,7 +127,7 @@ class Ecology(CurriculumStrategy):
         ]
         practice = assignments([taker for taker in takers if taker[0] != HOST], self.samples)
         strange = [replace(assignment, purpose="probe") for assignment in unclaimed]
-        return [*self.sampled(practice, context), *strange, *extra]
+        return [*practice, *strange, *extra]
 
     @cached_property
     def wants(self) -> frozenset[Want]:  # type: ignore[override]

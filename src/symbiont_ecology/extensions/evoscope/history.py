@@ -29,7 +29,7 @@ from symbiont_ecology.base.event_log import LogReader, LogRewoundError
 from symbiont_ecology.base.statistics import Interval, evidence, wilson
 from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.evoscope.news import (
     Chronicle,
@@ -196,8 +196,8 @@ class Frames:
 class PriceReplay:
     """Prices that were paid, made again: they follow the moving average of success."""
 
-    def __init__(self, prices: Prices, climate: Climate) -> None:
-        self._prices, self._climate = prices, climate
+    def __init__(self, prices: Prices) -> None:
+        self._prices = prices
         self._averages: dict[str, float] = {}
         self._usual: dict[str, float] = {}
         self._verdicts = defaultdict[str, list[float]](list)
@@ -217,8 +217,7 @@ class PriceReplay:
             usual = self._usual.get(event.cell, 0.0)
             self._averages[niche] = self._averages.get(event.cell, usual)
         self._verdicts[niche] += event.verdicts
-        prices = self._prices.times(self._climate.payment(event.generation))
-        return prices.price(self._averages[niche])
+        return self._prices.price(self._averages[niche])
 
     def end_generation(self) -> None:
         """Let the averages follow the verdicts."""
@@ -297,7 +296,7 @@ class History:
         self.has_economy = _has_economy(config)
         self.flows = Flows(self.config.economy.dowry)
         self.chronicle = Chronicle(has_economy=self.has_economy)
-        self.prices = PriceReplay(self.config.economy, self.config.climate)
+        self.prices = PriceReplay(self.config.economy)
         self.event_count = 0
         self.taxa: dict[OrganelleId, Taxon] = {}
         """Everyone who ever lived, in the order of birth."""

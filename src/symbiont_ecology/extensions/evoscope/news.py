@@ -289,16 +289,7 @@ def world_news(
     config: RunConfig, kinds: Sequence[KindChange], ends: Sequence[events.GenerationEnded]
 ) -> list[News]:
     """Return what the world did in the generations that were lived."""
-    catastrophe = f"A catastrophe kills {config.climate.toll:.0%} of all."
-    return [
-        *_changes_of_mind(kinds),
-        *_flips(config, ends),
-        *(
-            News(generation, "world", catastrophe)
-            for generation in config.climate.catastrophes
-            if generation < len(ends)
-        ),
-    ]
+    return [*_changes_of_mind(kinds), *_flips(config, ends)]
 
 
 def _changes_of_mind(kinds: Sequence[KindChange]) -> Iterator[News]:

@@ -28,7 +28,7 @@ from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
 from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
-    AskingStrategy,
+    CurriculumStrategy,
     StrategyContext,
     World,
     assignments,
@@ -51,7 +51,7 @@ LOOK_QUESTIONS = 8
 
 @strategies.register("es")
 @dataclass(frozen=True)
-class EvolutionStrategies(AskingStrategy):
+class EvolutionStrategies(CurriculumStrategy):
     """One organelle, and a population of noise around it. Pair it with ``learning_rule: none``.
 
     ``step`` is in units of the noise, before it is divided by the size of the population: with

@@ -34,7 +34,7 @@ from symbiont_ecology.ecology import (
 from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
-    CurriculumStrategy,
+    LearningStrategy,
     StrategyContext,
     World,
     assignments,
@@ -99,7 +99,7 @@ class FoundWithPhrase(Found):
 
 @strategies.register("genetic")
 @dataclass(frozen=True)
-class Genetic(CurriculumStrategy):
+class Genetic(LearningStrategy):
     """Truncation selection with an elite. Pair it with ``learning_rule: none``, or with a rule and
     ``refine``.
 
@@ -181,8 +181,7 @@ class Genetic(CurriculumStrategy):
         living = context.state.population
         scored = self._scored(scores_with({}, context), context)
         if scored and self._refines(context):
-            taken = assignments([(scored[0], item) for item in self.items(context)], self.samples)
-            return self.sampled(taken, context)
+            return assignments([(scored[0], item) for item in self.items(context)], self.samples)
         if context.tasks.habitats:
             takers = self._dealt(context)
         else:

@@ -32,10 +32,6 @@ class Mechanism:
     wants: ClassVar[frozenset[Want]] = frozenset()
     worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
 
-    def founding_faults(self, rank: int) -> Sequence[str]:
-        """Return what is wrong with what it founds with, on a host of that LoRA rank."""
-        return ()
-
     def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """Return the founders; nobody leaves it to others, and to the strategy."""
         return ()

@@ -1,7 +1,4 @@
-"""Merging: a child of two organelles goes on probation, and takes over if it beats both.
-
-On probation a challenger and its parents answer the same fresh questions, and are compared.
-"""
+"""Merging: a child of two organelles goes on probation, and takes over if it beats both."""
 
 from __future__ import annotations
 
@@ -17,20 +14,17 @@ from symbiont_ecology.base.registry import Spec, kind_of
 from symbiont_ecology.base.types import Item, OrganelleId, cell_name
 from symbiont_ecology.ecology import (
     Assignment,
+    Challenger,
     Decision,
     EcologyState,
+    Gate,
     Judge,
     Outcome,
+    PairedCounts,
     ProposeChild,
 )
-from symbiont_ecology.ecology.gate import Challenger, Gate, PairedCounts, Ruling
 from symbiont_ecology.ecology.strategies import StrategyContext, World
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
-
-BY = "merging"
-ORPHANED = Ruling("reject", "a parent died")
-_Verdicts = dict[tuple[str, Item, int], float]
-"""By cell, item, and how often the item had come before."""
 
 
 @mechanisms.register("merging")
@@ -39,8 +33,7 @@ class Merging(Mechanism):
     """Two organelles have a child, which lives if it is proven to be better than both.
 
     Child and parents answer the same fresh questions of the cells where the parents are at home.
-    The child is admitted when it is proven to be better than either parent over all of them, and to
-    lose little to each parent where that one is at home.
+    The child is admitted when it is proven to be better than either parent over all of them.
     """
 
     every: PositiveInt = 20  # generations between two proposals
@@ -58,11 +51,9 @@ class Merging(Mechanism):
         # Questions are whole, so every look of the gate sees the same mix of cells.
         if state.generation % max(round(1 / self.questions), 1):
             return []
-        for challenger in _challengers(state):
-            if not has_parents(challenger, state):
-                continue
+        for challenger in state.challengers.values():
             names = {name for cells in challenger.cells.values() for name in cells}
-            for cell in context.tasks.cells:
+            for cell in context.tasks.cells if has_parents(challenger, state) else ():
                 if cell_name(cell) in names:
                     generator = context.draw("probation", challenger.id, *cell)
                     items = context.tasks.draw(cell, max(round(self.questions), 1), generator)
@@ -74,48 +65,35 @@ class Merging(Mechanism):
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         decisions = list[Decision]()
-        for challenger in _challengers(context.state):
+        for challenger in context.state.challengers.values():
+            if not has_parents(challenger, context.state):
+                decisions.append(Judge(challenger, "reject", "a parent died"))
+                continue
             newest = with_new_counts(challenger, context.outcomes)
-            is_rival = has_parents(newest, context.state)
-            ruling = self._judge(newest, room) if is_rival else ORPHANED
-            decisions.append(Judge(newest, ruling.verdict, ruling.reason))
-        return [*decisions, *self._propose(context)]
+            decision = self.gate.rule(newest.counts.values())
+            is_full = not room.places or room.ranks < newest.genome.rank
+            waits = decision == "admit" and is_full
+            decisions.append(Judge(newest, "go on" if waits else decision))
+        return decisions or self._propose(context)
 
     def _propose(self, context: StrategyContext) -> list[Decision]:
         """Draw two, now and then, that are at home somewhere and can pay for a probation."""
         state = context.state
-        if _challengers(state) or state.generation % self.every != self.every - 1:
+        if state.generation % self.every != self.every - 1:
             return []
+        homes: dict[OrganelleId, list[str]] = defaultdict(list)
+        for name, elite in sorted(state.archive.elites.items()):
+            homes[elite.organelle_id].append(name)
         enough = max(self.at, context.prices.dowry // 2)
         rich = sorted(name for name in state.population if state.ledger.balance(name) >= enough)
-        cells = {name: home for name in rich if (home := homes(name, state))}
-        able = list(cells)
+        able = [name for name in rich if name in homes]
         if len(able) < 2:
             return []
         pair = [able[index] for index in context.draw("parents").permutation(len(able))[:2]]
-        return [
-            ProposeChild(
-                {organelle_id: cells[organelle_id] for organelle_id in pair},
-                with_arity(self.operator, 2),
-                kind_of(self.operator),
-                traits=dict(state.population[pair[0]].genome.traits),
-                rank=context.rank,
-                by=BY,
-            )
-        ]
-
-    def _judge(self, challenger: Challenger, room: Room) -> Ruling:
-        """Decide on a challenger whose parents are alive, by its newest counts."""
-        counts = challenger.counts
-        everywhere = [sum(by_home.values(), PairedCounts()) for by_home in counts.values()]
-        at_home = [by_home[home] for home, by_home in counts.items()]
-        ruling = self.gate.rule(everywhere, at_home)
-        is_full = not room.places or room.ranks < challenger.genome.rank
-        return Ruling("go on") if ruling.verdict == "admit" and is_full else ruling
-
-
-def _challengers(state: EcologyState) -> list[Challenger]:
-    return [challenger for challenger in state.challengers.values() if challenger.by == BY]
+        cells = {parent: tuple(homes[parent]) for parent in pair}
+        traits = dict(state.population[pair[0]].genome.traits)
+        operator, name = with_arity(self.operator, 2), kind_of(self.operator)
+        return [ProposeChild(cells, operator, name, traits)]
 
 
 def has_parents(challenger: Challenger, state: EcologyState) -> bool:
@@ -123,39 +101,24 @@ def has_parents(challenger: Challenger, state: EcologyState) -> bool:
     return all(parent in state.population for parent in challenger.parents)
 
 
-def homes(organelle_id: OrganelleId, state: EcologyState) -> tuple[str, ...]:
-    """Return the cells, by name, where an organelle is the archive's elite."""
-    elites = sorted(state.archive.elites.items())
-    return tuple(name for name, elite in elites if elite.organelle_id == organelle_id)
-
-
 def with_new_counts(challenger: Challenger, outcomes: Sequence[Outcome]) -> Challenger:
     """Return a challenger with the paired answers of one more generation."""
-    verdicts: dict[OrganelleId, _Verdicts] = defaultdict(dict)
+    verdicts: dict[OrganelleId, dict[tuple[Item, int], float]] = defaultdict(dict)
     for outcome in outcomes:
         if outcome.assignment.purpose == "probation":
-            cell, seen = cell_name(outcome.assignment.cell), Counter[Item]()
+            answered = Counter[Item]()  # a question may come several times
             for rollout in outcome.rollouts:
-                key = (cell, rollout.item, seen[rollout.item])
+                key = rollout.item, answered[rollout.item]
                 verdicts[rollout.organelle_id][key] = rollout.verdict
-                seen[rollout.item] += 1
-    counts = {}
+                answered[rollout.item] += 1
+    own, counts = verdicts[challenger.id], dict[OrganelleId, PairedCounts]()
     for parent in challenger.parents:
-        before = challenger.counts.get(parent, {})
-        counts[parent] = {
-            home: before.get(home, PairedCounts())
-            + _paired(verdicts[challenger.id], verdicts[parent], cells)
-            for home, cells in challenger.cells.items()
-        }
+        rival, old = verdicts[parent], challenger.counts.get(parent, PairedCounts())
+        # A budget may have left a question out.
+        gaps = [own[key] - rival[key] for key in own.keys() & rival.keys()]
+        counts[parent] = PairedCounts(
+            old.wins + sum(gap > 0 for gap in gaps),
+            old.ties + sum(gap == 0 for gap in gaps),
+            old.losses + sum(gap < 0 for gap in gaps),
+        )
     return replace(challenger, counts=counts)
-
-
-def _paired(verdicts: _Verdicts, rivals: _Verdicts, cells: Sequence[str]) -> PairedCounts:
-    """Count over the questions of some cells that both were asked: a budget may have left one
-    out."""
-    pairs = PairedCounts()
-    for key in verdicts.keys() & rivals.keys():
-        if key[0] in cells:
-            gap = verdicts[key] - rivals[key]
-            pairs += PairedCounts(int(gap > 0), int(gap == 0), int(gap < 0))
-    return pairs
