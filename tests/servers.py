@@ -1,5 +1,5 @@
-"""vLLM and SGLang as their published schemas describe them, in a thread, on a real host: what they
-answer and with which log-probabilities is computed. Each has faults that can be switched on."""
+"""vLLM 0.27 as its published schemas describe it, in a thread, on a real host: what it answers and
+with which log-probabilities is computed. It has faults that can be switched on."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from symbiont_ecology.adapters.peft_files import GROUPS, read_peft
+from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.types import HOST_SLOT, Completion, Decoding, Request
 from symbiont_ecology.model.kernel import HostKernel
 
-STATUS = {"full": 503, "bad": 400, "broken": 500}
+STATUS = {"full": 503, "bad": 400}
 
 
 class Strict(BaseModel):
@@ -28,9 +28,17 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Sampling(Strict):
-    """Knobs that both engines call alike; the others would change answers if they were not set."""
+class VllmCompletion(Strict):
+    """The fields of vLLM's CompletionRequest that this project sends; others would change answers
+    if they were not set."""
 
+    model: str
+    prompt: list[int]
+    max_tokens: int
+    min_tokens: int
+    seed: int | None
+    logprobs: Literal[1]
+    return_token_ids: Literal[True]
     temperature: float
     top_p: float
     top_k: Literal[-1]
@@ -40,36 +48,6 @@ class Sampling(Strict):
     repetition_penalty: Literal[1.0]
     presence_penalty: float
     frequency_penalty: float
-
-
-class VllmCompletion(Sampling):
-    """The fields of vLLM's CompletionRequest that this project sends."""
-
-    model: str
-    prompt: list[int]
-    max_tokens: int
-    min_tokens: int
-    seed: int | None
-    logprobs: Literal[1]
-    return_token_ids: Literal[True]
-
-
-class SglangSampling(Sampling):
-    """The fields of SGLang's SamplingParams that this project sends."""
-
-    max_new_tokens: int
-    min_new_tokens: int
-    sampling_seed: int | None = None
-
-
-class SglangGenerate(Strict):
-    """The fields of SGLang's GenerateReqInput that this project sends."""
-
-    input_ids: list[int]
-    sampling_params: SglangSampling
-    return_logprob: Literal[True]
-    logprob_start_len: Literal[-1]
-    lora_path: str | None
 
 
 class RefusalError(Exception):
@@ -84,8 +62,7 @@ class FakeServer:
     """A server on a port of its own; ``fault`` names what goes wrong with the next ``left`` calls
     that it can befall."""
 
-    prefix = ""
-    question = ""
+    question = "/v1/completions"
 
     def __init__(self, host: str | Path = "embedded", slots: int = 12) -> None:
         self.kernel = HostKernel.from_pretrained(host, slots=slots, rank=8)
@@ -134,9 +111,9 @@ class FakeServer:
         if path == "/v1/models":
             adapters = [{"id": one, "parent": "served"} for one in self.adapters]
             return {"object": "list", "data": [{"id": "served", "parent": None}, *adapters]}
-        if path == f"{self.prefix}/load_lora_adapter":
+        if path == "/v1/load_lora_adapter":
             return self.load(**json.loads(data))
-        if path == f"{self.prefix}/unload_lora_adapter":
+        if path == "/v1/unload_lora_adapter":
             return {"success": bool(self.adapters.pop(json.loads(data)["lora_name"]))}
         assert path == self.question
         for fault, status in STATUS.items():
@@ -180,20 +157,7 @@ class FakeServer:
         return done
 
     def check_profile(self, config: Mapping[str, Any]) -> None:
-        """Refuses adapters that the real one refuses or misreads."""
-        raise NotImplementedError
-
-    def ask(self, data: bytes) -> object:
-        """The reply to a question."""
-        raise NotImplementedError
-
-
-class FakeVllm(FakeServer):
-    """As vLLM 0.27 is."""
-
-    prefix, question = "/v1", "/v1/completions"
-
-    def check_profile(self, config: Mapping[str, Any]) -> None:
+        """Refuses adapters that vLLM refuses."""
         has_extras = config["bias"] != "none" or config["modules_to_save"] or config["use_dora"]
         if has_extras or config["rank_pattern"] or config["r"] > 8:
             raise RefusalError(400, "This adapter is not supported.")
@@ -205,37 +169,6 @@ class FakeVllm(FakeServer):
         done = self.complete(adapter, body.prompt, body.max_tokens, decoding, body.seed)
         scores = {"token_logprobs": done.log_probabilities.tolist()}
         return {"choices": [{"text": done.text, "logprobs": scores, "token_ids": done.token_ids}]}
-
-
-class FakeSglang(FakeServer):
-    """As SGLang 0.5.18 is: its log-probabilities are those that it sampled from."""
-
-    question = "/generate"
-
-    def check_profile(self, config: Mapping[str, Any]) -> None:
-        targets = config["target_modules"]
-        is_partial = any(set(group) & set(targets) not in (set(), set(group)) for group in GROUPS)
-        if config["use_rslora"] or config["rank_pattern"] or config["alpha_pattern"]:
-            raise RefusalError(400, "This adapter would be misread.")
-        if is_partial or any("." in target for target in targets):
-            raise RefusalError(400, "NotImplementedError: get_hidden_dim")
-
-    def ask(self, data: bytes) -> object:
-        body = SglangGenerate.model_validate_json(data)
-        knobs, prompt = body.sampling_params, body.input_ids
-        stops, limit = tuple(knobs.stop), knobs.max_new_tokens
-        decoding = Decoding(knobs.temperature, knobs.top_p, knobs.min_new_tokens, stops)
-        done = self.complete(body.lora_path, prompt, limit, decoding, knobs.sampling_seed)
-        scores = done.log_probabilities
-        if knobs.temperature not in (0.0, 1.0):  # of the altered distribution
-            scores = scores / knobs.temperature - 0.3
-        pairs = zip(scores.tolist(), done.token_ids, strict=True)
-        meta = {"output_token_logprobs": [[score, token, None] for score, token in pairs]}
-        return {"text": done.text, "meta_info": meta}
-
-
-FAKES: Mapping[str, type[FakeServer]] = {"vllm": FakeVllm, "sglang": FakeSglang}
-"""A fake for every engine but the kernel."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -270,9 +203,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def running(kind: str, **settings: Any) -> Iterator[FakeServer]:
-    """A fake server of that kind, for a while."""
-    server = FAKES[kind](**settings)
+def running(**settings: Any) -> Iterator[FakeServer]:
+    """A fake server, for a while."""
+    server = FakeServer(**settings)
     try:
         yield server
     finally:

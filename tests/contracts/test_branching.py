@@ -9,12 +9,10 @@ import pytest
 import torch
 
 from hosts import leave_torch_alone, make_host, random_weights
-from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.llama import PrefixCache
-from symbiont_ecology.model.packing import MIN_PREFIX, MIN_SHARED, Text, chunks, pack_texts
+from symbiont_ecology.model.packing import MIN_SHARED, Text, chunks, pack_texts
 
 CPU = torch.device("cpu")
 
@@ -129,47 +127,3 @@ def gradient(kernel: HostKernel, lessons: list[Lesson], weights: dict) -> dict[i
     batch = LearningBatch(tuple(lessons), dict.fromkeys(weights, 0.0), clip=1e9)
     _, states, _ = kernel.learn(batch, weights, {})
     return {slot: 10 * state.first for slot, state in states.items() if state.first is not None}
-
-
-def test_what_is_kept_of_a_prefix_changes_no_bit(kernel: HostKernel) -> None:
-    stems = ["c" * 2 * MIN_PREFIX, "c" * MIN_PREFIX + "d" * MIN_PREFIX]
-    rows = [
-        Request(f"{stem}{end}", slot, 8) for stem in stems for end in "pqr" for slot in (-1, 0, 1)
-    ]
-    first = kernel.rollout(rows, None, Decoding())
-    again = kernel.rollout(rows, None, Decoding())
-    for one, other in ((first.ids, again.ids), (first.read, again.read)):
-        np.testing.assert_array_equal(one, other)
-    assert first.log_probabilities.tobytes() == again.log_probabilities.tobytes()
-    assert first.read is not None
-    assert first.read.sum() == 3 * (2 * (1 + 2 * MIN_PREFIX) + 6)
-    alone = [kernel.rollout([row], None, Decoding())[0] for row in rows]
-    for number, one in enumerate(alone):
-        assert one.token_ids == first[number].token_ids
-        np.testing.assert_allclose(
-            one.log_probabilities, first[number].log_probabilities, atol=2e-5
-        )
-
-
-def test_another_adapter_in_a_slot_reads_its_own_prefix(kernel: HostKernel) -> None:
-    rows = [Request("c" * 2 * MIN_PREFIX + end, 0, 8) for end in "pqrs"]
-    before = kernel.rollout(rows, None, Decoding())
-    kernel.place(0, random_weights(kernel.layout, 77, rank=4))
-    after = kernel.rollout(rows, None, Decoding())
-    assert np.abs(after.log_probabilities - before.log_probabilities).max() > 1e-3
-    for row, one in enumerate(rows):
-        alone = kernel.rollout([one], None, Decoding())[0]
-        assert alone.token_ids == after[row].token_ids
-
-
-def test_no_more_is_kept_than_there_is_room_for() -> None:
-    prefixes, read = PrefixCache(), list[bytes]()
-    weights = AdapterWeights(AdapterLayout((("q", 50, 50),)), 1, 1.0, np.zeros(100, np.float32))
-
-    def states(ids: bytes) -> torch.Tensor:
-        read.append(ids)
-        return torch.zeros(150)
-
-    for ids in (b"a", b"b", b"c", b"a", b"d", b"a", b"b"):  # room for three of them
-        prefixes.get(weights, ids, lambda ids=ids: states(ids), 3000)
-    assert read == [b"a", b"b", b"c", b"d", b"b"]

@@ -1,5 +1,4 @@
-"""On real models, too, prompts read as a tree or kept from before give what PEFT gives one by
-one."""
+"""On real models, too, prompts read as a tree give what PEFT gives one by one."""
 
 from __future__ import annotations
 
@@ -52,9 +51,6 @@ def test_answers_and_their_log_probabilities_are_those_of_peft(
     kernel, peft = pair
     rows = [Request(prompt, slot, NEW_TOKENS) for prompt in PROMPTS for slot in SLOTS]
     first = kernel.rollout(rows, None, Decoding())
-    kept = kernel.rollout(rows, None, Decoding())
-    assert first.ids.tobytes() == kept.ids.tobytes()
-    assert first.log_probabilities.tobytes() == kept.log_probabilities.tobytes()
     assert first.read is not None
     assert first.read.sum() < 0.7 * first.prompt_lengths.sum()
     for slot in SLOTS:

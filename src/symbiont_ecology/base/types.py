@@ -195,10 +195,8 @@ class Completions:
     model's own (temperature 1, no truncation), in nats.
 
     What it took, ``(rows,)`` each: ``read`` are prompt tokens that went through the host for this
-    row, or would have if none had been kept from an earlier batch (so that a run counts alike
-    however often it was stopped), ``fed`` new tokens that did, those after its end included; a host
-    that does not count leaves both None. ``stopped`` says which texts a stop text cut; None is none
-    of them.
+    row, ``fed`` new tokens that did, those after its end included; a host that does not count
+    leaves both None. ``stopped`` says which texts a stop text cut; None is none of them.
     """
 
     texts: tuple[str, ...]

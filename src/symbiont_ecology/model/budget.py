@@ -22,10 +22,6 @@ MAX_CACHED = 65536
 MAX_LESSON_MB = 1000
 """Megabytes of one forward and backward pass on a CPU: 500 tokens of SmolLM2 fill the machine."""
 
-KEPT_PART = 8
-"""The part of the memory that holds what prompts begin with, one of so many: 256 MB of 2,048 are 8
-adapters of SmolLM2 with two families' examples in chat turns each, which take 172 MB."""
-
 
 @dataclass(frozen=True)
 class MemoryBudget:
@@ -77,11 +73,6 @@ class MemoryBudget:
     def forward_tokens(self) -> int:
         """Tokens per forward pass without gradients."""
         return self._forward(self._activations)
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes for beginnings of prompts that are kept from call to call."""
-        return int(self.megabytes * 1e6 / KEPT_PART)
 
     @property
     def learning_tokens(self) -> int:

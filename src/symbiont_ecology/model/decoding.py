@@ -113,20 +113,9 @@ class _Writer:
 
     def completions(self) -> Completions:
         """Return all that was written."""
-        batch = self._batch
-        answers = zip(self._ids.tolist(), self._lengths, strict=True)
-        full_texts = self._codec.decode([ids[:length] for ids, length in answers])
-        texts = tuple(map(batch.decoding.cut, full_texts))
-        return Completions(
-            texts,
-            self._ids,
-            self._scores,
-            self._lengths,
-            np.array([len(prompt) for prompt in batch.prompts]),
-            read=self._read,
-            fed=self._fed,
-            stopped=np.array([text != cut for text, cut in zip(full_texts, texts, strict=True)]),
-        )
+        batch, parts = self._batch, (self._ids, self._scores, self._lengths)
+        counts = {"read": self._read, "fed": self._fed}
+        return completions_of(self._codec, batch.decoding, batch.prompts, *parts, **counts)
 
     def write(self, rows: np.ndarray) -> None:
         """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
@@ -211,6 +200,25 @@ class _Writer:
             draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def completions_of(
+    codec: TextCodec,
+    decoding: Decoding,
+    prompts: Sequence[np.ndarray],
+    ids: np.ndarray,
+    scores: np.ndarray,
+    lengths: np.ndarray,
+    **counts: np.ndarray,
+) -> Completions:
+    """Return answers with their texts: token ids and log-probabilities ``(rows, tokens)``, of which
+    ``lengths (rows,)`` count; ``counts`` of tokens are those of ``Completions``."""
+    pairs = zip(ids.tolist(), lengths, strict=True)
+    whole = codec.decode([row[:length] for row, length in pairs])
+    texts = tuple(map(decoding.cut, whole))
+    stopped = np.array([text != cut for text, cut in zip(whole, texts, strict=True)])
+    sizes = np.array([len(prompt) for prompt in prompts])
+    return Completions(texts, ids, scores, lengths, sizes, stopped=stopped, **counts)
 
 
 def inverse_cdf(

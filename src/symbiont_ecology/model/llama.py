@@ -10,34 +10,21 @@ the papers. What is not a large product is left to a ``backend``.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.adapters.adapter import AdapterWeights
-from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.model.backend.attention import AttentionSpec
-from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, bare
 from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.layers import LlamaWeights
-from symbiont_ecology.model.packing import (
-    Packing,
-    Text,
-    chunks,
-    least_shared,
-    pack_texts,
-    prefixes_of,
-    taken,
-)
+from symbiont_ecology.model.packing import Packing, Text, chunks, least_shared, pack_texts, taken
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,6 @@ class LlamaDecoder:
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
         self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
         self._views = tuple(dict.fromkeys(plan.views))
-        self._prefixes = PrefixCache()
         self._specs: Sequence[AttentionSpec] = ()
 
     def weights(self) -> dict[str, Tensor]:
@@ -83,18 +69,13 @@ class LlamaDecoder:
         cache = self._backend.cache(self.specs(prefill.room), states, lengths)
         last, counts = list[Tensor](), list[np.ndarray]()
         texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
-        prefixes = prefixes_of(prompts, slots, least)
-        for piece in chunks(texts, slots, budget.forward_tokens, least=least, prefixes=prefixes):
+        for piece in chunks(texts, slots, budget.forward_tokens, least=least):
             rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            part, sizes = texts[rows], prefixes[rows]
-            packing = pack_texts(part, slots[rows], self.device, least=least, prefixes=sizes)
-            kept = self._kept(packing, bank, budget.kept_bytes)
-            adapters = bank.gather(packing.owners)
-            x = self._read(packing, adapters, cache.states[:, :, rows], kept=kept)
+            packing = pack_texts(texts[rows], slots[rows], self.device, least=least)
+            x = self._read(packing, bank.gather(packing.owners), cache.states[:, :, rows])
             last.append(x[packing.predicts])
             counts.append(packing.read)
-        tokens_read = np.concatenate(counts) + _first_of(prefixes, prompts, slots)
-        return self._logits(torch.cat(last)), LlamaSession(self, cache, tokens_read)
+        return self._logits(torch.cat(last)), LlamaSession(self, cache, np.concatenate(counts))
 
     def logits(
         self,
@@ -130,34 +111,12 @@ class LlamaDecoder:
         cache.advance()
         return self._logits(x)
 
-    def _kept(self, packing: Packing, bank: SlotBank, max_bytes: int) -> Tensor | None:
-        """Return keys and values of the places that a packing keeps, ``(layers, 2, places,
-        kv_heads, head_dim)``."""
-        if not packing.kept:
-            return None
-        states = []
-        for ids, owner in packing.prefixes:
-            weights = None if owner == HOST_SLOT else bank.held(owner)
-            reader = partial(self._alone, ids, owner, bank)
-            states.append(self._prefixes.get(weights, ids.tobytes(), reader, max_bytes))
-        return torch.cat(states, dim=2)
-
-    def _alone(self, ids: np.ndarray, owner: int, bank: SlotBank) -> Tensor:
-        """Return keys and values of a prefix, ``(layers, 2, tokens, kv_heads, head_dim)``."""
-        packing, states = (
-            pack_texts([Text(ids)], [owner], self.device),
-            self._new_states(1, len(ids)),
-        )
-        self._read(packing, bank.gather((owner,)), states)
-        return states[:, :, 0].transpose(2, 3).contiguous()
-
     def _read(
         self,
         packing: Packing,
         adapters: Adapters,
         states: Tensor | None = None,
         *,
-        kept: Tensor | None = None,
         learns_from: int = 0,
     ) -> Tensor:
         """Return hidden states before the final norm, ``(ends, hidden)``.
@@ -165,7 +124,7 @@ class LlamaDecoder:
         The last layer works for the ends alone: a sixth of all products in a host of five layers.
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
-        forward = self._forward_over(packing, adapters, states, kept)
+        forward = self._forward_over(packing, adapters, states)
         x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
         with torch.no_grad():
             for index in range(learns_from):
@@ -177,14 +136,10 @@ class LlamaDecoder:
         return x
 
     def _forward_over(
-        self,
-        packing: Packing,
-        adapters: Adapters,
-        states: Tensor | None = None,
-        kept: Tensor | None = None,
+        self, packing: Packing, adapters: Adapters, states: Tensor | None = None
     ) -> _Forward:
         specs, backend = self.specs(packing.longest), self._current()
-        line = backend.attention(packing, specs, states, kept)
+        line = backend.attention(packing, specs, states)
         ends = packing.ends, packing.end_counts
         return _Forward(backend, adapters, packing.counts, line.attend, ends)
 
@@ -262,48 +217,3 @@ class LlamaSession(Session):
 
     def keep(self, rows: Tensor) -> None:
         self.cache.keep(rows)
-
-
-def _first_of(
-    prefixes: Sequence[int], prompts: Sequence[np.ndarray], slots: Sequence[int]
-) -> np.ndarray:
-    """Return the tokens of each prefix where it is met first, ``(rows,)``. One that was kept counts
-    as read: a run that was killed and goes on, with nothing kept, must count alike."""
-    first, keys = np.zeros(len(prompts), dtype=np.int64), set[tuple[int, bytes]]()
-    for row, (length, prompt, slot) in enumerate(zip(prefixes, prompts, slots, strict=True)):
-        key = slot, prompt[:length].tobytes()
-        first[row] = length if key not in keys else 0
-        keys.add(key)
-    return first
-
-
-class PrefixCache:
-    """Keys and values of beginnings of prompts, by adapter and token ids, the latest of them.
-
-    A prefix is read alone, in a forward of its own. So the numbers are the same bit for bit whether
-    they were kept or had to be read again, and a run that goes on after a kill says what it would
-    have said. Adapters are held with their entries, so that no other one can be taken for them.
-    """
-
-    def __init__(self) -> None:
-        self._entries = OrderedDict[tuple[int, bytes], tuple[Tensor, AdapterWeights | None]]()
-        self._bytes = 0
-
-    def get(
-        self, weights: AdapterWeights | None, ids: bytes, read: Callable[[], Tensor], max_bytes: int
-    ) -> Tensor:
-        """Return the entry of an adapter (None: the bare host), read now if there is none; no more
-        than so many bytes are kept afterwards."""
-        key = id(weights), ids
-        if key not in self._entries:
-            self._entries[key] = read(), weights
-            self._bytes += _bytes_of(*self._entries[key])
-        self._entries.move_to_end(key)
-        states, _ = self._entries[key]
-        while self._bytes > max_bytes:
-            self._bytes -= _bytes_of(*self._entries.popitem(last=False)[1])
-        return states
-
-
-def _bytes_of(states: Tensor, weights: AdapterWeights | None) -> int:
-    return states.nbytes + (0 if weights is None else weights.vector.nbytes)

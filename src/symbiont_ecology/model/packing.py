@@ -12,7 +12,7 @@ which is what torch wants.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -28,10 +28,6 @@ MIN_SHARED, MIN_SHARED_IF_LARGE = 16, 4
 """Tokens that different prompts have in common from which on they are read once: attention in
 pieces costs more than fewer save. On SmolLM2, whose tokens cost more, 4 instead of 16 make a batch
 of chat prompts 10 % and its lessons 4 % faster."""
-MIN_PREFIX = 32
-"""Tokens of a prefix from which on it is read alone and kept: products of fewer are slow. With
-24, those of SmolLM2's system turn, a batch takes 4 to 10 % longer at first and 9 % less from then
-on; who learns in every generation seldom comes to that."""
 
 STRETCH = np.dtype(
     [
@@ -74,9 +70,6 @@ class Packing:
     ``ends`` are the places from which something is predicted, the prompts' last tokens and all
     answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one
     after the prompt and those of the answer.
-
-    The first ``kept`` places of the line are those of prefixes whose keys and values are known
-    from before: starts count them, ``ids`` and all that follow do not.
     """
 
     texts: Sequence[Text]
@@ -96,7 +89,6 @@ class Packing:
     ends: Tensor
     end_counts: tuple[int, ...]
     predicts: Tensor
-    kept: int = 0
 
     @property
     def is_tree(self) -> bool:
@@ -115,23 +107,9 @@ class Packing:
 
     @property
     def last_tokens(self) -> Tensor:
-        """Place of each row's last token behind what is ``kept``, ``(rows,)``."""
+        """Place of each row's last token, ``(rows,)``."""
         last = torch.from_numpy(np.cumsum(self.answer_lengths + 1) - 1)
         return self.ends[self.predicts[last.to(self.predicts.device)]]
-
-    @property
-    def prefixes(self) -> list[tuple[np.ndarray, int]]:
-        """Token ids and owner of what stands in the first ``kept`` places, in that order."""
-        first = dict[int, int]()  # the row that tells what a segment holds
-        for row, place, start, _ in self.pieces:
-            if not place and start < self.kept:
-                first.setdefault(int(start), int(row))
-        segments = [
-            (first[start], size)
-            for start, size in zip(self.starts, self.lengths, strict=True)
-            if start in first
-        ]
-        return [(self.texts[row].prompt[:size], self.row_owners[row]) for row, size in segments]
 
     @cached_property
     def pieces(self) -> np.ndarray:
@@ -153,7 +131,7 @@ class Packing:
             offsets = self.lengths.copy()
             offsets[self.prompt_of] = self.lengths[self.prompt_of] - 1
         else:
-            offsets = np.where(self.starts < self.kept, self.lengths, 0)
+            offsets = np.zeros_like(self.lengths)
         columns = {
             "start": (self.starts, self.answer_starts[rows]),
             "count": (self.lengths, self.answer_lengths[rows]),
@@ -164,7 +142,7 @@ class Packing:
         stretches = np.empty(len(offsets) + len(rows), dtype=STRETCH)
         for name, parts in columns.items():
             stretches[name] = np.concatenate(parts)
-        places = np.maximum(stretches["start"] + stretches["first"] - self.kept, 0)
+        places = stretches["start"] + stretches["first"]
         stretches["to"] = np.searchsorted(self.ends.numpy(), places) if is_ends else places
         return stretches
 
@@ -200,19 +178,15 @@ def pack_texts(
     device: torch.device,
     *,
     least: int | None = MIN_SHARED,
-    prefixes: Sequence[int] = (),
 ) -> Packing:
     """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
     prompt.
 
-    Prompts share ``least`` tokens or more; None: only equal prompts share. ``prefixes`` says how
-    many tokens of each row's prompt are known from before; they stand first, in the order of the
-    rows.
+    Prompts share ``least`` tokens or more; None: only equal prompts share.
     """
     keys = [(owner, text.prompt.tobytes()) for owner, text in zip(owners, texts, strict=True)]
-    known = {key: length for key, length in zip(keys, prefixes, strict=False) if length}
-    cuts = {} if least is None else _cuts_of(keys, known, least)
-    line, counts = _Segments(known), Counter[int]()
+    cuts = {} if least is None else _cuts_of(keys, least)
+    line, counts = _Segments(), Counter[int]()
     prompt_of, read, answer_starts = np.zeros((3, len(texts)), dtype=np.int64)
     # Owner after owner, each segment where the first row stands that needs it.
     for row in np.argsort(np.asarray(owners), kind="stable").tolist():
@@ -221,14 +195,13 @@ def pack_texts(
         answer_starts[row], read[row] = line.length, line.length - before
         line.append(text.answer, len(text.prompt))
         counts[owners[row]] += line.length - before
-    kept = line.kept
     answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
     starts, lengths, parents, befores = np.array(line.segments, dtype=np.int64).T.copy()
     # Row by row, the place after the prompt and those of the answer.
     firsts = np.cumsum(answer_lengths + 1) - answer_lengths - 1
-    predicts = np.repeat(answer_starts - kept - 1 - firsts, answer_lengths + 1)
+    predicts = np.repeat(answer_starts - 1 - firsts, answer_lengths + 1)
     predicts += np.arange(len(predicts))
-    predicts[firsts] = (starts + lengths - 1 - kept)[prompt_of]
+    predicts[firsts] = (starts + lengths - 1)[prompt_of]
     ends = np.unique(predicts)  # in the order of the line, so that owners stay together
     borders = np.searchsorted(ends, np.cumsum([0, *counts.values()]))
     positions = np.concatenate([position + np.arange(len(ids)) for ids, position in line.parts])
@@ -250,57 +223,32 @@ def pack_texts(
         ends=torch.from_numpy(ends).to(device),
         end_counts=tuple(np.diff(borders).tolist()),
         predicts=torch.from_numpy(np.searchsorted(ends, predicts)).to(device),
-        kept=kept,
     )
 
 
 def chunks(
-    texts: Sequence[Text],
-    owners: Sequence[int],
-    max_tokens: int,
-    *,
-    least: int | None = MIN_SHARED,
-    prefixes: Sequence[int] = (),
+    texts: Sequence[Text], owners: Sequence[int], max_tokens: int, *, least: int | None = MIN_SHARED
 ) -> Iterator[np.ndarray]:
     """Return row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row),
-    alike rows side by side; ``least`` and ``prefixes`` as in ``pack_texts``."""
+    alike rows side by side; ``least`` as in ``pack_texts``."""
     order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
     piece: list[int] = []
     size, last = 0, (-2, b"")
     for row in order:
         key = (owners[row], texts[row].prompt.tobytes())
         prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        known = prefixes[row] if prefixes else 0
-        growth = prompt + answer - known
+        growth = prompt + answer
         if key == last:
             growth = answer
         elif least is not None and key[0] == last[0]:
             growth = min(growth, prompt + answer - shared(key[1], last[1], least))
         if piece and size + growth > max_tokens:
             yield np.array(piece)
-            piece, size, growth = [], 0, prompt + answer - known
+            piece, size, growth = [], 0, prompt + answer
         piece.append(row)
         size, last = size + growth, key
     if piece:
         yield np.array(piece)
-
-
-def prefixes_of(
-    prompts: Sequence[np.ndarray], owners: Sequence[int], least: int = MIN_SHARED
-) -> list[int]:
-    """Return how many tokens of each prompt are worth reading alone, since other prompts of its
-    owner begin with them too: a chat template, or examples. 0: none. It depends on these rows
-    only."""
-    keys = [(owner, ids.tobytes()) for owner, ids in zip(owners, prompts, strict=True)]
-    key_set, cuts = set(keys), _cuts_of(keys, {}, least)
-    lengths = dict[tuple[int, bytes], int]()
-    for (owner, key), ends in cuts.items():
-        lengths[owner, key] = 0
-        for start, end in pairwise([0, *ends[:-1]]):
-            # After a prompt that is all prefix something is predicted, which nobody keeps.
-            if end - start >= MIN_PREFIX and (owner, key[: end * _ID]) not in key_set:
-                lengths[owner, key] = end
-    return [lengths.get(key, 0) for key in keys]
 
 
 def least_shared(shape: HostShape) -> int:
@@ -329,22 +277,15 @@ _ID = 8  # bytes of a token id
 
 
 class _Segments:
-    """A line that grows: ``length`` places, the first ``kept`` of them of what is ``known``.
+    """A line that grows to ``length`` places.
 
     ``segments`` are place, tokens, parent and tokens before it of each; ``parts`` are the ids that
     stand on the line, and the position of the first of each.
     """
 
-    def __init__(self, known: Mapping[tuple[int, bytes], int]) -> None:
+    def __init__(self) -> None:
         self.segments, self.parts = list[tuple[int, int, int, int]](), list[tuple[Any, int]]()
         self._numbers, self.length = dict[tuple[int, bytes], int](), 0
-        for (owner, key), size in known.items():
-            name = owner, key[: size * _ID]
-            if name not in self._numbers:
-                self._numbers[name] = len(self.segments)
-                self.segments.append((self.length, size, -1, 0))
-                self.length += size
-        self.kept = self.length
 
     def walk(self, key: tuple[int, bytes], prompt: np.ndarray, cuts: Sequence[int] | None) -> int:
         """Return the segment with which a prompt ends, once all that it is made of stand here."""
@@ -359,21 +300,19 @@ class _Segments:
         return parent
 
     def append(self, ids: np.ndarray, position: int) -> None:
-        """Return append tokens."""
+        """Append tokens."""
         self.parts.append((ids, position))
         self.length += len(ids)
 
 
-def _cuts_of(
-    keys: Sequence[tuple[int, bytes]], known: Mapping[tuple[int, bytes], int], least: int
-) -> dict[tuple[int, bytes], list[int]]:
+def _cuts_of(keys: Sequence[tuple[int, bytes]], least: int) -> dict[tuple[int, bytes], list[int]]:
     """Return where prompts in pieces end and their pieces do, in tokens; whole prompts are left
     out."""
     order = sorted(set(keys))
     alike = [0]
     for first, second in pairwise(order):
         alike.append(shared(first[1], second[1], least) if first[0] == second[0] else 0)
-    cuts = {key: [length] for key, length in known.items()}
+    cuts = dict[tuple[int, bytes], list[int]]()
     if any(alike):
         _branch(order, alike, (0, len(order)), 0, least, cuts)
     for key, ends in cuts.items():

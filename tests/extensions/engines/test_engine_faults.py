@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hosts import random_weights
-from servers import FAKES, FakeServer, running
+from servers import FakeServer, running
 from symbiont_ecology.adapters import AdapterWeights, OptimizerState
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
@@ -20,34 +20,29 @@ from symbiont_ecology.model.kernel import HostKernel
 
 PROMPTS = ("math.add: 47+8\n", "string.sort: kqa\n")
 LASTING = 1 << 30
-ENDS = {  # fault and how many calls it befalls: what must be said, or None where it is overcome
-    ("full", 3): None,
-    ("full", LASTING): "status 503",
-    ("bad", 1): "status 40",
-    ("broken", 1): "status 500",
-    ("odd", 1): "a reply that can be read",
-    ("nan", 1): "expected an answer of 1 to",
-    ("alien", 1): "expected tokens of the host",
+ENDS = {  # fault and how many calls it befalls: what must be said
+    ("full", 1): "status 503",
+    ("odd", 1): "one that cannot be read",
+    ("nan", 1): "expected 1 to",
+    ("alien", 1): "tokens of the host",
     ("hang", 1): "within 2 s",
-    ("vanish", 2): None,
-    ("vanish", LASTING): "start it",
-    ("cut", 2): None,
+    ("vanish", 1): "none within",
+    ("cut", 1): "none within",
     ("restart", 1): "status 404",
-    ("bare", LASTING): "answers of the bare host",
+    ("bare", LASTING): "some of the bare host",
     ("closed", LASTING): "status 404.*it takes no adapter",
 }
 
 
-@pytest.fixture(params=FAKES)
-def server(request: pytest.FixtureRequest) -> Iterator[FakeServer]:
-    with running(str(request.param)) as fake:
+@pytest.fixture
+def server() -> Iterator[FakeServer]:
+    with running() as fake:
         yield fake
 
 
 def connect(server: FakeServer, folder: Path, **knobs: object) -> ServedHost:
-    kind = next(name for name, fake in FAKES.items() if isinstance(server, fake))
-    quick = {"timeout": 60.0, "patience": 1.5, "connections": 4, "loaded": 4}
-    spec = {"kind": kind, "url": server.url, "adapters_folder": str(folder), **quick, **knobs}
+    quick = {"timeout": 60.0, "connections": 4, "loaded": 4}
+    spec = {"kind": "vllm", "url": server.url, "adapters_folder": str(folder), **quick, **knobs}
     host = engines.build(spec).host(lambda: HostKernel.from_pretrained("embedded", slots=2, rank=4))
     assert isinstance(host, ServedHost)
     return host
@@ -57,17 +52,13 @@ def rows_of(*slots: int) -> list[Request]:
     return [Request(prompt, slot, 6) for slot in slots for prompt in PROMPTS]
 
 
-@pytest.mark.parametrize(
-    ("fault", "left"), ENDS, ids=[f"{fault} {'on' if left > 99 else left}" for fault, left in ENDS]
-)
-def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
+@pytest.mark.parametrize(("fault", "left"), ENDS, ids=[fault for fault, _ in ENDS])
+def test_a_fault_is_told_and_no_wrong_adapter_is_used(
     server: FakeServer, fault: str, left: int, faults: int, tmp_path: Path
 ) -> None:
-    said = ENDS[fault, left]
     kernel = HostKernel.from_pretrained("embedded", slots=2, rank=4)
-    # A busy machine takes its time.
-    limits = {"patience": 0.3 if said else 60.0, "timeout": 2.0 if fault == "hang" else 60.0}
-    host, rows = connect(server, tmp_path, **limits), rows_of(0, 1)
+    host = connect(server, tmp_path, timeout=2.0 if fault == "hang" else 60.0)
+    rows = rows_of(0, 1)
     for trial in range(faults):
         server.fail("")
         for slot in (0, 1):
@@ -77,15 +68,14 @@ def test_a_fault_is_overcome_or_told_and_no_wrong_adapter_is_used(
         if trial % 2 and fault != "closed":
             host.rollout(rows, None, Decoding())  # the fault befalls adapters that were right
         server.fail(fault, left)
-        expected = HostKernel.rollout(kernel, rows, None, Decoding()).texts
-        if said is None:
-            assert host.rollout(rows, None, Decoding()).texts == expected
-        else:
-            with pytest.raises(HostError) as caught:
-                host.rollout(rows, None, Decoding())
-            assert re.search(said, str(caught.value))
-            assert "\n" not in str(caught.value)
+        with pytest.raises(HostError) as caught:
+            host.rollout(rows, None, Decoding())
+        assert re.search(ENDS[fault, left], str(caught.value))
+        assert "\n" not in str(caught.value)
         assert server.hit
+        server.fail("")
+        expected = HostKernel.rollout(kernel, rows, None, Decoding()).texts
+        assert host.rollout(rows, None, Decoding()).texts == expected
 
 
 def test_an_adapter_after_one_step_of_learning_is_told_from_the_bare_host(
@@ -101,27 +91,13 @@ def test_an_adapter_after_one_step_of_learning_is_told_from_the_bare_host(
     batch = LearningBatch((Lesson(PROMPTS[0], answer, 0),), {0: 0.02})
     learned, _, _ = host.learn(batch, {0: founder}, {0: OptimizerState()})
     host.place(0, learned[0])
-    with pytest.raises(HostError, match="bare host"):
-        host.rollout(rows_of(0), None, Decoding())
-
-
-@pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_adapters_that_get_lost_while_sampling_are_missed(
-    server: FakeServer, temperature: float, tmp_path: Path
-) -> None:
-    host = connect(server, tmp_path)
-    host.place(0, random_weights(host.layout, 1, rank=2))
-    draws = [np.random.default_rng(row) for row in range(2)]
-    host.rollout(rows_of(0), draws, Decoding(temperature))
-    server.fail("bare")
-    with pytest.raises(HostError, match="answers of the bare host"):
-        host.rollout(rows_of(0), draws, Decoding(temperature))
+    for draws, decoding in ((None, Decoding()), (np.random.default_rng(0).spawn(2), Decoding(0.6))):
+        with pytest.raises(HostError, match="bare host"):
+            host.rollout(rows_of(0), draws, decoding)
 
 
 def test_a_server_with_another_model_is_refused(server: FakeServer, tmp_path: Path) -> None:
-    with pytest.raises(
-        HostError, match=r"to serve other, got served: set host\.engine\.served_model"
-    ):
+    with pytest.raises(HostError, match=r"to serve other, got .*served"):
         connect(server, tmp_path, served_model="other")
     server.kernel.place(7, random_weights(server.kernel.layout, 3, rank=2))
     server.host_slot = 7

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hosts import random_weights
-from servers import FAKES, FakeServer, running
+from servers import FakeServer, running
 from symbiont_ecology import Run
 from symbiont_ecology.adapters import OptimizerState
 from symbiont_ecology.base.errors import ConfigError
@@ -32,7 +32,7 @@ from symbiont_ecology.run.config import load_config
 SLOTS = 4
 VLLM = "host.engine={kind: vllm, adapters_folder: published}"
 PROMPTS = ("math.add: 47+8\n", "math.mul: 7*8\n", "string.sort: kqa\n", "logic.bool: a and b\n")
-KINDS = ("kernel", *FAKES)
+KINDS = ("kernel", "vllm")
 
 
 def load() -> HostKernel:
@@ -49,14 +49,13 @@ def server(kind: str) -> Iterator[FakeServer | None]:
     if kind == "kernel":
         yield None
         return
-    with running(kind) as fake:
+    with running() as fake:
         yield fake
 
 
 def connect(server: FakeServer, folder: Path, **knobs: Any) -> ServedHost:
-    kind = next(name for name, fake in FAKES.items() if isinstance(server, fake))
-    quick = {"timeout": 30.0, "patience": 5.0, "loaded": 8, "connections": 4}
-    spec = {"kind": kind, "url": server.url, "adapters_folder": str(folder), **quick, **knobs}
+    quick = {"timeout": 30.0, "loaded": 8, "connections": 4}
+    spec = {"kind": "vllm", "url": server.url, "adapters_folder": str(folder), **quick, **knobs}
     host = engines.build(spec).host(load)
     assert isinstance(host, ServedHost)
     return host
@@ -85,10 +84,6 @@ def assert_equal(ours: Completions, theirs: Completions) -> None:
         np.testing.assert_allclose(
             ours[row].log_probabilities, theirs[row].log_probabilities, atol=1e-4
         )
-
-
-def test_every_engine_has_a_fake() -> None:
-    assert set(engines.names()) == set(KINDS)
 
 
 def test_rollouts_of_a_population_equal_the_kernels_greedy_answers(host: HostKernel) -> None:
@@ -153,7 +148,7 @@ def test_learning_is_the_kernels_and_the_next_answer_is_of_what_was_learned(
         assert_equal(host.rollout(rows, None, Decoding()), kernel.rollout(rows, None, Decoding()))
 
 
-@pytest.mark.parametrize("kind", FAKES, indirect=True)
+@pytest.mark.parametrize("kind", ["vllm"], indirect=True)
 def test_adapters_are_unloaded_least_recently_used_first_and_no_name_comes_twice(
     server: FakeServer, tmp_path: Path
 ) -> None:
@@ -174,7 +169,7 @@ def test_adapters_are_unloaded_least_recently_used_first_and_no_name_comes_twice
     assert not list((tmp_path / "adapters").iterdir())
 
 
-@pytest.mark.parametrize("kind", FAKES, indirect=True)
+@pytest.mark.parametrize("kind", ["vllm"], indirect=True)
 def test_the_key_is_sent_and_read_from_a_file(server: FakeServer, tmp_path: Path) -> None:
     server.key = "a-secret"
     (tmp_path / "key").write_text("a-secret\n")
@@ -200,11 +195,9 @@ def test_a_wrong_engine_is_one_line_before_a_model_is_loaded(words: list[str], s
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("kind", FAKES, indirect=True)
-def test_a_run_learns_from_what_a_server_answers(
-    kind: str, server: FakeServer, tmp_path: Path
-) -> None:
-    spec = f"{{kind: {kind}, url: '{server.url}', adapters_folder: {tmp_path}/adapters, loaded: 6}}"
+@pytest.mark.parametrize("kind", ["vllm"], indirect=True)
+def test_a_run_learns_from_what_a_server_answers(server: FakeServer, tmp_path: Path) -> None:
+    spec = f"{{kind: vllm, url: '{server.url}', adapters_folder: {tmp_path}/adapters, loaded: 6}}"
     words = ["host.rank=2", "host.slots=4", "tasks.families=[math.add]", "tasks.depths=[short]"]
     words += ["seed=3", "strategy.questions=2", "run.generations=2", f"host.engine={spec}"]
     run = Run.start("steady", *words, folder=tmp_path / "run").finish()

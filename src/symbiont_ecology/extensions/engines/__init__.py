@@ -1,7 +1,7 @@
-"""vLLM and SGLang answer in place of the kernel, through their HTTP interfaces.
+"""vLLM answers in place of the kernel, through its HTTP interface.
 
-- ``servers``: the two servers, and how they are called.
-- ``readers``: the words that start them with the adapters of an export.
+- ``servers``: the server, and how it is called.
+- ``readers``: the words that start vLLM and SGLang with the adapters of an export.
 - ``answering``: adapters are published, and answers compared with the kernel's.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -26,8 +26,8 @@ from symbiont_ecology.adapters.blobs import weights_ref
 from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
-from symbiont_ecology.extensions.engines.servers import LostError, Question, Server, Tokens
-from symbiont_ecology.model.decoding import Observer
+from symbiont_ecology.extensions.engines.servers import LostError, Tokens, Vllm
+from symbiont_ecology.model.decoding import Observer, completions_of
 from symbiont_ecology.model.kernel import HostKernel, draws_of
 from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
@@ -40,15 +40,17 @@ EXACT, NOISES = 1e-4, 4.0
 """Nats per token that two exact computations differ by, and the multiple of the noise of rounding
 up to which log-probabilities are taken for equal."""
 
+_ADVICE = "start vLLM with VLLM_ALLOW_RUNTIME_LORA_UPDATING=True and --enable-lora"
+
 
 class Adapters:
     """Adapters on a server. Servers keep caches by an adapter's name, so no name comes twice. May
     be used by several threads."""
 
-    def __init__(self, server: Server, kernel: HostKernel) -> None:
+    def __init__(self, server: Vllm, kernel: HostKernel) -> None:
         self._server, self._kernel, self._lock = server, kernel, Lock()
         self._folder = Path(server.adapters_folder).resolve()
-        self._session, self._numbers = token_hex(4), count()
+        self._stem, self._numbers = f"symbiont-{token_hex(4)}", count()
         self._names: dict[BlobRef, str] = {}  # least recently used first
         self._in_use = Counter[BlobRef]()
 
@@ -70,46 +72,38 @@ class Adapters:
             self._in_use[ref] += 1
         try:
             yield name
-        except LostError:  # a later question loads the adapter anew
+        except LostError:  # a server was started again: a later question loads the adapter anew
             with self._lock:
-                if ref in self._names:
-                    self._drop(ref)
+                self.drop([ref])
             raise
         finally:
             self._in_use[ref] -= 1
 
-    def clear(self) -> None:
-        """Unload all, as far as the server answers."""
-        self._server = replace(self._server, timeout=5.0, patience=1e-3)
-        for ref in list(self._names):
-            self._drop(ref)
+    def drop(self, refs: Iterable[BlobRef] | None = None) -> None:
+        """Unload adapters, or all of them, as far as the server answers."""
+        server = replace(self._server, timeout=5.0)
+        for ref in list(self._names if refs is None else refs):
+            if name := self._names.pop(ref, ""):
+                with suppress(HostError):
+                    server.unload(name)
+                shutil.rmtree(self._folder / name, ignore_errors=True)
 
     def _load(self, weights: AdapterWeights, ref: BlobRef) -> str:
         idle = [other for other in self._names if not self._in_use[other]]
-        for other in idle[: max(0, len(self._names) + 1 - self._server.loaded)]:
-            self._drop(other)
-        name = f"symbiont-{self._session}-{next(self._numbers)}-{ref[:12]}"
+        self.drop(idle[: max(0, len(self._names) + 1 - self._server.loaded)])
+        name = f"{self._stem}-{next(self._numbers)}-{ref[:12]}"
         folder, kernel = self._folder / name, self._kernel
         write_portable(folder, weights, modules=kernel.modules, base_model=kernel.name_or_path)
         try:
-            self._call("load", {"lora_name": name, "lora_path": str(folder)})
+            self._server.load(name, folder)
         except HostError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise HostError(
-                f"{error}; it takes no adapter beside {len(self._names)} others: "
-                f"{self._server.load_advice}, lower host.engine.loaded and host.slots to what it "
-                "holds, or let it read host.engine.adapters_folder"
+                f"{error}; it takes no adapter beside {len(self._names)} others: {_ADVICE}, lower "
+                "host.engine.loaded and host.slots to what it holds, or let it read "
+                "host.engine.adapters_folder"
             ) from error
         return name
-
-    def _drop(self, ref: BlobRef) -> None:
-        name = self._names.pop(ref)
-        with suppress(HostError):  # a server that was started again has forgotten it
-            self._call("unload", {"lora_name": name})
-        shutil.rmtree(self._folder / name, ignore_errors=True)
-
-    def _call(self, verb: str, body: dict[str, str]) -> None:
-        self._server.call(f"{self._server.adapters_path}/{verb}_lora_adapter", body)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +111,7 @@ class Answer:
     """An answer to a slot, with the log-probabilities (nats) that the server reports."""
 
     slot: int
-    question: Question
+    request: StreamedRequest
     tokens: Tokens
 
     @property
@@ -135,7 +129,7 @@ class ServedHost(HostKernel):
     """A kernel whose questions a server answers. Adapters are published when they are first asked,
     and unloaded when the server needs the room, or when this object goes."""
 
-    def __init__(self, kernel: HostKernel, server: Server, model: str) -> None:
+    def __init__(self, kernel: HostKernel, server: Vllm, model: str) -> None:
         """Compare the served model with the kernel's.
 
         Raises:
@@ -144,66 +138,45 @@ class ServedHost(HostKernel):
         vars(self).update(vars(kernel))
         self.server, self._model, self._noise = server, model, EXACT
         self._adapters = Adapters(server, kernel)
-        self.close = finalize(self, self._adapters.clear)
+        finalize(self, self._adapters.drop)
         self.pool = ThreadPoolExecutor(server.connections)
-        probes = [self.question(ids, PROBE_TOKENS, Decoding()) for ids in self.encode(PROBES)]
-        answers = [answer for probe in probes for answer in self.ask(HOST_SLOT, probe, None)]
-        self._noise += self.compare(answers)
+        asked = [StreamedRequest(ids, None, PROBE_TOKENS) for ids in self.encode(PROBES)]
+        probes = [self.ask(HOST_SLOT, one) for one in asked]
+        self._noise += max(map(Answer.distance, probes, self.checked(probes)))
 
-    def question(
-        self,
-        prompt: np.ndarray,
-        limit: int,
-        decoding: Decoding,
-        generator: np.random.Generator | None = None,
-    ) -> Question:
-        """Return a question, which is greedy without a generator."""
-        seed = None if generator is None else int(generator.integers(1 << 31))
-        return Question(prompt.tolist(), limit, decoding, self.codec.end_tokens, seed)
-
-    def ask(self, slot: int, question: Question, weights: AdapterWeights | None) -> list[Answer]:
-        """Return the answer of an adapter that stands in a slot of the kernel; before it one to a
-        probe, if the answer alone does not prove the adapter. May be called by several threads.
+    def ask(self, slot: int, request: StreamedRequest) -> Answer:
+        """Return the answer of an adapter that stands in a slot of the kernel. May be called by
+        several threads.
 
         Raises:
             EcologyError: there is none.
         """
-        asked = [question]
-        if not self.server.reports_own(question):
-            asked.insert(0, replace(question, limit=PROBE_TOKENS, decoding=Decoding(), seed=None))
-        with self._adapters.held(weights) as name:
-            told = [self.server.ask(one, self._model, name) for one in asked]
-        if any(token >= self.shape.vocab for tokens in told for token, _ in tokens):
-            raise HostError(f"expected tokens of the host from {self.server.url}, got others")
-        return [Answer(slot, one, tokens) for one, tokens in zip(asked, told, strict=True)]
+        with self._adapters.held(request.weights) as name:
+            model, ends = name or self._model, self.codec.end_tokens
+            return Answer(slot, request, self.server.ask(request, model, ends, self.shape.vocab))
 
-    def compare(self, answers: Sequence[Answer]) -> float:
-        """Return the largest distance (nats per token) of what the server reports and the kernel
-        reads with its adapters.
+    def checked(self, answers: Sequence[Answer]) -> list[np.ndarray]:
+        """Return the log-probabilities (nats) of answers, ``(tokens,)`` each, as the kernel reads
+        them with its adapters.
 
         Raises:
-            HostError: an answer is of other weights.
+            HostError: what the server reports is of other weights.
         """
-        told, distances = [one for one in answers if self.server.reports_own(one.question)], [0.0]
-        for one, scores in zip(told, self.scores(told), strict=True):
-            distances.append(far := one.distance(scores))
-            if far <= NOISES * self._noise:
-                continue
-            (bare,) = self.scores([replace(one, slot=HOST_SLOT)])
-            is_bare = one.slot != HOST_SLOT and one.distance(bare) < far / 2
-            if is_bare or far > self.server.tolerance:
-                found = "the bare host" if is_bare else "other weights, or another model"
-                raise HostError(
-                    f"expected {self.server.url} to answer as {self.name_or_path} with the adapter "
-                    f"that was asked, got answers of {found} ({far:.2g} nats per token from it): "
-                    f"{self.server.load_advice}; serve the same model in the same precision, by "
-                    "one server without replicas, or raise host.engine.tolerance"
-                )
-        return max(distances)
+        scores = self._scores(answers)
+        for one, far in zip(answers, map(Answer.distance, answers, scores), strict=True):
+            if far > NOISES * self._noise:
+                bare = one.distance(*self._scores([replace(one, slot=HOST_SLOT)]))
+                is_bare = one.slot != HOST_SLOT and bare < far / 2
+                if is_bare or far > self.server.tolerance:
+                    raise HostError(
+                        f"expected answers of the adapter that was asked from {self.server.url}, "
+                        f"got some of {'the bare host' if is_bare else 'other weights'} ({far:.2g} "
+                        f"nats per token apart): {_ADVICE}, and serve the same model"
+                    )
+        return scores
 
-    def scores(self, answers: Sequence[Answer]) -> list[np.ndarray]:
-        """Return the kernel's log-probabilities (nats) of answers, ``(tokens,)`` each."""
-        prompts = [one.question.prompt for one in answers]
+    def _scores(self, answers: Sequence[Answer]) -> list[np.ndarray]:
+        prompts = [one.request.prompt.tolist() for one in answers]
         scores = self.score(prompts, [one.ids for one in answers], [one.slot for one in answers])
         return list(map(np.asarray, scores))
 
@@ -222,32 +195,19 @@ class ServedHost(HostKernel):
         if observer is not None:
             raise HostError("expected no observer within a server's model: set host.engine=kernel")
         draws = draws_of(draws, len(rows), is_drawn=decoding.temperature > 0)
-        prompts, jobs = self.encode([row.prompt for row in rows]), list[Future[list[Answer]]]()
+        prompts = self.encode([row.prompt for row in rows])
+        requests = list[StreamedRequest]()
         for row, prompt, draw in zip(rows, prompts, draws, strict=True):
             weights = None if row.slot == HOST_SLOT else self.weights_of(row.slot)
-            question = self.question(prompt, row.max_new_tokens, decoding, draw)
-            jobs.append(self.pool.submit(self.ask, row.slot, question, weights))
-        try:
-            told = [job.result() for job in jobs]
-        finally:
-            for job in jobs:
-                job.cancel()
-        self.compare([answer for answers in told for answer in answers])
-        return self._completions([answers[-1] for answers in told], decoding)
-
-    def _completions(self, answers: Sequence[Answer], decoding: Decoding) -> Completions:
-        """Return the answers as the kernel would have."""
+            requests.append(StreamedRequest(prompt, weights, row.max_new_tokens, decoding, draw))
+        answers = list(self.pool.map(self.ask, [row.slot for row in rows], requests))
         lengths = np.array([len(answer.ids) for answer in answers], dtype=np.int64)
         ids = np.zeros((len(answers), lengths.max(initial=0)), dtype=np.int64)
         scores = np.zeros(ids.shape, dtype=np.float32)
-        for place, values in enumerate(self.scores(answers)):
+        for place, values in enumerate(self.checked(answers)):
             ids[place, : lengths[place]] = answers[place].ids
             scores[place, : lengths[place]] = values
-        whole = self.codec.decode([answer.ids for answer in answers])
-        texts = tuple(map(decoding.cut, whole))
-        prompts = np.array([len(answer.question.prompt) for answer in answers])
-        stopped = np.array([text != cut for text, cut in zip(whole, texts, strict=True)])
-        return Completions(texts, ids, scores, lengths, prompts, stopped=stopped)
+        return completions_of(self.codec, decoding, prompts, ids, scores, lengths)
 
 
 class ForwardedBatch:
@@ -256,7 +216,7 @@ class ForwardedBatch:
 
     def __init__(self, host: ServedHost) -> None:
         self._host, self._ids = host, count(1)
-        self._rows: dict[RowId, tuple[StreamedRequest, Future[list[Answer]]]] = {}
+        self._rows: dict[RowId, tuple[StreamedRequest, Future[Answer]]] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -272,14 +232,11 @@ class ForwardedBatch:
             )
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
-        ids = list[RowId]()
-        for one in requests[: self._host.server.connections - len(self._rows)]:
-            slot = HOST_SLOT if one.weights is None else 0
-            limit, prompt = one.max_new_tokens, one.prompt
-            question = self._host.question(prompt, limit, one.decoding, one.generator)
+        host, ids = self._host, list[RowId]()
+        for one in requests[: host.server.connections - len(self._rows)]:
             ids.append(next(self._ids))
-            job = self._host.pool.submit(self._host.ask, slot, question, one.weights)
-            self._rows[ids[-1]] = one, job
+            slot = HOST_SLOT if one.weights is None else 0
+            self._rows[ids[-1]] = one, host.pool.submit(host.ask, slot, one)
         return ids
 
     def step(self) -> list[NewToken | LostRow]:
@@ -297,17 +254,14 @@ class ForwardedBatch:
         for row in rows:
             self._rows.pop(row, None)
 
-    def _tokens(
-        self, row: RowId, request: StreamedRequest, answers: Sequence[Answer]
-    ) -> list[NewToken]:
+    def _tokens(self, row: RowId, request: StreamedRequest, answer: Answer) -> list[NewToken]:
         """Return the tokens of an answer, the last of them with all of its text."""
-        host, answer = self._host, answers[-1]
+        host = self._host
         if request.weights is not None:
             host.place(0, request.weights)
-        host.compare(answers)
-        (scores,), (text,) = host.scores([answer]), host.codec.decode([answer.ids])
+        (scores,), (text,) = host.checked([answer]), host.codec.decode([answer.ids])
         cut = request.decoding.cut(text)
-        end = "stop" if answer.ids[-1] in answer.question.ends or cut != text else "length"
+        end = "stop" if answer.ids[-1] in host.codec.end_tokens or cut != text else "length"
         pairs = zip(answer.ids, scores.tolist(), strict=True)
         *tokens, last = [NewToken(row, token, score, "") for token, score in pairs]
         return [*tokens, replace(last, text=cut, end=end)]

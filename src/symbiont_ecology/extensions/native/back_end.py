@@ -98,7 +98,7 @@ class RaggedAttention(PackedAttention):
         spec, packing = self.specs[layer], self.packing
         border = heads.shape[1] - spec.kv_heads
         rotated = native_ops.rope(heads[:, :border], spec, packing.positions)
-        rotated, values = self.behind_kept(layer, rotated, heads[:, border:])
+        values = heads[:, border:]
         if self.states is not None:
             native_ops.write_kv(self.states[layer], rotated, values, packing.pieces)
         is_last = self.is_narrow(layer)
@@ -276,7 +276,6 @@ class LearningAttention(PackedAttention):
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         assert self.states is None, "who learns keeps no cache"
-        assert self.kept is None, "who learns reads prefixes, too"
         stretches = self._narrow if self.is_narrow(layer) else self._wide
         line = self.specs[layer], self.packing.positions, stretches
         seen: Tensor = _Attended.apply(heads, *line)  # type: ignore[no-untyped-call]

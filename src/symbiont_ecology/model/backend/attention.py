@@ -71,29 +71,15 @@ class AttentionSpec:
 @dataclass(frozen=True)
 class PackedAttention(ABC):
     """Attention on a packed line. Keys and values of the prompts go into ``states``, those of a
-    cache, if they are given. In the last layer the ends alone look.
-    ``kept (layers, 2, places, kv_heads, head_dim)`` are those of the places that the packing keeps.
-    """
+    cache, if they are given. In the last layer the ends alone look."""
 
     packing: Packing
     specs: Sequence[AttentionSpec]
     states: Tensor | None
-    kept: Tensor | None = None
 
     def is_narrow(self, layer: int) -> bool:
         """Return True if the ends alone look in this layer."""
         return layer == len(self.specs) - 1
-
-    def behind_kept(self, layer: int, rotated: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return queries and keys, and values, ``(tokens, heads, head_dim)`` each, behind those
-        that are kept; there, queries are anything."""
-        if self.kept is None:
-            return rotated, values
-        keys, kept_values = self.kept[layer]
-        count, kv_heads = keys.shape[:2]
-        heads = rotated.new_empty(count + len(rotated), *rotated.shape[1:])
-        heads[:count, -kv_heads:], heads[count:] = keys, rotated
-        return heads, torch.cat([kept_values, values])
 
     @abstractmethod
     def attend(self, layer: int, heads: Tensor) -> Tensor:
@@ -147,7 +133,7 @@ class RectangleAttention(PackedAttention):
         spec = self.specs[layer]
         border = heads.shape[1] - spec.kv_heads
         rotated = apply_rotary(heads[:, :border], spec, self.packing.positions)
-        rotated, values = self.behind_kept(layer, rotated, heads[:, border:])
+        values = heads[:, border:]
         if self.states is not None:
             keys = rotated[:, border - spec.kv_heads :]
             for target, source in zip(self.states[layer], (keys, values), strict=True):
