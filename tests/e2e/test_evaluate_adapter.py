@@ -58,13 +58,12 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     record = tmp_path / "c.json"
     said = symbiont(*asked, "--compare", "--json", record)
     assert said.code == 0, said.err
-    for line in ("adapter - host: ", "both wrong 30", "perplexity of the reference answers: host"):
-        assert line in said.out
+    assert "adapter - host: " in said.out
     found = json.loads(record.read_text())
     assert found["questions"] == 30
     assert found["host"]["choices"] == {"host": 30}
     assert found["adapter"]["choices"] == {"adapter": 30}
-    assert set(found["categories"]) == {"math.add", "math.add/short", "math.add/long", "trivia"}
+    assert set(found["categories"]) == {"math.add", "trivia"}
     assert found["changes"] == {
         "improvement": 0,
         "regression": 0,
@@ -112,25 +111,15 @@ def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
     assert len({str(each) for each in replies.values()}) == 3
 
 
-def test_a_plan_asks_nothing_and_writes_nothing(
-    symbiont: Symbiont, asked: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(HostKernel, "from_pretrained")
-    said = symbiont(*asked, "--compare", "--dry-run")
-    assert said.code == 0, said.err
-    assert "the bare host, and " in said.out
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
         (["--compare", "--routing", "host"], "evaluate --compare: expected no --routing beside it"),
         (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
-        (["--trained-on", "questions.jsonl"], "that were not learned from, got 30 prompts of"),
-        (["--trained-on", "bare.jsonl"], "expected rows with a column 'prompt', found none"),
         (["--adapter", "damaged"], "damaged"),
         (["--adapter", "poisoned"], "expected finite weights"),
         (["--adapter", "nowhere"], "found no folder at 'nowhere'"),
+        (["--host", "narrow"], "expected an adapter for a host of width 64, got 128 for "),
     ],
 )
 def test_a_mistake_is_one_line_before_the_host_is_loaded(
@@ -144,8 +133,8 @@ def test_a_mistake_is_one_line_before_the_host_is_loaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delattr(HostKernel, "from_pretrained")
-    jsonl(tmp_path / "bare.jsonl", [{"question": "?"}])
     spoil(adapter, tmp_path)
+    make_host(tmp_path / "narrow", layers=1, hidden_size=64)
     said = symbiont(*asked, *words)
     assert said.code == 2
     assert expected in said.error
@@ -172,7 +161,7 @@ def spoil(adapter: Path, folder: Path) -> None:
 
 
 def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
-    for word in (["--compare"], ["--style", "terse"], ["--chat"]):
+    for word in (["--compare"], ["--style", "terse"]):
         said = symbiont("evaluate", lived, *word)
         assert said.code == 2
         assert f"evaluate {word[0]}: expected --adapter beside it" in said.error

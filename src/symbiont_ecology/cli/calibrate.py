@@ -16,7 +16,7 @@ from symbiont_ecology.cli.run import (
     evaluate_at_end,
     folder_for,
     is_free_for,
-    live_unless_complete,
+    live,
     tell_next,
 )
 
@@ -62,7 +62,7 @@ def calibrate(
             print(f"run.{key}={getattr(run_config.run, key):.3g} is lifted: generations count here")
     again = console.typed_again(folder, how.out)
     run = Run(folder, _ended(run_config, generations))
-    live_unless_complete(run, how.quiet, again, goes_on=generations < full)
+    live(run, how.quiet, again, goes_on=generations < full)
     if findings := _examine(run, how.quiet):
         names = ", ".join(finding.name for finding in findings)
         onward = console.command_line("resume", folder, f"run.generations={full}")
@@ -71,7 +71,7 @@ def calibrate(
             f"or go on all the same with: {onward}"
         )
     run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
-    live_unless_complete(run, how.quiet, again)
+    live(run, how.quiet, again)
     if not how.quiet:
         tell_next(run)
     if run.state.generation not in [line.generation for line in logged(folder)]:

@@ -29,6 +29,7 @@ def look(
 ) -> None:
     """Ask the bare host train questions before a run starts, and show how much is right in each
     cell."""
+    from symbiont_ecology.adapters import AdapterWeights
     from symbiont_ecology.base.rng import Draw
     from symbiont_ecology.base.transcripts import plain
     from symbiont_ecology.base.types import Decoding, cell_name, last_turn
@@ -46,6 +47,7 @@ def look(
     with console.report(json_file) as write_json:
         console.tell_loading(quiet=False)
         kernel, cells = host_source(resolved).load(), dict[str, dict[str, float]]()
+        adapters = dict[str, AdapterWeights]()
         rows = console.table("cell", "right, %", "drawn, %", "a question", "a reply")
         with console.asking() as progress:
             for cell in dict.fromkeys(cell_name(item.cell) for item in items):
@@ -53,7 +55,7 @@ def look(
                 draws = [draw("look", item.id, n) for item in asked for n in range(samples)]
                 questions = [Question(item, HOST) for item in asked]
                 questions += [Question(asked[n // samples], HOST, d) for n, d in enumerate(draws)]
-                rollouts, _ = roll_out(questions, kernel, {}.__getitem__, decoding)
+                rollouts, _ = roll_out(questions, kernel, adapters.__getitem__, decoding)
                 progress(len(asked))
                 right = [rollout.is_right for rollout in rollouts]
                 greedy, drawn = fmean(right[: len(asked)]), fmean(right[len(asked) :])

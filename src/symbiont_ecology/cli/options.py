@@ -147,14 +147,13 @@ def check_together(
     """
     flags = {str(param.name): param.opts[0] for param in context.command.params}
     sources = {name: context.get_parameter_source(name) for name in flags}
-    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    about = context.command.name
-    for name in typed:
-        if (needed := needs.get(name)) and needed not in typed:
-            raise ConfigError(f"{about} {flags[name]}: expected {flags[needed]} beside it")
-        if ignored := [flags[other] for other in typed if other in refuses.get(name, ())]:
-            words = ", ".join(ignored)
-            raise ConfigError(f"{about} {flags[name]}: expected no {words} beside it: leave it out")
+    typed = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    pairs = [(name, other, True) for name, other in needs.items()]
+    pairs += [(name, other, False) for name, others in refuses.items() for other in others]
+    for name, other, is_needed in pairs:
+        if name in typed and (other in typed) is not is_needed:
+            wanted = f"{'' if is_needed else 'no '}{flags[other]}"
+            raise ConfigError(f"{context.command.name} {flags[name]}: expected {wanted} beside it")
 
 
 def unfolded(docstring: str) -> str:

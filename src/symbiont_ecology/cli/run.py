@@ -46,7 +46,7 @@ def resume_command(
     from symbiont_ecology import Run
 
     opened = Run.open(folder, *(overrides or ()))
-    check_final_holdout(opened.config)
+    _check_final_holdout(opened.config)
     _live_to_the_end(opened, how.quiet)
 
 
@@ -57,18 +57,9 @@ def _live_to_the_end(lived: Run, quiet: bool) -> None:
     evaluate_at_end(lived)
 
 
-def live_unless_complete(
-    lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False
-) -> None:
-    """Live a run; of one that is complete, delete what a kill left behind it."""
-    if lived.is_complete:
-        lived.tidy()
-    else:
-        live(lived, quiet, again, goes_on=goes_on)
-
-
 def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
-    """Live a run and show its progress; ``again`` is what to type where that is not resume.
+    """Live a run and show its progress; ``again`` is what to type where that is not resume. Of one
+    that is complete, delete what a kill left behind it.
 
     Ctrl-C in the last generation counts only where more is to follow (``goes_on``).
 
@@ -76,15 +67,20 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
         typer.Exit: it was interrupted.
     """
     from symbiont_ecology.model.locating import find_folder
+    from symbiont_ecology.run.open_run import lived_seconds
 
-    view = _progress(lived, quiet)
+    is_over = lived.is_complete
+    if is_over:
+        lived.tidy()
+        return
+    accepted = console.ACCEPTED_IN_LOG if lived.config.learns_from_log else console.ACCEPTED
+    seconds, screen = lived_seconds(lived.folder), Console(quiet=quiet)
+    view = console.RunProgress(lived.config.run, seconds, accepted, screen)
     with StopRequest() as stop, view:
-        view.tell("importing torch …")
+        view.tell(f"loading the host {lived.config.host.model} …")
         import torch  # noqa: F401
 
-        model = lived.config.host.model
-        find_folder(model, view.tell)
-        view.tell(f"loading the host {model} …")
+        find_folder(lived.config.host.model, view.tell)
         lived.on_progress = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
@@ -130,11 +126,11 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
     config = load_config(name, overrides or ())
     check(config)
     check_is_here(config.host.model)
-    check_final_holdout(config)
+    _check_final_holdout(config)
     return config
 
 
-def check_final_holdout(config: RunConfig) -> None:
+def _check_final_holdout(config: RunConfig) -> None:
     """Read ``run.final_holdout`` before the run, so that a bad file costs nothing."""
     from symbiont_ecology.evaluate.items import read_items
 
@@ -191,16 +187,13 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     strategy, mix = strategies.build(config.strategy), mixture(config)
     host, loop = config.host, config.run
     ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
-    unit = "rollouts" if strategy.samples else "examples read"
-    unit = "rows of the log" if config.learns_from_log else unit
-    work = f"{strategy.max_rows(mix)} {unit}"
+    unit = "rows" if config.learns_from_log else "rollouts" if strategy.samples else "examples"
     is_taken = (folder / STATE_FILE).exists()
-    depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
     facts = {
         "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots",
-        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}",
+        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}",
         "strategy": ", ".join([kind_of(config.strategy), *strategy.mechanism_names]),
-        "work": f"at most {work} per generation",
+        "work": f"at most {strategy.max_rows(mix)} {unit} per generation",
         "length": " or ".join([f"{loop.generations} generations", *ends]),
         "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
     }
@@ -213,7 +206,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 def _estimate(config: RunConfig) -> dict[str, str]:
     """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
     one whose weights are not on this machine."""
-    from symbiont_ecology.model.loading import MemoryNeed, find_device, total_memory, weight_files
+    from symbiont_ecology.model.loading import MemoryNeed, weight_files
     from symbiont_ecology.model.locating import weights_folder
     from symbiont_ecology.run.build import build_host
     from symbiont_ecology.run.forecast import estimate_run
@@ -222,28 +215,18 @@ def _estimate(config: RunConfig) -> dict[str, str]:
     if (folder := weights_folder(host.model)) is None:
         return {"memory and time": "not known: the host would be fetched first"}
     need = MemoryNeed.of(weight_files(folder), host.dtype, host.rank)
-    facts = {
-        "memory": f"{need.weights / 1e6:.0f} MB for the host in {host.dtype}, at most "
-        f"{host.memory_mb:.0f} MB for a batch, and for each living adapter at most "
-        f"{3 * need.adapter / 1e6:.3g} MB with its optimizer"
-    }
+    memory = (
+        f"{need.weights / 1e6:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch, "
+        f"and {3 * need.adapter / 1e6:.3g} MB for each adapter that learns"
+    )
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
-        facts["memory"] += f"; {total_memory(find_device(host.device)) / 1e9:.1f} GB are here"
         eta = estimate_run(config, build_host(config))
     except HostError as error:  # a plan may be made on another machine than the run
-        return facts | {"time": f"not measured: {error}"}
+        return {"memory": memory, "time": f"not measured: {error}"}
     lessons = f" and {1 / eta.lesson:.3g} lessons" if eta.lesson else ""
-    facts["time"] = (
+    time = (
         f"{1 / eta.rollout:.3g} answers{lessons} a second here: a generation takes at most "
         f"{eta.generation:.3g} s, the run about {eta.run / 3600:.2g} hours"
     )
-    return facts
-
-
-def _progress(lived: Run, quiet: bool) -> console.RunProgress:
-    from symbiont_ecology.run.open_run import lived_seconds
-
-    accepted = console.ACCEPTED_IN_LOG if lived.config.learns_from_log else console.ACCEPTED
-    seconds = lived_seconds(lived.folder)
-    return console.RunProgress(lived.config.run, seconds, accepted, Console(quiet=quiet))
+    return {"memory": memory, "time": time}

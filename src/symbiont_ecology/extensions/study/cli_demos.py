@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from symbiont_ecology.base.errors import EcologyError, RunError
 from symbiont_ecology.cli import console
 from symbiont_ecology.cli.options import LifeOptions, Overrides, option, resumable_folder
-from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, live_unless_complete
+from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, live
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -93,7 +93,7 @@ class Demo:
                     futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
             try:
                 ecology = Run(folder / WATCHED, configs[WATCHED])
-                live_unless_complete(ecology, quiet, console.typed_again(folder, out))
+                live(ecology, quiet, console.typed_again(folder, out))
                 if not quiet and not all(future.done() for future in futures.values()):
                     print("waiting for the controls on the other cores …", flush=True)
                 for arm, future in futures.items():
