@@ -19,7 +19,7 @@ def test_export_writes_adapters_that_can_be_evaluated(
     card = (tmp_path / "out" / first["folder"] / "README.md").read_text()
     assert index["best"] in {one["id"] for one in index["organelles"]}
     assert f'base_model: "{host}"' in card
-    assert "lineage: born in generation 0 by `founder`" in card
+    assert "- operator: `founder`" in card
     words = ["evaluate", "--adapter", tmp_path / "out" / first["folder"], "--holdout", holdout]
     said = symbiont(*words, "--host", host, "--json", tmp_path / "e.json")
     assert said.code == 0, said.err

@@ -26,7 +26,7 @@ def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: 
     for name in organelles:
         mine = sorted(habitat for habitat in served if served[habitat]["organelle"] == name)
         card = (run / "export" / name / "README.md").read_text()
-        assert f"- serves: {', '.join(f'`{habitat}`' for habitat in mine)}\n" in card
+        assert f"- habitats: {', '.join(f'`{habitat}`' for habitat in mine)}\n" in card
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03")
     assert said.err == f"answered by {served['h03']['organelle']}\n"
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h99")
