@@ -8,7 +8,6 @@ interrupted, 141 nobody read on.
 
 from __future__ import annotations
 
-import errno
 import sys
 import warnings
 from typing import Annotated, Any
@@ -16,13 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from symbiont_ecology import __version__
-from symbiont_ecology.base.errors import (
-    INTERRUPTED,
-    ConfigError,
-    EcologyError,
-    EcologyWarning,
-    RunError,
-)
+from symbiont_ecology.base.errors import INTERRUPTED, EcologyError, EcologyWarning, RunError
 from symbiont_ecology.base.extension import Command, commands
 from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.cli.interrupts import remember_interrupts
@@ -91,8 +84,8 @@ def _before_commands(
 
 
 def main() -> None:
-    """Run the command that was typed: an error or warning of ours is one line, any other error
-    keeps its traceback."""
+    """Run the command that was typed: an error or warning of ours, or about a file, is one line;
+    any other error keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
     default_format = warnings.formatwarning
 
@@ -113,11 +106,11 @@ def main() -> None:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+        if error.filename is None:
             raise
-        name = f"{error.filename or ''!s}"
-        print(f"error: {_one_line(f'expected a shorter name, got {name}')}", file=sys.stderr)
-        sys.exit(ConfigError.exit_code)
+        fault = f"cannot use {error.filename}: {error.strerror}: choose another place"
+        print(f"error: {_one_line(fault)}", file=sys.stderr)
+        sys.exit(RunError.exit_code)
     except SystemExit as end:  # typer's own, also where it caught an error to end quietly
         if isinstance(end.__context__, BrokenPipeError):
             sys.exit(UNREAD)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -16,15 +15,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from symbiont_ecology import __version__
@@ -43,38 +34,21 @@ if TYPE_CHECKING:
 ACCEPTED, ACCEPTED_IN_LOG = "accepted", "accepted in the log"
 """Name of the share of right answers in a run with users, and in one that learns from a log: there
 others answered."""
-PACE_SECONDS = 3600.0
-"""The time to go follows from the pace of so many seconds."""
 MAX_ANSWERERS = 8
 """Organelles that a line on who answered names."""
 MAX_TABLE_CHARS = 10_000
 """Of a line of a table."""
 
 
-def _program() -> str:
-    """Return how this command was reached, so that a printed command can be typed as it is."""
-    program = Path(sys.argv[0])
-    if shutil.which("symbiont") or program.name != "symbiont":
-        return "symbiont"
-    near = os.path.relpath(program)
-    return str(program) if near.startswith("..") else near
-
-
 def command_line(*words: object) -> str:
     """Return a command of ours that can be typed as it is: what a shell would take apart is
     quoted."""
-    return shlex.join([_program(), *map(str, words)])
-
-
-def typed_with(*more: object) -> str:
-    """Return the words that were typed, and more options."""
-    name, words = sys.argv[1:2], sys.argv[2:]
-    return command_line(*name, *more, *words)
+    return shlex.join(["symbiont", *map(str, words)])
 
 
 def typed_again(folder: Path, out: Path | None) -> str:
     """Return the words that were typed, with the folder in which they go on."""
-    return typed_with(*([] if out else ["--out", folder]))
+    return command_line(*sys.argv[1:2], *([] if out else ["--out", folder]), *sys.argv[2:])
 
 
 def tell_loading(quiet: bool) -> None:
@@ -200,29 +174,18 @@ def prepare(path: Path) -> None:
     Raises:
         RunError: it cannot.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise RunError(f"cannot write {path}: choose another place")
 
 
 def write_json(path: Path, data: object) -> None:
     """Write plain values to a file, which is whole or not there; or through a link, or to a device
-    such as a pipe, as they come.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    text = _as_json(data)
+    such as a pipe, as they come."""
     if not path.is_symlink() and (path.is_file() or not path.exists()):
-        write_whole(path, text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+        write_whole(path, _as_json(data))
+    else:
+        path.write_text(_as_json(data), encoding="utf-8")
 
 
 def _as_json(data: object) -> str:
@@ -234,18 +197,16 @@ def asking() -> Iterator[evaluator.Progress]:
     """Count the questions that were answered, on a terminal."""
     columns = SpinnerColumn(), TextColumn("asking {task.completed:.0f} questions")
     console = Console(stderr=True)
-    is_shown = console.is_terminal
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not is_shown
-    ) as bar:
+    how = {"console": console, "transient": True, "disable": not console.is_terminal}
+    with Progress(*columns, TimeElapsedColumn(), **how) as bar:
         task = bar.add_task("asking", total=None)
         yield lambda count: bar.advance(task, count)
 
 
 class RunProgress:
-    """Prints generations on ``console``. News go to the bar, or to stderr where there is none.
+    """Prints a line for each generation, and on stderr what is done before the first one.
 
-    ``seconds`` were lived before this sitting.
+    ``seconds`` were lived before this sitting. The time to go follows from its pace.
     """
 
     def __init__(
@@ -253,63 +214,38 @@ class RunProgress:
         loop: LoopConfig,
         seconds: float = 0.0,
         accepted: str = ACCEPTED,
-        console: Console | None = None,
+        *,
+        quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._loop, self._seconds, self._accepted = loop, seconds, accepted
-        self._console = console or Console()
-        self._errors = Console(stderr=True, quiet=self._console.quiet)
-        is_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
-        self.has_bar = is_terminal and not self._console.quiet
-        self._bar = Progress(
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=self._console,
-            transient=True,
-            disable=not self.has_bar,
-            get_time=clock,
-            speed_estimate_period=PACE_SECONDS,
-        )
-        self._task = self._bar.add_task("", total=None)
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        self._quiet, self._clock = quiet, clock
+        self._first: tuple[float, float] | None = None
+        """Part that was done after the first generation of this sitting, and when that was."""
 
     def tell(self, news: str) -> None:
         """Say what is done before the first generation, and what takes long within one."""
-        if self.has_bar:
-            self._bar.update(self._task, description=news)
-        else:
-            self._errors.print(news, highlight=False, markup=False, soft_wrap=True)
+        if not self._quiet:
+            print(news, file=sys.stderr, flush=True)
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Show one generation, which took so many seconds."""
+        if self._quiet:
+            return
         self._seconds += seconds
-        done = fraction_done(self._loop, state, self._seconds)
-        if self._bar.tasks[0].total is None:  # a run that goes on does not begin at 0 %
-            self._bar.reset(self._task, total=1)
-            self._bar.tasks[0].completed = done
-        self._bar.update(self._task, completed=done, description="")
-        line = self._line(state, summary, done)
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def _line(self, state: EcologyState, summary: GenerationEnded, done: float) -> str:
-        left = self._bar.tasks[0].time_remaining
-        to_go = "?" if left is None else timedelta(seconds=round(left))
+        done, now = fraction_done(self._loop, state, self._seconds), self._clock()
+        done_first, began = self._first = self._first or (done, now)
+        pace = (now - began) / (done - done_first) if done > done_first else None
+        to_go = "?" if pace is None else timedelta(seconds=round((1 - done) * pace))
         label = self._accepted if state.habitats else "right"
         share = summary.accuracy
         right = "nothing asked" if share is None else f"{label} {share:.0%}"
         scope = f"serving {len(state.served)}" if state.served else f"cells {summary.coverage}"
-        return (
+        print(
             f"generation {summary.generation:4d}  {done:4.0%}  left {to_go}  {right}  "
             f"{summary.population} alive +{summary.births} -{summary.deaths}  {scope}  "
-            f"FLOPs {summary.train_flops:.2g}"
+            f"FLOPs {summary.train_flops:.2g}",
+            flush=True,
         )
 
 

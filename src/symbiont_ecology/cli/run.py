@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 
 from symbiont_ecology.base.config_layers import config_name
 from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, HostError, RunError
@@ -74,9 +73,9 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
         lived.tidy()
         return
     accepted = console.ACCEPTED_IN_LOG if lived.config.learns_from_log else console.ACCEPTED
-    seconds, screen = lived_seconds(lived.folder), Console(quiet=quiet)
-    view = console.RunProgress(lived.config.run, seconds, accepted, screen)
-    with StopRequest() as stop, view:
+    seconds = lived_seconds(lived.folder)
+    view = console.RunProgress(lived.config.run, seconds, accepted, quiet=quiet)
+    with StopRequest() as stop:
         view.tell(f"loading the host {lived.config.host.model} …")
         import torch  # noqa: F401
 
