@@ -119,17 +119,6 @@ def test_the_lines_of_help_end_where_the_terminal_ends(
     assert "with the model and with one adapter." in shown
 
 
-def test_the_home_folder_is_found_behind_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symbiont_ecology import cli
-
-    words = ["run", "steady", "--out=~/runs", "host.model=~/m", "tasks.x=~", "a=b=~/c", "~/d"]
-    monkeypatch.setattr(cli, "app", lambda: None)
-    monkeypatch.setattr("sys.argv", ["symbiont", *words])
-    monkeypatch.setenv("HOME", "/home/ada")
-    cli.main()
-    assert sys.argv[3:] == ["--out=/home/ada/runs", "host.model=/home/ada/m", *words[4:]]
-
-
 def test_ctrl_c_before_a_command_begins_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     from symbiont_ecology import cli
 

@@ -19,7 +19,6 @@ from symbiont_ecology.base.errors import INTERRUPTED, EcologyError, EcologyWarni
 from symbiont_ecology.base.extension import Command, commands
 from symbiont_ecology.base.fence import blamed
 from symbiont_ecology.cli.interrupts import remember_interrupts
-from symbiont_ecology.cli.options import at_home, expanded, unfolded
 
 UNREAD = 141
 """Exit code where whoever read the output went away, as in ``symbiont list | head``."""
@@ -45,26 +44,19 @@ app = typer.Typer(
     help="Populations of LoRA adapters that live, learn, breed and die on a frozen language model.",
     epilog="Start with: symbiont demo",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _add(group: typer.Typer, name: str, entry: Command) -> None:
-    added = entry.load()
-    if isinstance(added, typer.Typer):
-        group.add_typer(added, name=name, rich_help_panel=entry.panel)
-        listed = added.registered_commands
-    else:
-        settings = {"ignore_unknown_options": True} if entry.passes_unknown_options else None
-        group.command(name, rich_help_panel=entry.panel, context_settings=settings)(expanded(added))
-        listed = group.registered_commands[-1:]
-    for command in listed:  # line ends of a docstring are none of the help
-        command.help = unfolded((command.callback and command.callback.__doc__) or "")
-
-
 for _name, _entry in {**_COMMANDS, **commands()}.items():
-    _add(app, _name, _entry)
+    _added = _entry.load()
+    if isinstance(_added, typer.Typer):
+        app.add_typer(_added, name=_name, rich_help_panel=_entry.panel)
+    else:
+        _settings = {"ignore_unknown_options": _entry.passes_unknown_options}
+        app.command(_name, rich_help_panel=_entry.panel, context_settings=_settings)(_added)
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -96,7 +88,6 @@ def main() -> None:
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
     remember_interrupts()
-    sys.argv[1:] = map(at_home, sys.argv[1:])
     try:
         with blamed(RunError):
             app()

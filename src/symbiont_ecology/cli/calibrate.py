@@ -26,44 +26,41 @@ if TYPE_CHECKING:
     from symbiont_ecology.run.health import HealthFinding
 
 HEALTH_FILE = "health.json"
-COUNTED = {"run.generations", "run.train_flops"}
 
 
 def calibrate(
     config: options.ConfigName,
-    how: options.RunOptions,
+    overrides: options.Overrides = None,
     generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
     full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
+    out: options.OutOption = None,
+    quiet: options.Quiet = False,
 ) -> None:
     """Run a few generations, check the health of the run, and go on if it is healthy.
 
     Exit code 4 means that the run is sick. Typed again, the command goes on where it was.
     """
-    console.tell_loading(how.quiet)
+    console.tell_loading(quiet)
     from symbiont_ecology import Run
     from symbiont_ecology.evaluate.evaluation_log import logged
 
-    if typed := {change.partition("=")[0].strip() for change in how.changes} & COUNTED:
-        key = min(typed)
-        raise ConfigError(f"{key}: calibrate counts generations, set --generations and --full")
+    if any(change.startswith(("run.generations", "run.train_")) for change in overrides or ()):
+        raise ConfigError("calibrate counts generations: set --generations and --full alone")
     if generations > full:
-        raise ConfigError(
-            f"--generations: expected at most --full, which is {full}, got {generations}"
-        )
-    run_config, lengths = checked_config(config, how.changes), ("generations", "checkpoint_every")
+        raise ConfigError(f"--generations: expected at most --full, {full}, got {generations}")
+    run_config = checked_config(config, overrides)
+    whole, may_differ = _ended(run_config, full), ("generations", "checkpoint_every")
     folder = folder_for(
-        f"{config_name(config)}-calibrated",
-        how.out,
-        lambda place: is_free_for(place, _ended(run_config, full), *lengths),
+        f"{config_name(config)}-calibrated", out, lambda one: is_free_for(one, whole, *may_differ)
     )
-    if not how.quiet:
+    if not quiet:
         print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
         for key in run_config.train_budgets:
             print(f"run.{key}={getattr(run_config.run, key):.3g} is lifted: generations count here")
-    again = console.typed_again(folder, how.out)
+    again = console.typed_again(folder, out)
     run = Run(folder, _ended(run_config, generations))
-    live(run, how.quiet, again, goes_on=generations < full)
-    if findings := _examine(run, how.quiet):
+    live(run, quiet, again, goes_on=generations < full)
+    if findings := _examine(run, quiet):
         names = ", ".join(finding.name for finding in findings)
         onward = console.command_line("resume", folder, f"run.generations={full}")
         raise SickError(
@@ -71,8 +68,8 @@ def calibrate(
             f"or go on all the same with: {onward}"
         )
     run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
-    live(run, how.quiet, again)
-    if not how.quiet:
+    live(run, quiet, again)
+    if not quiet:
         tell_next(run)
     if run.state.generation not in [line.generation for line in logged(folder)]:
         evaluate_at_end(run)

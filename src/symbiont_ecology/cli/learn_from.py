@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.options import USER, DryRunOption, RunOptions, argument, option
+from symbiont_ecology.cli.options import (
+    USER,
+    DryRunOption,
+    OutOption,
+    Overrides,
+    Quiet,
+    argument,
+    option,
+)
 from symbiont_ecology.cli.run import folder_for, is_free_for, live, tell_run_plan
 
 if TYPE_CHECKING:
@@ -25,7 +33,7 @@ MAX_ASKED, ALL_OF_A_USER = 500, 1 << 20
 
 def learn_from(
     log: Annotated[Path, argument("A table with a row for each reply.", "LOG")],
-    how: RunOptions,
+    overrides: Overrides = None,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
     habitat: Annotated[str, option("Column that says who asked.", *USER)] = "habitat",
@@ -33,14 +41,16 @@ def learn_from(
     reply: Annotated[str, option("Column of the replies.")] = "reply",
     accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",
     family: Annotated[str, option("Column of what a row is about; may be missing.")] = "family",
+    out: OutOption = None,
     dry_run: DryRunOption = False,
+    quiet: Quiet = False,
 ) -> None:
     """Learn adapters from a log of accepted and refused replies. The model is not asked again.
 
     Finds out who wants the same, writes an adapter for each such group, and says how well it does
     on a tenth of the log that it never saw. Ctrl-C is safe: typed again, it goes on.
     """
-    console.tell_loading(how.quiet or dry_run)
+    console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
     from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
 
@@ -49,9 +59,9 @@ def learn_from(
     source = LogTasks("log", str(log), columns)
     rows = source.rows()
     families, users = _families(rows), sorted({row.habitat for row in rows})
-    config = _config(source, families, host, passes, how.changes)
-    folder = folder_for("learned", how.out, lambda place: is_free_for(place, config))
-    if not how.quiet or dry_run:
+    config = _config(source, families, host, passes, overrides or ())
+    folder = folder_for("learned", out, lambda place: is_free_for(place, config))
+    if not quiet or dry_run:
         share = sum(row.is_accepted for row in rows) / len(rows)
         print(
             f"{log}: {len(rows)} rows with a reply and a verdict, {share:.0%} accepted; "
@@ -63,7 +73,7 @@ def learn_from(
     run = Run(folder, config)
     if not run.is_started:
         _check_lengths(run, log)
-    live(run, how.quiet, console.typed_again(folder, how.out))
+    live(run, quiet, console.typed_again(folder, out))
     _report(run, len(rows), users)
 
 

@@ -23,30 +23,34 @@ if TYPE_CHECKING:
 
 
 def run(
-    config: options.ConfigName, how: options.RunOptions, dry_run: options.DryRunOption = False
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
+    out: options.OutOption = None,
+    dry_run: options.DryRunOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
-    console.tell_loading(how.quiet or dry_run)
+    console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
 
-    resolved = checked_config(config, how.changes)
-    folder = how.out or free_folder(config_name(config))
+    resolved = checked_config(config, overrides)
+    folder = out or free_folder(config_name(config))
     if dry_run:
         tell_run_plan(resolved, folder)
     else:
-        _live_to_the_end(Run.start(resolved, folder=folder), how.quiet)
+        _live_to_the_end(Run.start(resolved, folder=folder), quiet)
 
 
 def resume_command(
-    folder: options.RunFolder, how: options.LifeOptions, overrides: options.Overrides = None
+    folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
 ) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
-    console.tell_loading(how.quiet)
+    console.tell_loading(quiet)
     from symbiont_ecology import Run
 
     opened = Run.open(folder, *(overrides or ()))
     _check_final_holdout(opened.config)
-    _live_to_the_end(opened, how.quiet)
+    _live_to_the_end(opened, quiet)
 
 
 def _live_to_the_end(lived: Run, quiet: bool) -> None:
