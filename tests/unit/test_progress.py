@@ -37,7 +37,7 @@ def test_every_generation_has_a_line_with_what_happened_in_it(
 ) -> None:
     config = toy_config(generations=12)
     for quiet in (False, True):
-        progress = RunProgress(config.run, quiet=quiet)
+        progress = RunProgress(config, quiet=quiet)
         progress.tell("loading the host …")
         start(config, tmp_path / str(quiet), host=ToyHost(), watch=progress)
         said = capsys.readouterr()
@@ -55,7 +55,7 @@ def test_the_time_to_go_follows_the_pace_of_this_sitting(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     clock = Clock()
-    progress = RunProgress(LoopConfig(generations=1000), clock=clock)
+    progress = RunProgress(toy_config(generations=1000), clock=clock)
     for generation in range(501, 601):  # a run that goes on
         clock.now += 2.0
         progress(state_at(generation), SUMMARY, 2.0)

@@ -18,7 +18,6 @@ from symbiont_ecology import __version__
 from symbiont_ecology.base.errors import INTERRUPTED, EcologyError, EcologyWarning, RunError
 from symbiont_ecology.base.extension import Command, commands
 from symbiont_ecology.base.fence import blamed
-from symbiont_ecology.cli.interrupts import remember_interrupts
 
 UNREAD = 141
 """Exit code where whoever read the output went away, as in ``symbiont list | head``."""
@@ -87,7 +86,6 @@ def main() -> None:
         return default_format(message, category, *place)
 
     warnings.formatwarning = one_line  # type: ignore[assignment]
-    remember_interrupts()
     try:
         with blamed(RunError):
             app()

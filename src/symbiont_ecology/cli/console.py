@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.evaluate import evaluator
     from symbiont_ecology.evaluate.measure import Evaluation, EvaluationDifference
-    from symbiont_ecology.run.config import LoopConfig
+    from symbiont_ecology.run.config import LoopConfig, RunConfig
 
-ACCEPTED, ACCEPTED_IN_LOG = "accepted", "accepted in the log"
-"""Name of the share of right answers in a run with users, and in one that learns from a log: there
-others answered."""
 MAX_ANSWERERS = 8
 """Organelles that a line on who answered names."""
 MAX_TABLE_CHARS = 10_000
@@ -68,10 +65,7 @@ def table(*columns: str, title: str | None = None) -> Table:
 def print_table(made: Table) -> None:
     """Print a table, never cut: where it is wider than the terminal, the terminal breaks its
     lines."""
-    console = Console()
-    unbounded = console.options.update(max_width=MAX_TABLE_CHARS)
-    console.width = max(console.width, console.measure(made, options=unbounded).maximum)
-    console.print(made)
+    Console(width=MAX_TABLE_CHARS).print(made)
 
 
 def tell_facts(facts: Mapping[str, str]) -> None:
@@ -87,11 +81,10 @@ def percent(interval: Interval) -> str:
 
 
 def points(difference: EvaluationDifference) -> str:
-    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7]``."""
-    estimate, low, high = (
-        100 * value for value in (difference.estimate, difference.low, difference.high)
-    )
-    return f"{estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7], McNemar p = 0.2``."""
+    interval = f"[{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
+    test = f"{difference.test} p = {difference.p:.2g}"
+    return f"{100 * difference.estimate:+.1f} points {interval}, {test}"
 
 
 def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
@@ -113,18 +106,16 @@ def tell_evaluation(evaluation: Evaluation) -> None:
 
 def tell_answerers(evaluation: Evaluation) -> None:
     """Print who answered, what it cost, and which verifiers failed."""
-    ranked = evaluation.choices.most_common()
-    names = ", ".join(f"{name} {count}" for name, count in ranked[:MAX_ANSWERERS])
-    more = " …" if len(ranked) > MAX_ANSWERERS else ""
+    names = [f"{name} {count}" for name, count in evaluation.choices.most_common()]
+    more = " …" if len(names) > MAX_ANSWERERS else ""
     print(
-        f"answered by: {names}{more}; {len(evaluation.rollouts)} questions, "
-        f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer"
+        f"answered by: {', '.join(names[:MAX_ANSWERERS])}{more}; {len(evaluation.rollouts)} "
+        f"questions, {evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per "
+        "right answer"
     )
-    faults = {
-        rollout.fault: rollout.item.family for rollout in evaluation.rollouts if rollout.fault
-    }
-    for fault, family in faults.items():
-        print(f"warning: the verifier of {family} {fault}; that answer scored 0")
+    for family, fault in dict.fromkeys((r.item.family, r.fault) for r in evaluation.rollouts):
+        if fault:
+            print(f"warning: the verifier of {family} {fault}; that answer scored 0")
 
 
 def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
@@ -211,15 +202,13 @@ class RunProgress:
 
     def __init__(
         self,
-        loop: LoopConfig,
+        config: RunConfig,
         seconds: float = 0.0,
-        accepted: str = ACCEPTED,
         *,
         quiet: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._loop, self._seconds, self._accepted = loop, seconds, accepted
-        self._quiet, self._clock = quiet, clock
+        self._config, self._seconds, self._quiet, self._clock = config, seconds, quiet, clock
         self._first: tuple[float, float] | None = None
         """Part that was done after the first generation of this sitting, and when that was."""
 
@@ -233,11 +222,12 @@ class RunProgress:
         if self._quiet:
             return
         self._seconds += seconds
-        done, now = fraction_done(self._loop, state, self._seconds), self._clock()
+        done, now = fraction_done(self._config.run, state, self._seconds), self._clock()
         done_first, began = self._first = self._first or (done, now)
         pace = (now - began) / (done - done_first) if done > done_first else None
         to_go = "?" if pace is None else timedelta(seconds=round((1 - done) * pace))
-        label = self._accepted if state.habitats else "right"
+        label = "accepted" if state.habitats else "right"
+        label += " in the log" * self._config.learns_from_log  # where others answered
         share = summary.accuracy
         right = "nothing asked" if share is None else f"{label} {share:.0%}"
         scope = f"serving {len(state.served)}" if state.served else f"cells {summary.coverage}"

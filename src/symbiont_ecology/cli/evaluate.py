@@ -102,7 +102,7 @@ def tell_systems(comparison: SystemComparison) -> None:
     """Print accuracies by family and system, how the main one differs, and what it costs."""
     console.print_table(console.accuracy_table(comparison.systems))
     for name, gap in comparison.differences.items():
-        print(f"{comparison.main} - {name}: {console.points(gap)}, {gap.test} p = {gap.p:.2g}")
+        print(f"{comparison.main} - {name}: {console.points(gap)}")
     console.tell_answerers(comparison.systems[comparison.main])
 
 
@@ -178,8 +178,7 @@ def _tell_pair(pair: AdapterComparison) -> None:
         gained, lost, *_ = map(str, part.counts.values())
         rows.add_row(escape(name), str(len(part.changes)), *shares, gained, lost)
     console.print_table(rows)
-    gap = pair.difference
-    print(f"adapter - host: {console.points(gap)}, {gap.test} p = {gap.p:.2g}")
+    print(f"adapter - host: {console.points(pair.difference)}")
     print(", ".join(f"{change} {count}" for change, count in pair.counts.items()))
     replies = list(zip(pair.changes, pair.host.rollouts, pair.adapter.rollouts, strict=True))
     for change in CHANGES.values():

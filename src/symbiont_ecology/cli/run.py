@@ -76,9 +76,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     if is_over:
         lived.tidy()
         return
-    accepted = console.ACCEPTED_IN_LOG if lived.config.learns_from_log else console.ACCEPTED
-    seconds = lived_seconds(lived.folder)
-    view = console.RunProgress(lived.config.run, seconds, accepted, quiet=quiet)
+    view = console.RunProgress(lived.config, lived_seconds(lived.folder), quiet=quiet)
     with StopRequest() as stop:
         view.tell(f"loading the host {lived.config.host.model} …")
         import torch  # noqa: F401
