@@ -48,24 +48,6 @@ def test_the_phylogeny_of_a_run_that_somebody_sent_runs_no_plugin(
     assert not trace.exists()
 
 
-def test_the_phylogeny_of_no_run_is_one_line(symbiont: Symbiont, tmp_path: Path) -> None:
-    said = symbiont("phylogeny", tmp_path)
-    assert said.code == 1
-    assert f"no run in {tmp_path}" in said.error
-
-
-def test_a_damaged_adapter_is_one_line(
-    symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
-) -> None:
-    symbiont("export", lived, "--to", tmp_path / "out")
-    folder = next(path for path in (tmp_path / "out").iterdir() if path.is_dir())
-    weights = folder / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:200])
-    said = symbiont("evaluate", "--adapter", folder, "--holdout", holdout, "--host", host)
-    assert said.code == 2
-    assert "damaged" in said.error
-
-
 def test_infer_answers_on_stdout_and_names_who_on_stderr(symbiont: Symbiont, lived: Path) -> None:
     said = symbiont("infer", lived, "math.add: 12+7", "--routing", "single", "--max-new-tokens", 4)
     assert said.code == 0

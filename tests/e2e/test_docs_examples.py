@@ -14,7 +14,6 @@ from pathlib import Path
 import pytest
 
 from hosts import random_weights
-from symbiont_ecology.base.events import Event
 from symbiont_ecology.model.kernel import HostKernel
 from typed import PAGES, ROOT, fenced
 
@@ -95,15 +94,3 @@ def test_the_library_examples_in_the_readme_run(
 def test_links_between_pages_lead_somewhere(page: Path) -> None:
     targets = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
     assert [target for target in targets if not (page.parent / target).exists()] == []
-
-
-def test_running_says_what_every_kind_of_event_means() -> None:
-    page = (ROOT / "docs/running.md").read_text(encoding="utf-8")
-    table = page.partition("### Events")[2].partition("\n## ")[0]
-    named = [
-        name
-        for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
-        for name in row.split(", ")
-    ]
-    kinds = {name for name, kind in Event.kinds.items() if kind.__module__ == Event.__module__}
-    assert sorted(name.strip("`") for name in named) == sorted(kinds)

@@ -34,18 +34,6 @@ def test_a_dry_run_tells_memory_and_time_and_writes_nothing(
     assert "not known: the host would be fetched first" in said.out
 
 
-def test_a_budget_ends_the_estimate(small: list[str]) -> None:
-    config = load_config("steady", [*small, "run.generations=1000000"])
-    host = build_host(config)
-    seen = estimate_run(config, host)
-    assert seen.run < 1e6 * seen.generation, "run.train_flops ends it before"
-    assert seen.generation == pytest.approx(4 * (seen.rollout + seen.lesson))
-    short = load_config("steady", [*small, "run.train_seconds=0.5"])
-    assert estimate_run(short, host).run <= 0.5
-    silent = load_config("steady", [*small, "learning_rule=none"])
-    assert estimate_run(silent, host).lesson == 0.0
-
-
 @pytest.mark.parametrize(
     "budget", ["run.train_rollouts=600", "run.train_tokens=10000", "run.train_flops=6e10"]
 )

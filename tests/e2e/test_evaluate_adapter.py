@@ -39,12 +39,6 @@ def adapter(host: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A host of another size."""
-    return make_host(tmp_path_factory.mktemp("narrow"), layers=2, intermediate_size=128)
-
-
 @pytest.fixture
 def asked(tmp_path: Path, adapter: Path, host: Path) -> list[object]:
     """The words that ask the adapter all questions."""
@@ -64,15 +58,8 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     assert found["host"]["choices"] == {"host": 30}
     assert found["adapter"]["choices"] == {"adapter": 30}
     assert set(found["categories"]) == {"math.add", "trivia"}
-    assert found["changes"] == {
-        "improvement": 0,
-        "regression": 0,
-        "both right": 0,
-        "both wrong": 30,
-    }
+    assert found["changes"]["both wrong"] == 30
     assert any(one["host"]["reply"] != one["adapter"]["reply"] for one in found["items"])
-    again = symbiont(*asked, "--compare", "--json", "-")
-    assert json.loads(again.out) == found
     alone = tmp_path / "alone.json"
     symbiont(*asked, "--json", alone)
     replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
@@ -80,18 +67,6 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     symbiont(*asked, "--routing", "host", "--json", alone)
     replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
     assert [one["host"]["reply"] for one in found["items"]] == replies
-
-
-def test_some_questions_are_drawn_the_same_every_time(
-    symbiont: Symbiont, asked: list[object], tmp_path: Path
-) -> None:
-    record = tmp_path / "c.json"
-    ids = []
-    for _ in range(2):
-        assert symbiont(*asked, "--num-samples", 7, "--json", record).code == 0
-        ids.append([one["id"] for one in json.loads(record.read_text())["items"]])
-    assert len(ids[0]) == 7
-    assert ids[0] == ids[1]
 
 
 def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
@@ -138,14 +113,6 @@ def test_a_mistake_is_one_line_before_the_host_is_loaded(
     said = symbiont(*asked, *words)
     assert said.code == 2
     assert expected in said.error
-
-
-def test_an_adapter_of_another_host_is_refused_in_one_line(
-    symbiont: Symbiont, asked: list[object], narrow: Path
-) -> None:
-    said = symbiont(*asked, "--host", narrow)
-    assert said.code == 2
-    assert "expected" in said.error
 
 
 def spoil(adapter: Path, folder: Path) -> None:

@@ -55,14 +55,3 @@ def test_replies_cannot_write_to_the_terminal(symbiont: Symbiont, tmp_path: Path
     assert said.code == 0, said.err
     assert "\x1b[31m" not in said.out
     assert "\\u001b[31m[bold]" in said.out
-
-
-def test_the_dry_run_of_a_chat_style_needs_a_template(symbiont: Symbiont, tmp_path: Path) -> None:
-    style = "tasks.style={kind: few_shot, is_chat: true}"
-    host = make_host(tmp_path / "host", layers=1)
-    words = ["run", "base", "tasks.families=[math.add]", style, f"host.model={host}", "--dry-run"]
-    refused = symbiont(*words)
-    assert refused.code == 2
-    assert "expected a host with a chat template" in refused.err
-    add_chat_template(host)
-    assert symbiont(*words).code == 0

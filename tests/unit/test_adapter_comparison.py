@@ -10,19 +10,11 @@ import numpy as np
 import pytest
 
 from asked import answer, foreign
-from hosts import make_host, random_weights
+from hosts import make_host
 from symbiont_ecology.adapters import AdapterWeights, OptimizerState
 from symbiont_ecology.adapters.peft_files import write_peft
-from symbiont_ecology.base.types import (
-    HOST_SLOT,
-    Completions,
-    Decoding,
-    Item,
-    LearningBatch,
-    Lesson,
-    Request,
-)
-from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.base.types import HOST_SLOT, Item, LearningBatch, Lesson
+from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison, compare_with_host
 from symbiont_ecology.evaluate.measure import Evaluation
 from symbiont_ecology.model.kernel import HostKernel
@@ -95,33 +87,6 @@ def test_a_trained_adapter_is_another_system_than_its_host(
     bare = kernel.generate([item.prompt for item in capitals()], HOST_SLOT, 8)
     assert texts(found.host) == bare
     assert found.adapter.accuracy().low > found.host.accuracy().high
-
-
-class ListeningKernel(HostKernel):
-    """Remembers which slots were asked, call by call."""
-
-    heard: list[set[int]]
-
-    def rollout(
-        self,
-        rows: Sequence[Request],
-        draws: Sequence[np.random.Generator | None] | None,
-        decoding: Decoding,
-    ) -> Completions:
-        """As every kernel."""
-        self.heard.append({row.slot for row in rows})
-        return super().rollout(rows, draws, decoding)
-
-
-def test_the_host_is_asked_without_any_adapter(folder: Path, tmp_path: Path) -> None:
-    kernel = ListeningKernel.from_pretrained(folder, slots=1, rank=8)
-    assert isinstance(kernel, ListeningKernel)
-    kernel.heard = []
-    wild = saved(random_weights(kernel.layout, seed=3), tmp_path / "a")
-    found = compare_with_host(wild, capitals(), kernel)
-    assert kernel.heard == [{HOST_SLOT}, {0}]
-    assert (set(found.host.choices), set(found.adapter.choices)) == ({HOST}, {"adapter"})
-    assert texts(found.host) != texts(found.adapter)
 
 
 # Numbers.

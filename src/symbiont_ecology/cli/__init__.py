@@ -75,17 +75,10 @@ def _before_commands(
 
 
 def main() -> None:
-    """Run the command that was typed: an error or warning of ours, or about a file, is one line;
+    """Run the command that was typed: a warning, and an error of ours or about a file, is one line;
     any other error keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
-    default_format = warnings.formatwarning
-
-    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
-        if issubclass(category, EcologyWarning):
-            return f"warning: {_one_line(message)}\n"
-        return default_format(message, category, *place)
-
-    warnings.formatwarning = one_line  # type: ignore[assignment]
+    warnings.formatwarning = lambda message, *_: f"warning: {_one_line(message)}\n"
     try:
         with blamed(RunError):
             app()

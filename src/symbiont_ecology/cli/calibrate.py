@@ -11,14 +11,7 @@ from symbiont_ecology.base.config_layers import config_name
 from symbiont_ecology.base.errors import ConfigError, SickError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import option
-from symbiont_ecology.cli.run import (
-    checked_config,
-    evaluate_at_end,
-    folder_for,
-    is_free_for,
-    live,
-    tell_next,
-)
+from symbiont_ecology.cli.run import checked_config, finish, folder_for, is_free_for, live
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -42,7 +35,6 @@ def calibrate(
     """
     console.tell_loading(quiet)
     from symbiont_ecology import Run
-    from symbiont_ecology.evaluate.evaluation_log import logged
 
     if any(change.startswith(("run.generations", "run.train_")) for change in overrides or ()):
         raise ConfigError("calibrate counts generations: set --generations and --full alone")
@@ -59,7 +51,7 @@ def calibrate(
             print(f"run.{key}={getattr(run_config.run, key):.3g} is lifted: generations count here")
     again = console.typed_again(folder, out)
     run = Run(folder, _ended(run_config, generations))
-    live(run, quiet, again, goes_on=generations < full)
+    live(run, quiet, again)
     if findings := _examine(run, quiet):
         names = ", ".join(finding.name for finding in findings)
         onward = console.command_line("resume", folder, f"run.generations={full}")
@@ -69,10 +61,7 @@ def calibrate(
         )
     run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
     live(run, quiet, again)
-    if not quiet:
-        tell_next(run)
-    if run.state.generation not in [line.generation for line in logged(folder)]:
-        evaluate_at_end(run)
+    finish(run, quiet)
 
 
 def _ended(config: RunConfig, generations: int) -> RunConfig:
@@ -96,12 +85,8 @@ def _examine(run: Run, quiet: bool) -> list[HealthFinding]:
     record["findings"] = list(map(asdict, findings))
     console.write_json(run.folder / HEALTH_FILE, record)
     if not quiet:
-        print(
-            f"\n{'sick' if findings else 'healthy'} after {health.generations} generations: "
-            f"{health.right} right of {health.rollouts} answers, {health.earned / 1000:.0f} ATP "
-            f"earned, {health.spent / 1000:.0f} spent, {health.founders} founded, {health.births} "
-            f"born, {health.bankrupt} bankrupt"
-        )
+        about = f"{health.right} right of {health.rollouts} answers, {health.births} born"
+        print(f"\n{record['verdict']} after {health.generations} generations: {about}")
         for finding in findings:
             print(f"\nsick: {finding.name}\n  seen  {finding.seen}\n  mend  {finding.mend}")
     return findings

@@ -186,10 +186,9 @@ def _as_json(data: object) -> str:
 @contextmanager
 def asking() -> Iterator[evaluator.Progress]:
     """Count the questions that were answered, on a terminal."""
-    columns = SpinnerColumn(), TextColumn("asking {task.completed:.0f} questions")
-    console = Console(stderr=True)
-    how = {"console": console, "transient": True, "disable": not console.is_terminal}
-    with Progress(*columns, TimeElapsedColumn(), **how) as bar:
+    what, screen = TextColumn("asking {task.completed:.0f} questions"), Console(stderr=True)
+    columns, is_hidden = (SpinnerColumn(), what, TimeElapsedColumn()), not screen.is_terminal
+    with Progress(*columns, console=screen, transient=True, disable=is_hidden) as bar:
         task = bar.add_task("asking", total=None)
         yield lambda count: bar.advance(task, count)
 

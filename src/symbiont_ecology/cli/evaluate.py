@@ -83,16 +83,14 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
     run = LoadedRun.of_run(folder)
     items, main = spec.items(run), kind_of(spec.routing)
     routings.build(spec.routing)
-    specs = {name: spec.model_copy(update={"routing": name}) for name in ("host", "single")}
-    specs[main] = spec
+    ways = {"host": "host", "single": "single", main: spec.routing}
     model = console.open_run(folder, host).host
     with console.asking() as progress:
         systems = {
-            name: run.evaluate(items, model, one.routing, progress=progress)
-            for name, one in specs.items()
+            name: run.evaluate(items, model, way, progress=progress) for name, way in ways.items()
         }
     for name, evaluation in systems.items():
-        log_evaluation(evaluation, folder, specs[name])
+        log_evaluation(evaluation, folder, spec.model_copy(update={"routing": ways[name]}))
     comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
     tell_systems(comparison)
     return comparison.record()

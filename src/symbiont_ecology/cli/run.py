@@ -38,7 +38,9 @@ def run(
     if dry_run:
         tell_run_plan(resolved, folder)
     else:
-        _live_to_the_end(Run.start(resolved, folder=folder), quiet)
+        lived = Run.start(resolved, folder=folder)
+        live(lived, quiet)
+        finish(lived, quiet)
 
 
 def resume_command(
@@ -48,23 +50,14 @@ def resume_command(
     console.tell_loading(quiet)
     from symbiont_ecology import Run
 
-    opened = Run.open(folder, *(overrides or ()))
-    _check_final_holdout(opened.config)
-    _live_to_the_end(opened, quiet)
-
-
-def _live_to_the_end(lived: Run, quiet: bool) -> None:
+    lived = Run.open(folder, *(overrides or ()))
     live(lived, quiet)
-    if not quiet:
-        tell_next(lived)
-    evaluate_at_end(lived)
+    finish(lived, quiet)
 
 
-def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
+def live(lived: Run, quiet: bool, again: str = "") -> None:
     """Live a run and show its progress; ``again`` is what to type where that is not resume. Of one
     that is complete, delete what a kill left behind it.
-
-    Ctrl-C in the last generation counts only where more is to follow (``goes_on``).
 
     Raises:
         typer.Exit: it was interrupted.
@@ -72,8 +65,7 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
     from symbiont_ecology.model.locating import find_folder
     from symbiont_ecology.run.open_run import lived_seconds
 
-    is_over = lived.is_complete
-    if is_over:
+    if lived.is_complete:
         lived.tidy()
         return
     view = console.RunProgress(lived.config, lived_seconds(lived.folder), quiet=quiet)
@@ -89,27 +81,30 @@ def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> 
                 view(generation.state, generation.summary, generation.seconds)
                 if stop.is_made:
                     break
-    if not lived.is_complete or (goes_on and stop.is_made):
+    if stop.is_made:
         again = again or console.command_line("resume", lived.folder)
         last = lived.state.generation - 1
         print(f"interrupted after generation {last}; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
-def tell_next(lived: Run) -> None:
-    """Print where a complete run is and what can be done with it."""
+def finish(lived: Run, quiet: bool) -> None:
+    """Print where a complete run is and what can be done with it; answer ``run.final_holdout``, if
+    there is one."""
     state, loop, command = lived.state, lived.config.run, console.command_line
     longer = [f"run.generations={2 * max(loop.generations, 1)}"]
     longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
-    asked = ["--shift", "habitats"] * bool(state.habitats)
-    asked += ["--routing", "habitat" if state.habitats else "learned"]
-    print(
-        f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
-        f"run in {lived.folder}\n"
-        f"next:     {command('evaluate', lived.folder, *asked)}\n"
-        f"          {command('evoscope', lived.folder, '--open')}\n"
-        f"          {command('resume', lived.folder, *longer)}"
-    )
+    asked = ["--shift", "habitats", "--routing", "habitat"] if state.habitats else []
+    if not quiet:
+        print(
+            f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
+            f"run in {lived.folder}\n"
+            f"next:     {command('evaluate', lived.folder, *asked)}\n"
+            f"          {command('evoscope', lived.folder, '--open')}\n"
+            f"          {command('resume', lived.folder, *longer)}"
+        )
+    if (evaluation := lived.evaluate_final_holdout()) is not None:
+        console.tell_evaluation(evaluation)
 
 
 def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
@@ -121,28 +116,16 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
         HostError: the host is not on this machine.
     """
     from symbiont_ecology import load_config
+    from symbiont_ecology.evaluate.items import read_items
     from symbiont_ecology.model.locating import check_is_here
     from symbiont_ecology.run.build import check
 
     config = load_config(name, overrides or ())
     check(config)
     check_is_here(config.host.model)
-    _check_final_holdout(config)
+    if (holdout := config.run.final_holdout) is not None:  # a bad file costs nothing
+        read_items(Path(holdout))
     return config
-
-
-def _check_final_holdout(config: RunConfig) -> None:
-    """Read ``run.final_holdout`` before the run, so that a bad file costs nothing."""
-    from symbiont_ecology.evaluate.items import read_items
-
-    if config.run.final_holdout is not None:
-        read_items(Path(config.run.final_holdout))
-
-
-def evaluate_at_end(lived: Run) -> None:
-    """Answer ``run.final_holdout``, if there is one."""
-    if (evaluation := lived.evaluate_final_holdout()) is not None:
-        console.tell_evaluation(evaluation)
 
 
 def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -> Path:
