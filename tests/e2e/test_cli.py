@@ -16,7 +16,7 @@ from hosts import make_host
 from killing import COMMAND, interrupted
 from said import Symbiont
 from symbiont_ecology.base.shipped import presets
-from symbiont_ecology.cli.interrupts import AT_ONCE, ENDING, StopRequest
+from symbiont_ecology.cli.run import AT_ONCE, ENDING, stop_requests
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import load_config
 
@@ -91,9 +91,9 @@ def test_a_second_ctrl_c_stops_at_once(
     how: signal.Signals, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(how)
-    with StopRequest() as stop:
+    with stop_requests() as stops:
         signal.raise_signal(how)
-        assert stop.is_made
+        assert stops
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(how)
     assert signal.getsignal(how) is before

@@ -23,7 +23,7 @@ def test_export_writes_adapters_that_can_be_evaluated(
     words = ["evaluate", "--adapter", tmp_path / "out" / first["folder"], "--holdout", holdout]
     said = symbiont(*words, "--host", host, "--json", tmp_path / "e.json")
     assert said.code == 0, said.err
-    assert json.loads((tmp_path / "e.json").read_text())["choices"] == {"adapter": 2}
+    assert json.loads((tmp_path / "e.json").read_text())["questions"] == 2
 
 
 def test_phylogeny_writes_a_line_for_everyone_who_lived(

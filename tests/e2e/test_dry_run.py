@@ -27,7 +27,7 @@ def test_a_dry_run_tells_memory_and_time_and_writes_nothing(
     said = symbiont("run", "steady", *small, f"host.model={host}", DRY)
     assert said.code == 0
     assert re.search(r"memory +\d+ MB for the host, at most \d+ MB for a batch", said.out)
-    assert re.search(r"time +[\d.e+]+ answers and [\d.e+]+ lessons a second here", said.out)
+    assert re.search(r"time +[\d.e+]+ s for a generation", said.out)
     assert list(Path().iterdir()) == []
     (host / "model.safetensors").unlink()
     said = symbiont("run", "steady", *small, f"host.model={host}", DRY)

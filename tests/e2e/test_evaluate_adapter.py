@@ -50,7 +50,7 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     symbiont: Symbiont, asked: list[object], tmp_path: Path
 ) -> None:
     record = tmp_path / "c.json"
-    said = symbiont(*asked, "--compare", "--json", record)
+    said = symbiont(*asked, "--json", record)
     assert said.code == 0, said.err
     assert "adapter - host: " in said.out
     found = json.loads(record.read_text())
@@ -60,20 +60,13 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     assert set(found["categories"]) == {"math.add", "trivia"}
     assert found["changes"]["both wrong"] == 30
     assert any(one["host"]["reply"] != one["adapter"]["reply"] for one in found["items"])
-    alone = tmp_path / "alone.json"
-    symbiont(*asked, "--json", alone)
-    replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
-    assert [one["adapter"]["reply"] for one in found["items"]] == replies
-    symbiont(*asked, "--routing", "host", "--json", alone)
-    replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
-    assert [one["host"]["reply"] for one in found["items"]] == replies
 
 
 def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
     symbiont: Symbiont, asked: list[object], adapter: Path, tmp_path: Path
 ) -> None:
     host = add_chat_template(make_host(tmp_path / "host", layers=2, max_position_embeddings=1024))
-    words = [*asked[:-1], host, "--num-samples", 4, "--compare"]
+    words = [*asked[:-1], host, "--num-samples", 4]
     replies = {}
     for style in ("terse", "few_shot", "{kind: few_shot, is_chat: true}"):
         record = tmp_path / "c.json"
@@ -89,7 +82,7 @@ def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--compare", "--routing", "host"], "evaluate --compare: expected no --routing beside it"),
+        (["--routing", "host"], "evaluate --adapter: expected no --routing beside it"),
         (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
         (["--adapter", "damaged"], "damaged"),
         (["--adapter", "poisoned"], "expected finite weights"),
@@ -127,8 +120,7 @@ def spoil(adapter: Path, folder: Path) -> None:
     save_file({**tensors, first: np.full_like(tensors[first], np.nan)}, weights)
 
 
-def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
-    for word in (["--compare"], ["--style", "terse"]):
-        said = symbiont("evaluate", lived, *word)
-        assert said.code == 2
-        assert f"evaluate {word[0]}: expected --adapter beside it" in said.error
+def test_a_style_needs_an_adapter(symbiont: Symbiont, lived: Path) -> None:
+    said = symbiont("evaluate", lived, "--style", "terse")
+    assert said.code == 2
+    assert "evaluate --style: expected --adapter beside it" in said.error

@@ -72,7 +72,7 @@ def learn_from(
         return
     run = Run(folder, config)
     if not run.is_started:
-        _check_lengths(run, log)
+        _check_lengths(run, rows, log)
     live(run, quiet, console.typed_again(folder, out))
     _report(run, len(rows), users)
 
@@ -129,27 +129,20 @@ def _slug(family: str, number: int) -> str:
     return f"log{number}.{word}" if word else f"log{number}"
 
 
-def _check_lengths(run: Run, log: Path) -> None:
+def _check_lengths(run: Run, rows: Sequence[LogRow], log: Path) -> None:
     """Refuse a row that the model cannot read, before anything is learned.
 
     Raises:
         DataError: there is one; the message names it.
     """
-    from symbiont_ecology.run.build import mixture
-    from symbiont_ecology.tasks.logs import DEPTH, LogTask
-
     longest = run.host.shape.max_positions
-    for task in mixture(run.config).tasks:
-        assert isinstance(task, LogTask)
-        prompts = run.host.encode([task.prompt(row.question) for row in task.log])
-        replies = run.host.encode_answers([row.reply for row in task.log])
-        for row, prompt, reply in zip(task.log, prompts, replies, strict=True):
-            limit = task.item(row.question, DEPTH).reply_limit
-            if (length := len(prompt) + max(len(reply), limit)) > longest:
-                raise DataError(
-                    f"log {log} row {row.place}: expected at most {longest} tokens for prompt and "
-                    f"reply, got {length}: shorten the row, or leave it out"
-                )
+    texts = run.host.encode([f"{row.prompt}{row.reply}" for row in rows])
+    for row, tokens in zip(rows, texts, strict=True):
+        if len(tokens) > longest:
+            raise DataError(
+                f"log {log} row {row.place}: expected at most {longest} tokens for prompt and "
+                f"reply, got {len(tokens)}: shorten the row, or leave it out"
+            )
 
 
 def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
@@ -158,7 +151,7 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
     import pandas as pd
 
     from symbiont_ecology.ecology import HOST
-    from symbiont_ecology.evaluate.export import HABITATS_FILE, export_run
+    from symbiont_ecology.evaluate.export import export_run
     from symbiont_ecology.evaluate.items import some_of
     from symbiont_ecology.run.act import Question, read_log
 
@@ -192,8 +185,7 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
     }
     report = {"schema": 2, "rows": row_count, "adapters": adapters, "all": figures["all"]}
     console.write_json(run.folder / LEARNED_FILE, {**report, "unserved": unserved})
-    print(f"\nadapters:         {target}\nwho uses which:   {target / HABITATS_FILE}")
-    print(f"report:           {run.folder / LEARNED_FILE}")
-    if serving:
-        words = ("infer", run.folder, "PROMPT", "--habitat", next(iter(serving.values()))[0])
-        print(f"next:             {console.command_line(*words)}")
+    print(f"adapters: {target}, report: {run.folder / LEARNED_FILE}")
+    for served in list(serving.values())[:1]:
+        words = ("infer", run.folder, "PROMPT", "--habitat", served[0])
+        print(f"next:     {console.command_line(*words)}")

@@ -1,4 +1,4 @@
-"""``look``: how much a host has right before a run starts, asked as a config asks it.
+"""``doctor`` and ``look``: can this machine run a host, and how much does the host have right?
 
 A run that learns from verdicts learns nothing where nothing is ever right, and nothing where
 everything is. What counts is the share of right answers when they are drawn at temperature 1.
@@ -6,14 +6,22 @@ everything is. What counts is the share of right answers when they are drawn at 
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
+import shutil
 from statistics import fmean
 from typing import Annotated
 
+import typer
 from rich.markup import escape
 
+from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pydantic")
+LITTLE_SPACE = 1e9
+"""Bytes: a demo run takes a few million, a real model several thousand million."""
 MAX_CHARS = 32
 """Characters of a question, and of a reply, in the table."""
 
@@ -67,3 +75,32 @@ def look(
         if not any(one["right_drawn"] for one in cells.values()):
             print("nothing was right: try another --style, or learning_rule=supervised")
         write_json({"schema": 3, "host": resolved.host.model, "cells": cells})
+
+
+def doctor(
+    host: Annotated[str, option("Host to check.")] = "embedded",
+    device: Annotated[str, option("A torch device.")] = "cpu",
+    dtype: Annotated[str, option("float32, bfloat16, float16 or int8.")] = "float32",
+) -> None:
+    """Print versions and space, and let a host answer. Exits with 1 if it cannot."""
+    versions = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    print(f"ok    python {platform.python_version()}, {', '.join(versions)}")
+    free = shutil.disk_usage(".").free
+    mark = "ok" if free > LITTLE_SPACE else "warn"
+    print(f"{mark:4s}  {free / 1e9:.1f} GB free here; a run needs some 100 MB", flush=True)
+
+    from symbiont_ecology.model.backend.torch_backend import back_ends
+    from symbiont_ecology.model.kernel import HostKernel
+    from symbiont_ecology.model.loading import describe
+
+    print(f"ok    {describe()}")
+    for back_end in map(back_ends.__getitem__, back_ends.names()):
+        for mark, line in back_end.checks():
+            print(f"{mark:4s}  {line}")
+    try:
+        kernel = HostKernel.from_pretrained(host, device=device, dtype=dtype)
+        (reply,) = kernel.generate(["math.add: 47+8\n"], slots=-1)
+    except EcologyError as error:
+        print(f"fail  host {host!r}: {' '.join(str(error).split())}")
+        raise typer.Exit(1) from error
+    print(f"ok    host {host!r} answers {reply[:20]!r}, fingerprint {kernel.fingerprint()}")

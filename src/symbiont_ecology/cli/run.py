@@ -1,25 +1,37 @@
-"""``run`` and ``resume``: a run that is watched, can be interrupted, and says what to type next."""
+"""``run``, ``resume`` and ``calibrate``: a run that is watched, can be interrupted and goes on.
+
+The first Ctrl-C or SIGTERM lets the generation end, the second one stops at once.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import closing
-from itertools import count
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from symbiont_ecology.base.config_layers import config_name
-from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, HostError, RunError
+from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, HostError, RunError, SickError
 from symbiont_ecology.base.files import free_folder
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.interrupts import StopRequest
+from symbiont_ecology.cli.options import option
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.run.config import RunConfig
+    from symbiont_ecology.run.health import HealthFinding
+
+HEALTH_FILE = "health.json"
+ENDING = "finishing this generation (Ctrl-C again stops at once)"
+AT_ONCE = "stopped at once: what came after the last checkpoint is lived again"
 
 
 def run(
@@ -55,6 +67,96 @@ def resume_command(
     finish(lived, quiet)
 
 
+def calibrate(
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
+    generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
+    full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
+    out: options.OutOption = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run a few generations, check the health of the run, and go on if it is healthy.
+
+    Exit code 4 means that the run is sick. Typed again, the command goes on where it was.
+    """
+    console.tell_loading(quiet)
+    from symbiont_ecology import Run
+
+    if any(change.startswith(("run.generations", "run.train_")) for change in overrides or ()):
+        raise ConfigError("calibrate counts generations: set --generations and --full alone")
+    if generations > full:
+        raise ConfigError(f"--generations: expected at most --full, {full}, got {generations}")
+    run_config = checked_config(config, overrides)
+    whole, may_differ = _ended(run_config, full), ("generations", "checkpoint_every")
+    folder = folder_for(
+        f"{config_name(config)}-calibrated", out, lambda one: is_free_for(one, whole, *may_differ)
+    )
+    if not quiet:
+        print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
+    again = console.typed_again(folder, out)
+    run = Run(folder, _ended(run_config, generations))
+    live(run, quiet, again)
+    if findings := _examine(run, quiet):
+        names = ", ".join(finding.name for finding in findings)
+        onward = console.command_line("resume", folder, f"run.generations={full}")
+        raise SickError(
+            f"sick after {generations} generations ({names}): mend the config and calibrate again, "
+            f"or go on all the same with: {onward}"
+        )
+    run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
+    live(run, quiet, again)
+    finish(run, quiet)
+
+
+def _ended(config: RunConfig, generations: int) -> RunConfig:
+    """Return the config of a run with that end and no other."""
+    ends = {"generations": generations, **dict.fromkeys(config.train_budgets)}
+    return config.model_copy(update={"run": config.run.model_copy(update=ends)})
+
+
+def _examine(run: Run, quiet: bool) -> list[HealthFinding]:
+    """Write and print the health of the first generations, however many were lived since."""
+    from symbiont_ecology.base.event_log import read_events
+    from symbiont_ecology.ecology.learning import learning_rules
+    from symbiont_ecology.run.health import Health
+    from symbiont_ecology.run.open_run import EVENTS_FILE
+
+    config, events = run.config, read_events(run.folder / EVENTS_FILE)
+    health = Health.of(takewhile(lambda one: one.generation < config.run.generations, events))
+    sees_gold = learning_rules.build(config.learning_rule).sees_gold
+    findings = list(health.findings(sees_gold=sees_gold))
+    record = {"schema": 3, "verdict": "sick" if findings else "healthy", **asdict(health)}
+    record["findings"] = list(map(asdict, findings))
+    console.write_json(run.folder / HEALTH_FILE, record)
+    if not quiet:
+        about = f"{health.right} right of {health.rollouts} answers, {health.births} born"
+        print(f"\n{record['verdict']} after {health.generations} generations: {about}")
+        for finding in findings:
+            print(f"\nsick: {finding.name}\n  seen  {finding.seen}\n  mend  {finding.mend}")
+    return findings
+
+
+@contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Yield a list that a first Ctrl-C or SIGTERM fills; a second one interrupts."""
+    made: list[int] = []
+
+    def make(number: int, frame: FrameType | None) -> None:
+        # Not print: a signal may come while the stream is being written to.
+        os.write(sys.stderr.fileno(), f"\n{AT_ONCE if made else ENDING}\n".encode())
+        if made:
+            raise KeyboardInterrupt
+        made.append(number)
+
+    names = signal.SIGINT, signal.SIGTERM  # which batch systems send before they kill
+    before = {name: signal.signal(name, make) for name in names}
+    try:
+        yield made
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
 def live(lived: Run, quiet: bool, again: str = "") -> None:
     """Live a run and show its progress; ``again`` is what to type where that is not resume. Of one
     that is complete, delete what a kill left behind it.
@@ -69,7 +171,7 @@ def live(lived: Run, quiet: bool, again: str = "") -> None:
         lived.tidy()
         return
     view = console.RunProgress(lived.config, lived_seconds(lived.folder), quiet=quiet)
-    with StopRequest() as stop:
+    with stop_requests() as stops:
         view.tell(f"loading the host {lived.config.host.model} …")
         import torch  # noqa: F401
 
@@ -79,9 +181,9 @@ def live(lived: Run, quiet: bool, again: str = "") -> None:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
-                if stop.is_made:
+                if stops:
                     break
-    if stop.is_made:
+    if stops:
         again = again or console.command_line("resume", lived.folder)
         last = lived.state.generation - 1
         print(f"interrupted after generation {last}; go on with: {again}", file=sys.stderr)
@@ -164,22 +266,18 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """Print what a run would do, and what it would take, but on the embedded host: that needs
     little, and its plan no torch."""
     from symbiont_ecology.base.registry import kind_of
-    from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.ecology.strategies import strategies
     from symbiont_ecology.run.build import mixture
 
-    strategy, mix = strategies.build(config.strategy), mixture(config)
-    host, loop = config.host, config.run
+    mix, host, loop = mixture(config), config.host, config.run
+    rows = strategies.build(config.strategy).max_rows(mix)
     ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
-    unit = "rows" if config.learns_from_log else "rollouts" if strategy.samples else "examples"
-    is_taken = (folder / STATE_FILE).exists()
     facts = {
         "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots",
         "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}",
-        "strategy": ", ".join([kind_of(config.strategy), *strategy.mechanism_names]),
-        "work": f"at most {strategy.max_rows(mix)} {unit} per generation",
+        "strategy": f"{kind_of(config.strategy)}, at most {rows} answers or examples a generation",
         "length": " or ".join([f"{loop.generations} generations", *ends]),
-        "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
+        "folder": str(folder),
     }
     if host.model != "embedded":
         facts |= _estimate(config)
@@ -208,9 +306,5 @@ def _estimate(config: RunConfig) -> dict[str, str]:
         eta = estimate_run(config, build_host(config))
     except HostError as error:  # a plan may be made on another machine than the run
         return {"memory": memory, "time": f"not measured: {error}"}
-    lessons = f" and {1 / eta.lesson:.3g} lessons" if eta.lesson else ""
-    time = (
-        f"{1 / eta.rollout:.3g} answers{lessons} a second here: a generation takes at most "
-        f"{eta.generation:.3g} s, the run about {eta.run / 3600:.2g} hours"
-    )
+    time = f"{eta.generation:.3g} s for a generation, {eta.run / 3600:.2g} hours for the run, here"
     return {"memory": memory, "time": time}

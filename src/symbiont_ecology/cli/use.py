@@ -1,7 +1,8 @@
-"""``evaluate``: how good a run or an adapter is on questions that no learner met."""
+"""What a run has bred, in use: ``evaluate``, ``infer`` and ``export``."""
 
 from __future__ import annotations
 
+import sys
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,16 +19,11 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.evaluate.measure import Record, SystemComparison
 
-NEEDS = {"max_samples": "holdout", "compare": "adapter", "style": "adapter"}
+NEEDS = {"max_samples": "holdout", "style": "adapter"}
 """Option that another one needs beside it."""
-REFUSES = {
-    "adapter": ("shift", "per_cell"),
-    "holdout": ("shift", "per_cell"),
-    "compare": ("routing",),
-}
+REFUSES = {"adapter": ("shift", "per_cell", "routing"), "holdout": ("shift", "per_cell")}
 """Options that would be ignored beside another one."""
-MAX_EXAMPLES, MAX_TEXT_CHARS = 3, 60
-"""Examples of every kind on a terminal, and characters of each text."""
+MAX_SCALE, PEFT = 100, "peft"
 
 
 def evaluate(
@@ -41,16 +37,13 @@ def evaluate(
     routing: options.RoutingOption = "learned",
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
-    compare: Annotated[
-        bool, option("With --adapter: ask the bare host, too, and compare.", "--compare")
-    ] = False,
     style: Annotated[
         str | None,
         option("With --adapter: ask in a style, by name or {kind: …}.", default="as in the file"),
     ] = None,
 ) -> None:
-    """Ask a run or an adapter holdout questions. The run itself is not changed; its
-    evaluations.jsonl gets new lines."""
+    """Ask holdout questions of a run, which is not changed but for new lines of its
+    evaluations.jsonl; or of any adapter and its bare host."""
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
 
     if (folder is None) == (adapter is None):
@@ -67,7 +60,7 @@ def evaluate(
         if folder is not None:
             write_json(_evaluate_run(folder, spec, host))
         elif adapter is not None:
-            write_json(_evaluate_adapter(adapter, spec, host or "embedded", style, compare))
+            write_json(_evaluate_adapter(adapter, spec, host or "embedded", style))
 
 
 def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Record:
@@ -104,20 +97,14 @@ def tell_systems(comparison: SystemComparison) -> None:
     console.tell_answerers(comparison.systems[comparison.main])
 
 
-def _evaluate_adapter(
-    adapter: Path, spec: EvaluationSpec, host: str, style: str | None, is_compared: bool
-) -> Record:
-    """Ask an adapter, and its bare host beside it. All files are checked before the host is
-    loaded."""
+def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str | None) -> Record:
+    """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
     from symbiont_ecology.adapters.peft_files import stated_rank
     from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
     from symbiont_ecology.evaluate.items import in_style, read_items, some_of
-    from symbiont_ecology.evaluate.measure import evaluate_adapter
     from symbiont_ecology.model.kernel import HostKernel
     from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-    if spec.routing not in ("learned", "single", "host"):  # there is one candidate
-        raise ConfigError("evaluate --adapter: expected --routing single or host")
     if spec.holdout is None:
         raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
     items = some_of(read_items(spec.holdout), spec.most_asked)
@@ -127,16 +114,7 @@ def _evaluate_adapter(
     is_chat, rank = built is not None and built.is_chat, stated_rank(adapter)
     kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
     with console.asking() as progress:
-        if not is_compared:
-            is_bare = spec.routing == "host"
-            found = evaluate_adapter(
-                adapter, items, kernel, is_bare=is_bare, progress=progress, stops=stops
-            )
-        else:
-            pair = compare_with_host(adapter, items, kernel, progress=progress, stops=stops)
-    if not is_compared:
-        console.tell_evaluation(found)
-        return found.record()
+        pair = compare_with_host(adapter, items, kernel, progress=progress, stops=stops)
     _tell_pair(pair)
     return pair.record()
 
@@ -151,13 +129,11 @@ def _check_fit(adapter: Path, host: str) -> None:
     from symbiont_ecology.adapters.peft_files import GROUPS, adapter_modules, ending_of
     from symbiont_ecology.model.locating import check_is_here, local_folder, read_json
 
-    modules = adapter_modules(adapter)
+    modules, place = adapter_modules(adapter), local_folder(host)
     check_is_here(host)
-    if (place := local_folder(host)) is None:
-        return
-    width = read_json(place / "config.json").get("hidden_size")
-    for module, (d_in, _) in modules.items() if width else ():
-        if d_in != width and ending_of(module) in chain(*GROUPS):
+    width = read_json(place / "config.json").get("hidden_size") if place else None
+    for module, (d_in, _) in modules.items():
+        if width not in (None, d_in) and ending_of(module) in chain(*GROUPS):
             raise AdapterError(
                 f"expected an adapter for a host of width {width}, got {d_in} for {module} in "
                 f"{adapter}: name the host that it was made for, --host MODEL"
@@ -165,11 +141,7 @@ def _check_fit(adapter: Path, host: str) -> None:
 
 
 def _tell_pair(pair: AdapterComparison) -> None:
-    """Print accuracy by family, what changed, and a few replies of every kind."""
-    from symbiont_ecology.base.transcripts import plain
-    from symbiont_ecology.base.types import last_turn
-    from symbiont_ecology.evaluate.adapter_comparison import CHANGES
-
+    """Print accuracy by family, and what changed."""
     rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
     for name, part in {**pair.categories, "all": pair}.items():
         shares = (console.percent(side.accuracy()) for side in (part.host, part.adapter))
@@ -178,10 +150,69 @@ def _tell_pair(pair: AdapterComparison) -> None:
     console.print_table(rows)
     print(f"adapter - host: {console.points(pair.difference)}")
     print(", ".join(f"{change} {count}" for change, count in pair.counts.items()))
-    replies = list(zip(pair.changes, pair.host.rollouts, pair.adapter.rollouts, strict=True))
-    for change in CHANGES.values():
-        examples = [two for kind, *two in replies if kind == change]
-        for bare, adapted in examples[:: max(len(examples) // MAX_EXAMPLES, 1)][:MAX_EXAMPLES]:
-            texts = (last_turn(bare.item.prompt), bare.item.answer, bare.text, adapted.text)
-            question, answer, host, adapter = (plain(text, MAX_TEXT_CHARS) for text in texts)
-            print(f"{change}: {question} (wanted: {answer})\n  host: {host}\n  adapter: {adapter}")
+    print("next: --json FILE writes all replies")
+
+
+def infer(
+    folder: options.RunFolder,
+    prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
+    routing: options.RoutingOption = "learned",
+    habitat: Annotated[
+        str | None, option("The user who asks.", *options.USER, metavar="ID")
+    ] = None,
+    max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
+    host: options.HostOption = None,
+) -> None:
+    """Answer one prompt. The answer is on stdout, the name of the organelle on stderr.
+
+    A run that learned from a log needs --habitat.
+    """
+    from symbiont_ecology.ecology import HOST
+    from symbiont_ecology.evaluate.routings import check_user, prompt_routing
+    from symbiont_ecology.tasks.tables import check_length
+
+    way = options.typed_spec(routing, "--routing")
+    prompt_routing(way)  # before the host: a wrong word costs no time
+    if habitat is not None:
+        if way not in ("learned", "habitat"):
+            raise ConfigError(
+                f"--routing: expected none beside --habitat, whose server answers, got {routing!r}"
+            )
+        way = "habitat"
+    run = console.open_run(folder, host)
+    check_user(run.config, run.state.habitats, habitat, str(folder), "--habitat")
+    text = sys.stdin.read() if prompt == "-" else prompt
+    check_length(text, "infer")
+    rollout = run.ask(text, way, max_new_tokens, habitat or "")
+    print(rollout.text)
+    name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
+    print(f"answered by {name}", file=sys.stderr)
+
+
+def export(
+    folder: options.RunFolder,
+    to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
+    elites: Annotated[bool, option("Also write the best of each cell or user.")] = False,
+    reader: Annotated[str, option("What loads them: symbiont list readers.", "--for")] = PEFT,
+    scale: Annotated[
+        float, option("Multiply ΔW. 0.65 keeps more of what the model could do before.")
+    ] = 1.0,
+    host: options.HostOption = None,
+) -> None:
+    """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
+    with habitats only those that serve users are written, with a habitats.json."""
+    from symbiont_ecology.evaluate.export import HABITATS_FILE, INDEX_FILE, export_run, readers
+
+    loader = readers.build(reader)
+    if not 0 < scale <= MAX_SCALE:
+        raise ConfigError(f"--scale: expected more than 0 and at most {MAX_SCALE}, got {scale:g}")
+    run, target = console.open_run(folder, host), to or folder / "export"
+    console.prepare(target / INDEX_FILE)
+    names = export_run(run, target, with_elites=elites, is_portable=loader.is_portable, scale=scale)
+    print(f"{len(names)} adapters in {target}, described in {target / INDEX_FILE}")
+    if run.state.habitats:
+        print(f"who serves whom: {target / HABITATS_FILE}")
+    if names:
+        words = ("evaluate", "--adapter", target / names[0], "--holdout", "FILE", "--host")
+        usual = [f"next: {console.command_line(*words, run.config.host.model)}"]
+        print("\n".join(loader.advice(run, target, names) or usual))
