@@ -152,19 +152,3 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
         words = ("calibrate", "steady", *SMALL, last, "--full", 10, "--out", tmp_path / "run")
         assert symbiont(*words).code == 0
     assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["demo", "run.train_flops=1e9"], "set --generations and --full"),
-        (["demo", "--generations", "8", "--full", "4"], "expected at most --full, 4, got 8"),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(
-    symbiont: Symbiont, words: list[str], expected: str, tmp_path: Path
-) -> None:
-    said = symbiont("calibrate", *words, "--out", tmp_path / "run", "--quiet")
-    assert expected in said.error
-    assert said.code == 2
-    assert not list(tmp_path.iterdir())

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import resource
@@ -118,15 +117,6 @@ def test_a_full_disk_loses_nothing(
     assert books(tmp_path / "run") == books(lived)
 
 
-def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
-    with (copied / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        said = symbiont("resume", copied, "run.generations=9")
-    assert said.code == 1
-    assert "another process is writing" in said.error
-    assert "generations: 4" in (copied / "config.yaml").read_text()
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
@@ -139,6 +129,10 @@ def test_a_second_writer_is_refused(symbiont: Symbiont, copied: Path) -> None:
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (["evaluate", "--adapter", "x", "--per-cell", "2"], "expected no --per-cell beside it"),
         (["evaluate", "x", "--max-samples", "3"], "expected --holdout beside it"),
+        (["calibrate", "demo", "run.train_flops=1e9"], "set --generations and --full"),
+        (["calibrate", "demo", "--generations", "8", "--full", "4"], "at most --full, 4, got 8"),
+        (["look", "base", "--style", "fewshot"], "did you mean 'few_shot'?"),
+        (["look", "base", "--style", "{kind: natural, is_chat: true}"], "with a chat template"),
         (["list", "operaters"], "did you mean 'operators'?"),
         (["explain", "strategies"], "expected a name too"),
     ],

@@ -66,7 +66,7 @@ def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
     symbiont: Symbiont, asked: list[object], adapter: Path, tmp_path: Path
 ) -> None:
     host = add_chat_template(make_host(tmp_path / "host", layers=2, max_position_embeddings=1024))
-    words = [*asked[:-1], host, "--num-samples", 4]
+    words = [*asked[:-1], host, "--max-samples", 4]
     replies = {}
     for style in ("terse", "few_shot", "{kind: few_shot, is_chat: true}"):
         record = tmp_path / "c.json"

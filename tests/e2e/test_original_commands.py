@@ -208,19 +208,6 @@ def paper(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
-def test_the_papers_runs_can_be_tried_and_mistyped(tmp_path: Path) -> None:
-    said = paper("all", "--dry-run", folder=tmp_path / "out")
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.count("Qwen/Qwen3-0.6B on cuda") == 4
-    assert f"pack        {tmp_path / 'out' / 'packs' / 'paper_qwen3'}" in said.stdout
-    assert not list(tmp_path.iterdir())
-    assert "scripts/run_paper_ecology_suite.sh all" in paper("--help", folder=tmp_path).stdout
-    for words, message in ((["al"], "got 'al'"), (["ecology", "sed=1"], "did you mean 'seed'?")):
-        said = paper(*words, folder=tmp_path / "out")
-        assert said.returncode == 2
-        assert message in said.stderr
-
-
 def test_a_step_of_the_papers_runs_goes_on_when_it_is_typed_again(tmp_path: Path) -> None:
     host = add_chat_template(make_host(tmp_path / "host", layers=1))
     tiny = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.memory_mb=500"]

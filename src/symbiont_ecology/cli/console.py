@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -193,49 +194,42 @@ def asking() -> Iterator[evaluator.Progress]:
         yield lambda count: bar.advance(task, count)
 
 
+@dataclass
 class RunProgress:
     """Prints a line for each generation, and on stderr what is done before the first one.
 
     ``seconds`` were lived before this sitting. The time to go follows from its pace.
     """
 
-    def __init__(
-        self,
-        config: RunConfig,
-        seconds: float = 0.0,
-        *,
-        quiet: bool = False,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._config, self._seconds, self._quiet, self._clock = config, seconds, quiet, clock
-        self._first: tuple[float, float] | None = None
-        """Part that was done after the first generation of this sitting, and when that was."""
+    config: RunConfig
+    seconds: float = 0.0
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    _first: tuple[float, float] | None = None
+    """Part that was done after the first generation of this sitting, and when that was."""
 
     def tell(self, news: str) -> None:
         """Say what is done before the first generation, and what takes long within one."""
-        if not self._quiet:
+        if not self.quiet:
             print(news, file=sys.stderr, flush=True)
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Show one generation, which took so many seconds."""
-        if self._quiet:
+        if self.quiet:
             return
-        self._seconds += seconds
-        done, now = fraction_done(self._config.run, state, self._seconds), self._clock()
+        self.seconds += seconds
+        done, now = fraction_done(self.config.run, state, self.seconds), self.clock()
         done_first, began = self._first = self._first or (done, now)
         pace = (now - began) / (done - done_first) if done > done_first else None
         to_go = "?" if pace is None else timedelta(seconds=round((1 - done) * pace))
         label = "accepted" if state.habitats else "right"
-        label += " in the log" * self._config.learns_from_log  # where others answered
+        label += " in the log" * self.config.learns_from_log  # where others answered
         share = summary.accuracy
         right = "nothing asked" if share is None else f"{label} {share:.0%}"
         scope = f"serving {len(state.served)}" if state.served else f"cells {summary.coverage}"
-        print(
-            f"generation {summary.generation:4d}  {done:4.0%}  left {to_go}  {right}  "
-            f"{summary.population} alive +{summary.births} -{summary.deaths}  {scope}  "
-            f"FLOPs {summary.train_flops:.2g}",
-            flush=True,
-        )
+        alive = f"{summary.population} alive +{summary.births} -{summary.deaths}"
+        said = f"generation {summary.generation:4d}  {done:4.0%}  left {to_go}  {right}  {alive}"
+        print(f"{said}  {scope}  FLOPs {summary.train_flops:.2g}", flush=True)
 
 
 def fraction_done(loop: LoopConfig, state: EcologyState, seconds: float) -> float:

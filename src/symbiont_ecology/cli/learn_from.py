@@ -9,16 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.errors import ConfigError, DataError
-from symbiont_ecology.cli import console
-from symbiont_ecology.cli.options import (
-    USER,
-    DryRunOption,
-    OutOption,
-    Overrides,
-    Quiet,
-    argument,
-    option,
-)
+from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.options import argument, option
 from symbiont_ecology.cli.run import folder_for, is_free_for, live, tell_run_plan
 
 if TYPE_CHECKING:
@@ -33,17 +25,17 @@ MAX_ASKED, ALL_OF_A_USER = 500, 1 << 20
 
 def learn_from(
     log: Annotated[Path, argument("A table with a row for each reply.", "LOG")],
-    overrides: Overrides = None,
+    overrides: options.Overrides = None,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
-    habitat: Annotated[str, option("Column that says who asked.", *USER)] = "habitat",
+    habitat: Annotated[str, option("Column that says who asked.", *options.USER)] = "habitat",
     prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
     reply: Annotated[str, option("Column of the replies.")] = "reply",
     accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",
     family: Annotated[str, option("Column of what a row is about; may be missing.")] = "family",
-    out: OutOption = None,
-    dry_run: DryRunOption = False,
-    quiet: Quiet = False,
+    out: options.OutOption = None,
+    dry_run: options.DryRunOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Learn adapters from a log of accepted and refused replies. The model is not asked again.
 
@@ -63,10 +55,8 @@ def learn_from(
     folder = folder_for("learned", out, lambda place: is_free_for(place, config))
     if not quiet or dry_run:
         share = sum(row.is_accepted for row in rows) / len(rows)
-        print(
-            f"{log}: {len(rows)} rows with a reply and a verdict, {share:.0%} accepted; "
-            f"users: {len(users)}; families that can be told apart: {len(families) or 1}"
-        )
+        about = f"users: {len(users)}; families that can be told apart: {len(families) or 1}"
+        print(f"{log}: {len(rows)} rows with reply and verdict, {share:.0%} accepted; {about}")
     if dry_run:
         tell_run_plan(config, folder)
         return
@@ -139,10 +129,8 @@ def _check_lengths(run: Run, rows: Sequence[LogRow], log: Path) -> None:
     texts = run.host.encode([f"{row.prompt}{row.reply}" for row in rows])
     for row, tokens in zip(rows, texts, strict=True):
         if len(tokens) > longest:
-            raise DataError(
-                f"log {log} row {row.place}: expected at most {longest} tokens for prompt and "
-                f"reply, got {len(tokens)}: shorten the row, or leave it out"
-            )
+            found = f"expected at most {longest} tokens, got {len(tokens)}"
+            raise DataError(f"log {log} row {row.place}: {found}: shorten it, or leave it out")
 
 
 def _report(run: Run, row_count: int, users: Sequence[str]) -> None:

@@ -54,27 +54,27 @@ def look(
     decoding = Decoding(1.0, stop=prompt_styles.build(resolved.tasks.style).stops)
     with console.report(json_file) as write_json:
         console.tell_loading(quiet=False)
-        kernel, cells = host_source(resolved).load(), dict[str, dict[str, float]]()
-        adapters = dict[str, AdapterWeights]()
-        rows = console.table("cell", "right, %", "drawn, %", "a question", "a reply")
+        kernel, adapters = host_source(resolved).load(), dict[str, AdapterWeights]()
+        cells = dict[str, float]()
+        rows = console.table("cell", "right", "a question", "a reply")
         with console.asking() as progress:
             for cell in dict.fromkeys(cell_name(item.cell) for item in items):
-                asked = [item for item in items if cell_name(item.cell) == cell]
-                draws = [draw("look", item.id, n) for item in asked for n in range(samples)]
-                questions = [Question(item, HOST) for item in asked]
-                questions += [Question(asked[n // samples], HOST, d) for n, d in enumerate(draws)]
+                questions = [
+                    Question(item, HOST, draw("look", item.id, sample))
+                    for item in items
+                    for sample in range(samples)
+                    if cell_name(item.cell) == cell
+                ]
                 rollouts, _ = roll_out(questions, kernel, adapters.__getitem__, decoding)
-                progress(len(asked))
-                right = [rollout.is_right for rollout in rollouts]
-                greedy, drawn = fmean(right[: len(asked)]), fmean(right[len(asked) :])
-                cells[cell] = {"right": greedy, "right_drawn": drawn}
-                texts = last_turn(asked[0].prompt), rollouts[0].text
+                progress(len(questions))
+                cells[cell] = fmean(rollout.is_right for rollout in rollouts)
+                texts = last_turn(questions[0].item.prompt), rollouts[0].text
                 shown = (escape(plain(text, MAX_CHARS)) for text in texts)
-                rows.add_row(escape(cell), f"{100 * greedy:.0f}", f"{100 * drawn:.0f}", *shown)
+                rows.add_row(escape(cell), f"{cells[cell]:.0%}", *shown)
         console.print_table(rows)
-        if not any(one["right_drawn"] for one in cells.values()):
+        if not any(cells.values()):
             print("nothing was right: try another --style, or learning_rule=supervised")
-        write_json({"schema": 3, "host": resolved.host.model, "cells": cells})
+        write_json({"schema": 3, "host": resolved.host.model, "right": cells})
 
 
 def doctor(

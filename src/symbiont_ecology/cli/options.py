@@ -39,30 +39,15 @@ ConfigName = Annotated[str, argument("A preset (symbiont list presets) or a YAML
 Overrides = Annotated[list[str] | None, argument("Changes, such as seed=1.", "KEY=VALUE")]
 RunFolder = Annotated[Path, argument("Folder of a run.", "DIR")]
 HoldoutOption = Annotated[Path | None, option("JSONL file of questions to ask.")]
-MaxSamplesOption = Annotated[
-    int | None, option("At most so many.", "--max-samples", "--num-samples", least=1)
-]
+MaxSamplesOption = Annotated[int | None, option("At most so many.", "--max-samples", least=1)]
 RoutingOption = Annotated[str, option("Which adapter answers: symbiont list routings.")]
-ShiftOption = Annotated[
-    list[str], option("Which questions are drawn: symbiont list shifts. Repeat it for several.")
-]
+ShiftOption = Annotated[list[str], option("What is drawn: symbiont list shifts. Repeat it.")]
 PerCellOption = Annotated[int, option("Holdout questions to draw per cell and shift.", least=1)]
-HostOption = Annotated[
-    str | None, option("Folder or name of the host.", default="the run's own, or embedded")
-]
-WorkersOption = Annotated[
-    int | None, option("Runs at a time.", default="one per core, or per GPU", least=1)
-]
-JsonOption = Annotated[
-    Path | None, option("Write the results to this file as JSON; - is stdout.", "--json")
-]
-DryRunOption = Annotated[
-    bool, option("Check everything and print the plan, but do nothing.", "--dry-run")
-]
-PluginsOption = Annotated[
-    list[Path] | None,
-    option("Python file with parts of your own. Repeat it for several.", "--plugin"),
-]
+HostOption = Annotated[str | None, option("Folder or name of the host.", default="the run's own")]
+WorkersOption = Annotated[int | None, option("Runs at a time.", default="one per core", least=1)]
+JsonOption = Annotated[Path | None, option("Write results here as JSON; - is stdout.", "--json")]
+DryRunOption = Annotated[bool, option("Check everything and print the plan.", "--dry-run")]
+PluginsOption = Annotated[list[Path] | None, option("A Python file with parts.", "--plugin")]
 Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
 OutOption = Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")]
 

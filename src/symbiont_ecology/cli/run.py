@@ -99,10 +99,8 @@ def calibrate(
     if findings := _examine(run, quiet):
         names = ", ".join(finding.name for finding in findings)
         onward = console.command_line("resume", folder, f"run.generations={full}")
-        raise SickError(
-            f"sick after {generations} generations ({names}): mend the config and calibrate again, "
-            f"or go on all the same with: {onward}"
-        )
+        about = f"sick after {generations} generations ({names}): mend the config"
+        raise SickError(f"{about} and calibrate again, or go on all the same with: {onward}")
     run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
     live(run, quiet, again)
     finish(run, quiet)
@@ -298,9 +296,9 @@ def _estimate(config: RunConfig) -> dict[str, str]:
         return {"memory and time": "not known: the host would be fetched first"}
     need = MemoryNeed.of(weight_files(folder), host.dtype, host.rank)
     memory = (
-        f"{need.weights / 1e6:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch, "
-        f"and {3 * need.adapter / 1e6:.3g} MB for each adapter that learns"
+        f"{need.weights / 1e6:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
     )
+    memory += f", and {3 * need.adapter / 1e6:.3g} MB for each adapter that learns"
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
         eta = estimate_run(config, build_host(config))

@@ -37,10 +37,7 @@ def evaluate(
     routing: options.RoutingOption = "learned",
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
-    style: Annotated[
-        str | None,
-        option("With --adapter: ask in a style, by name or {kind: …}.", default="as in the file"),
-    ] = None,
+    style: Annotated[str | None, option("Style to ask an adapter in.", default="none")] = None,
 ) -> None:
     """Ask holdout questions of a run, which is not changed but for new lines of its
     evaluations.jsonl; or of any adapter and its bare host."""
@@ -157,9 +154,7 @@ def infer(
     folder: options.RunFolder,
     prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: options.RoutingOption = "learned",
-    habitat: Annotated[
-        str | None, option("The user who asks.", *options.USER, metavar="ID")
-    ] = None,
+    habitat: Annotated[str | None, option("Who asks.", *options.USER, metavar="ID")] = None,
     max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: options.HostOption = None,
 ) -> None:
@@ -175,9 +170,7 @@ def infer(
     prompt_routing(way)  # before the host: a wrong word costs no time
     if habitat is not None:
         if way not in ("learned", "habitat"):
-            raise ConfigError(
-                f"--routing: expected none beside --habitat, whose server answers, got {routing!r}"
-            )
+            raise ConfigError(f"--routing: expected none beside --habitat, got {routing!r}")
         way = "habitat"
     run = console.open_run(folder, host)
     check_user(run.config, run.state.habitats, habitat, str(folder), "--habitat")
@@ -194,9 +187,7 @@ def export(
     to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
     elites: Annotated[bool, option("Also write the best of each cell or user.")] = False,
     reader: Annotated[str, option("What loads them: symbiont list readers.", "--for")] = PEFT,
-    scale: Annotated[
-        float, option("Multiply ΔW. 0.65 keeps more of what the model could do before.")
-    ] = 1.0,
+    scale: Annotated[float, option("Multiply ΔW; 0.65 keeps more of the model.")] = 1.0,
     host: options.HostOption = None,
 ) -> None:
     """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
