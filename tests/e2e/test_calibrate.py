@@ -4,7 +4,6 @@ stopped."""
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -48,12 +47,7 @@ def verdict(folder: Path) -> dict[str, Any]:
 
 
 SICK = {
-    "everyone is bankrupt": [
-        "economy.base=100",
-        "economy.slope=0",
-        "economy.lowest=0",
-        "economy.highest=100",
-    ],
+    "everyone is bankrupt": ["economy={base: 100, slope: 0, lowest: 0, highest: 100}"],
     "nothing is right": ["tasks.families=[{kind: file, name: riddle, path: riddles.jsonl}]"],
 }
 
@@ -76,33 +70,15 @@ def test_what_is_sick_on_purpose_is_said_in_words(
     line = said.err.strip().splitlines()[-1]
     assert line.startswith(f"error: sick after 30 generations ({name}): mend the config")
     assert line.endswith(f"symbiont resume {folder} run.generations=50")
-    (finding,) = verdict(folder)["findings"]
-    assert finding["mend"] in said.out
-
-
-def test_a_preset_is_healthy(symbiont: Symbiont, tmp_path: Path) -> None:
-    said = symbiont("calibrate", "steady", "--full", 30, "--out", tmp_path / "run")
-    assert said.code == 0, said.err
-    assert "healthy after 30 generations" in said.out
-    assert verdict(tmp_path / "run")["findings"] == []
+    assert len(verdict(folder)["findings"]) == 1
 
 
 def test_a_healthy_run_equals_one_that_never_stopped(symbiont: Symbiont, tmp_path: Path) -> None:
     few = ["tasks.families=[math.add,math.max]", "strategy.questions=3", "run.checkpoint_every=2"]
-    words = [
-        "calibrate",
-        "steady",
-        *few,
-        "--generations",
-        3,
-        "--full",
-        5,
-        "--out",
-        tmp_path / "run",
-    ]
+    ends = ["--generations", 3, "--full", 5, "--out", tmp_path / "run"]
+    words = ["calibrate", "steady", *few, *ends]
     said = symbiont(*words)
     assert said.code == 0, said.err
-    assert "run.train_flops=6e+11 is lifted" in said.out
     whole = ["run.generations=5", "run.train_flops=null"]
     assert symbiont("run", "steady", *few, *whole, "--out", tmp_path / "whole", "-q").code == 0
     assert books(tmp_path / "run") == books(tmp_path / "whole")
@@ -112,33 +88,11 @@ def test_a_healthy_run_equals_one_that_never_stopped(symbiont: Symbiont, tmp_pat
 
 
 @pytest.mark.usefixtures("toy")
-def test_typed_again_it_finds_its_own_folder(
-    symbiont: Symbiont, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for _ in range(2):
-        assert symbiont("calibrate", "steady", *SMALL, "--full", 11, "-q").code == 0
-    assert symbiont("calibrate", "steady", *SMALL, "--full", 12, "-q").code == 0
-    assert symbiont("calibrate", "steady", *SMALL, "seed=1", "--full", 11, "-q").code == 0
-    assert sorted(path.name for path in Path("artifacts").iterdir()) == [
-        "steady-calibrated-1",
-        "steady-calibrated-2",
-    ]
-
-
-@pytest.mark.usefixtures("toy")
 def test_a_sick_run_stays_where_it_is_and_can_go_on_all_the_same(
     symbiont: Symbiont, tmp_path: Path
 ) -> None:
-    words = [
-        "calibrate",
-        "steady",
-        *SMALL,
-        *SICK["everyone is bankrupt"],
-        "--out",
-        tmp_path / "run",
-        "--quiet",
-    ]
+    sick = SICK["everyone is bankrupt"]
+    words = ["calibrate", "steady", *SMALL, *sick, "--out", tmp_path / "run", "--quiet"]
     for _ in range(2):
         said = symbiont(*words)
         assert (said.code, said.out) == (4, "")
@@ -171,9 +125,7 @@ main()
 
 
 @pytest.mark.usefixtures("toy")
-@pytest.mark.parametrize(
-    "at", [3, 9, 10]
-)  # within the calibration, in its last generation, and after it
+@pytest.mark.parametrize("at", [3, 9, 10])  # of 10: within, in the last generation, behind it
 def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at: int) -> None:
     words = ["calibrate", "steady", *SMALL, "--full", "12", "--out"]
     assert symbiont(*words, tmp_path / "whole", "-q").code == 0
@@ -184,9 +136,7 @@ def test_ctrl_c_is_safe_wherever_it_comes(symbiont: Symbiont, tmp_path: Path, at
         text=True,
     )
     assert said.returncode == 130, said.stderr
-    assert (
-        f"interrupted after generation {at}; go on with: symbiont calibrate steady" in said.stderr
-    )
+    assert f"after generation {at}; go on with: symbiont calibrate steady" in said.stderr
     assert f"--out {tmp_path / 'run'}" in said.stderr
     assert symbiont(*words, tmp_path / "run").code == 0
     assert books(tmp_path / "run") == books(tmp_path / "whole")
@@ -199,64 +149,6 @@ def test_the_final_holdout_is_answered_once(symbiont: Symbiont, tmp_path: Path) 
     (tmp_path / "questions.jsonl").write_text(json.dumps(row) + "\n")
     last = f"run.final_holdout={tmp_path / 'questions.jsonl'}"
     for _ in range(2):
-        said = symbiont(
-            "calibrate", "steady", *SMALL, last, "--full", 10, "--out", tmp_path / "run"
-        )
-        assert said.code == 0, said.err
+        words = ("calibrate", "steady", *SMALL, last, "--full", 10, "--out", tmp_path / "run")
+        assert symbiont(*words).code == 0
     assert len((tmp_path / "run" / "evaluations.jsonl").read_text().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (["demo", "run.train_flops=1e9"], "set --generations and --full"),
-        (
-            ["demo", "--generations", "8", "--full", "4"],
-            "expected at most --full, which is 4, got 8",
-        ),
-    ],
-)
-def test_a_mistake_is_one_line_and_exit_code_2(
-    symbiont: Symbiont, words: list[str], expected: str, tmp_path: Path
-) -> None:
-    said = symbiont("calibrate", *words, "--out", tmp_path / "run", "--quiet")
-    assert expected in said.error
-    assert said.code == 2
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.usefixtures("toy")
-def test_another_config_is_refused(symbiont: Symbiont, tmp_path: Path) -> None:
-    words = ["calibrate", "steady", *SMALL, "--full", 10, "--out", tmp_path / "run", "-q"]
-    assert symbiont(*words).code == 0
-    said = symbiont(*words, "seed=1")
-    assert "holds a run with another config or other data: choose another --out" in said.error
-    assert said.code == 2
-    assert symbiont(*words, "run.checkpoint_every=3").code == 0  # how often it is saved may change
-
-
-@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
-def test_make_types_the_command() -> None:
-    given = [
-        "OUTPUT=here",
-        "SEED=3",
-        "CHECKPOINT_EVERY=2",
-        "DEVICE=cuda",
-        "BATCH_SIZE=8",
-        "FINAL_HOLDOUT=q.jsonl",
-    ]
-    said = subprocess.run(
-        ["make", "-n", "calibrate-resume", "CONFIG=base", "CALIB_GENS=5", "FULL_GENS=20", *given],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (typed,) = [
-        line for line in said.stdout.splitlines() if "/symbiont " in line
-    ]  # make may say more
-    assert typed.split("/symbiont ")[1].replace("'", "").split() == [
-        *("calibrate", "base", "--generations", "5", "--full", "20", "--out", "here"),
-        *("seed=3", "run.checkpoint_every=2", "host.device=cuda"),
-        *("strategy.questions=8", "run.final_holdout=q.jsonl"),
-    ]

@@ -19,11 +19,11 @@ def test_export_writes_adapters_that_can_be_evaluated(
     card = (tmp_path / "out" / first["folder"] / "README.md").read_text()
     assert index["best"] in {one["id"] for one in index["organelles"]}
     assert f'base_model: "{host}"' in card
-    assert "lineage: born in generation 0 by `founder`" in card
+    assert "- operator: `founder`" in card
     words = ["evaluate", "--adapter", tmp_path / "out" / first["folder"], "--holdout", holdout]
     said = symbiont(*words, "--host", host, "--json", tmp_path / "e.json")
     assert said.code == 0, said.err
-    assert json.loads((tmp_path / "e.json").read_text())["choices"] == {"adapter": 2}
+    assert json.loads((tmp_path / "e.json").read_text())["questions"] == 2
 
 
 def test_phylogeny_writes_a_line_for_everyone_who_lived(
@@ -46,24 +46,6 @@ def test_the_phylogeny_of_a_run_that_somebody_sent_runs_no_plugin(
     assert "x.py" in config.read_text()
     assert symbiont("phylogeny", copied).code == 0
     assert not trace.exists()
-
-
-def test_the_phylogeny_of_no_run_is_one_line(symbiont: Symbiont, tmp_path: Path) -> None:
-    said = symbiont("phylogeny", tmp_path)
-    assert said.code == 1
-    assert f"no run in {tmp_path}" in said.error
-
-
-def test_a_damaged_adapter_is_one_line(
-    symbiont: Symbiont, lived: Path, host: Path, holdout: Path, tmp_path: Path
-) -> None:
-    symbiont("export", lived, "--to", tmp_path / "out")
-    folder = next(path for path in (tmp_path / "out").iterdir() if path.is_dir())
-    weights = folder / "adapter_model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:200])
-    said = symbiont("evaluate", "--adapter", folder, "--holdout", holdout, "--host", host)
-    assert said.code == 2
-    assert "damaged" in said.error
 
 
 def test_infer_answers_on_stdout_and_names_who_on_stderr(symbiont: Symbiont, lived: Path) -> None:

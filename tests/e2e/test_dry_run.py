@@ -26,26 +26,12 @@ def test_a_dry_run_tells_memory_and_time_and_writes_nothing(
     monkeypatch.chdir(tmp_path / "here")
     said = symbiont("run", "steady", *small, f"host.model={host}", DRY)
     assert said.code == 0
-    assert re.search(
-        r"memory +\d+ MB for the host in float32, at most \d+ MB for a batch", said.out
-    )
-    assert re.search(r"time +[\d.e+]+ answers and [\d.e+]+ lessons a second here", said.out)
+    assert re.search(r"memory +\d+ MB for the host, at most \d+ MB for a batch", said.out)
+    assert re.search(r"time +[\d.e+]+ s for a generation", said.out)
     assert list(Path().iterdir()) == []
     (host / "model.safetensors").unlink()
     said = symbiont("run", "steady", *small, f"host.model={host}", DRY)
     assert "not known: the host would be fetched first" in said.out
-
-
-def test_a_budget_ends_the_estimate(small: list[str]) -> None:
-    config = load_config("steady", [*small, "run.generations=1000000"])
-    host = build_host(config)
-    seen = estimate_run(config, host)
-    assert seen.run < 1e6 * seen.generation, "run.train_flops ends it before"
-    assert seen.generation == pytest.approx(4 * (seen.rollout + seen.lesson))
-    short = load_config("steady", [*small, "run.train_seconds=0.5"])
-    assert estimate_run(short, host).run <= 0.5
-    silent = load_config("steady", [*small, "learning_rule=none"])
-    assert estimate_run(silent, host).lesson == 0.0
 
 
 @pytest.mark.parametrize(

@@ -39,12 +39,6 @@ def adapter(host: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def narrow(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A host of another size."""
-    return make_host(tmp_path_factory.mktemp("narrow"), layers=2, intermediate_size=128)
-
-
 @pytest.fixture
 def asked(tmp_path: Path, adapter: Path, host: Path) -> list[object]:
     """The words that ask the adapter all questions."""
@@ -56,50 +50,23 @@ def test_an_adapter_beside_its_host_is_a_table_and_json(
     symbiont: Symbiont, asked: list[object], tmp_path: Path
 ) -> None:
     record = tmp_path / "c.json"
-    said = symbiont(*asked, "--compare", "--json", record)
+    said = symbiont(*asked, "--json", record)
     assert said.code == 0, said.err
-    for line in ("adapter - host: ", "both wrong 30", "perplexity of the reference answers: host"):
-        assert line in said.out
+    assert "adapter - host: " in said.out
     found = json.loads(record.read_text())
     assert found["questions"] == 30
     assert found["host"]["choices"] == {"host": 30}
     assert found["adapter"]["choices"] == {"adapter": 30}
-    assert set(found["categories"]) == {"math.add", "math.add/short", "math.add/long", "trivia"}
-    assert found["changes"] == {
-        "improvement": 0,
-        "regression": 0,
-        "both right": 0,
-        "both wrong": 30,
-    }
+    assert set(found["categories"]) == {"math.add", "trivia"}
+    assert found["changes"]["both wrong"] == 30
     assert any(one["host"]["reply"] != one["adapter"]["reply"] for one in found["items"])
-    again = symbiont(*asked, "--compare", "--json", "-")
-    assert json.loads(again.out) == found
-    alone = tmp_path / "alone.json"
-    symbiont(*asked, "--json", alone)
-    replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
-    assert [one["adapter"]["reply"] for one in found["items"]] == replies
-    symbiont(*asked, "--routing", "host", "--json", alone)
-    replies = [one["reply"] for one in json.loads(alone.read_text())["items"]]
-    assert [one["host"]["reply"] for one in found["items"]] == replies
-
-
-def test_some_questions_are_drawn_the_same_every_time(
-    symbiont: Symbiont, asked: list[object], tmp_path: Path
-) -> None:
-    record = tmp_path / "c.json"
-    ids = []
-    for _ in range(2):
-        assert symbiont(*asked, "--num-samples", 7, "--json", record).code == 0
-        ids.append([one["id"] for one in json.loads(record.read_text())["items"]])
-    assert len(ids[0]) == 7
-    assert ids[0] == ids[1]
 
 
 def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
     symbiont: Symbiont, asked: list[object], adapter: Path, tmp_path: Path
 ) -> None:
     host = add_chat_template(make_host(tmp_path / "host", layers=2, max_position_embeddings=1024))
-    words = [*asked[:-1], host, "--num-samples", 4, "--compare"]
+    words = [*asked[:-1], host, "--max-samples", 4]
     replies = {}
     for style in ("terse", "few_shot", "{kind: few_shot, is_chat: true}"):
         record = tmp_path / "c.json"
@@ -112,25 +79,15 @@ def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
     assert len({str(each) for each in replies.values()}) == 3
 
 
-def test_a_plan_asks_nothing_and_writes_nothing(
-    symbiont: Symbiont, asked: list[object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delattr(HostKernel, "from_pretrained")
-    said = symbiont(*asked, "--compare", "--dry-run")
-    assert said.code == 0, said.err
-    assert "the bare host, and " in said.out
-
-
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--compare", "--routing", "host"], "evaluate --compare: expected no --routing beside it"),
+        (["--routing", "host"], "evaluate --adapter: expected no --routing beside it"),
         (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
-        (["--trained-on", "questions.jsonl"], "that were not learned from, got 30 prompts of"),
-        (["--trained-on", "bare.jsonl"], "expected rows with a column 'prompt', found none"),
         (["--adapter", "damaged"], "damaged"),
         (["--adapter", "poisoned"], "expected finite weights"),
         (["--adapter", "nowhere"], "found no folder at 'nowhere'"),
+        (["--host", "narrow"], "expected an adapter for a host of width 64, got 128 for "),
     ],
 )
 def test_a_mistake_is_one_line_before_the_host_is_loaded(
@@ -144,19 +101,11 @@ def test_a_mistake_is_one_line_before_the_host_is_loaded(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delattr(HostKernel, "from_pretrained")
-    jsonl(tmp_path / "bare.jsonl", [{"question": "?"}])
     spoil(adapter, tmp_path)
+    make_host(tmp_path / "narrow", layers=1, hidden_size=64)
     said = symbiont(*asked, *words)
     assert said.code == 2
     assert expected in said.error
-
-
-def test_an_adapter_of_another_host_is_refused_in_one_line(
-    symbiont: Symbiont, asked: list[object], narrow: Path
-) -> None:
-    said = symbiont(*asked, "--host", narrow)
-    assert said.code == 2
-    assert "expected" in said.error
 
 
 def spoil(adapter: Path, folder: Path) -> None:
@@ -171,8 +120,7 @@ def spoil(adapter: Path, folder: Path) -> None:
     save_file({**tensors, first: np.full_like(tensors[first], np.nan)}, weights)
 
 
-def test_options_of_adapters_need_one(symbiont: Symbiont, lived: Path) -> None:
-    for word in (["--compare"], ["--style", "terse"], ["--chat"]):
-        said = symbiont("evaluate", lived, *word)
-        assert said.code == 2
-        assert f"evaluate {word[0]}: expected --adapter beside it" in said.error
+def test_a_style_needs_an_adapter(symbiont: Symbiont, lived: Path) -> None:
+    said = symbiont("evaluate", lived, "--style", "terse")
+    assert said.code == 2
+    assert "evaluate --style: expected --adapter beside it" in said.error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -79,10 +78,3 @@ def test_adapters_go_from_trl_into_an_ecology_and_back(folder: Path) -> None:
     shares = dict(re.findall(r"^(\w+): (\d+)% of the held-out", said, re.MULTILINE))
     assert set(shares) == {"first", "organelle", "second"}
     assert all(int(share) >= 60 for share in shares.values())
-
-
-def test_every_line_of_the_data_has_a_prompt_and_a_target() -> None:
-    for path in EXAMPLES.glob("*.jsonl"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert len(lines) >= 50
-        assert all({"prompt", "target"} == set(json.loads(line)) for line in lines)

@@ -26,7 +26,7 @@ def test_what_an_adapter_is_asked_behind_is_told_with_it(
     for one in index["organelles"]:
         assert one["phrase"] in ("#1 ", "#2 ")
         card = (run / "export" / one["folder"] / "README.md").read_text()
-        assert f"behind `'{one['phrase']}'`" in card
+        assert f"behind '{one['phrase']}'" in card
 
 
 def test_an_adapter_that_is_scaled_is_scaled_in_peft_too(

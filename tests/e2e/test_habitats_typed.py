@@ -26,7 +26,7 @@ def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: 
     for name in organelles:
         mine = sorted(habitat for habitat in served if served[habitat]["organelle"] == name)
         card = (run / "export" / name / "README.md").read_text()
-        assert f"- serves: {', '.join(f'`{habitat}`' for habitat in mine)}\n" in card
+        assert f"- habitats: {', '.join(f'`{habitat}`' for habitat in mine)}\n" in card
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03")
     assert said.err == f"answered by {served['h03']['organelle']}\n"
     said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h99")
@@ -39,13 +39,3 @@ def test_a_run_with_habitats_says_who_serves_whom(symbiont: Symbiont, tmp_path: 
     said = symbiont("evaluate", run, *words)
     assert said.code == 0, said.err
     assert " 48 questions" in said.out
-
-
-def test_a_run_without_habitats_knows_none(
-    symbiont: Symbiont, small: list[str], tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    assert symbiont("run", "steady", *small, "--out", run, "--quiet").code == 0
-    said = symbiont("infer", run, "math.add: 47+8", "--habitat", "h03")
-    assert said.code == 1
-    assert "has no habitats: leave --habitat out" in said.err

@@ -39,8 +39,8 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
     assert all(
         (folder / "adapters" / name / "adapter_config.json").exists() for name in report["adapters"]
     )
-    assert report["all"]["nats_per_token"] > report["all"]["nats_per_token_of_host"]
-    assert report["all"]["written"]["estimate"] > report["all"]["written_by_host"]["estimate"]
+    assert report["all"]["nats_per_token"] > report["all"]["nats_per_token_by_host"]
+    assert report["all"]["written"] > report["all"]["written_by_host"]
     assert f"infer {folder} PROMPT --habitat" in said.out
 
     assert symbiont("learn-from", log, "--out", whole, "--quiet").code == 0
@@ -54,8 +54,6 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
         (("nothing.jsonl",), "log nothing.jsonl: no such file"),
         (("{log}", "--habitat", "user"), "no column 'user'; it has habitat, family, prompt"),
         (("{log}", "--passes", "0"), "--passes: expected a number above 0, got 0"),
-        (("{log}", "strategy=told"), "data do not say"),
-        (("{log}", "strategy.lerning_rate=1"), "did you mean 'learning_rate'"),
         (("{log}", "--host", "nowhere/at-all", "--dry-run", "tasks.depths=[long]"), "tasks.depths"),
     ],
 )
@@ -80,11 +78,6 @@ def test_families_may_be_any_words(symbiont: Symbiont, log: Path, tmp_path: Path
     said = symbiont("learn-from", path, "run.generations=2", "--out", out, "--quiet")
     assert said.code == 0, said.err
     assert symbiont("resume", out, "run.generations=3", "--quiet").code == 0
-    for row in rows:
-        row["family"] = f"${{{row['family']}}}"
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    said = symbiont("learn-from", path, "--dry-run")
-    assert "words for families are of no use here: they are left out" in said.out
 
 
 def test_a_row_that_the_model_cannot_read_is_named_before_anything_is_learned(
@@ -95,7 +88,7 @@ def test_a_row_that_the_model_cannot_read_is_named_before_anything_is_learned(
     log.write_text("\n".join(rows) + "\n")
     said = symbiont("learn-from", log, "--out", tmp_path / "run", "--quiet")
     assert said.code == 2
-    assert "row 41: expected at most 512 tokens for prompt and reply, got" in said.error
+    assert "row 41: expected at most 512 tokens" in said.error
 
 
 def test_who_asks_must_be_said_where_a_log_was_learned(
@@ -109,15 +102,6 @@ def test_who_asks_must_be_said_where_a_log_was_learned(
     assert said.out.startswith(f"{len(index['organelles'])} adapters in ")
     assert all(organelle["habitats"] for organelle in index["organelles"])
     assert index["believed_by"] == "replies of a log"
-
-
-def test_a_dry_run_says_what_would_be_done(symbiont: Symbiont, log: Path, tmp_path: Path) -> None:
-    said = symbiont("learn-from", log, "--dry-run", "--passes", "2", "--out", tmp_path / "run")
-    assert said.code == 0, said.err
-    assert "360 rows" in said.out
-    assert "users: 24; families: 5" in said.out
-    assert "27 generations" in said.out
-    assert not (tmp_path / "run").exists()
 
 
 def test_another_log_is_not_learned_into_the_same_folder(

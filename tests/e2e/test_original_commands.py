@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,36 +71,6 @@ def test_every_flag_becomes_words_that_the_command_knows_or_is_named(
     assert set(keys) <= set(CHANGES)
 
 
-def test_every_script_of_the_table_is_a_door_that_says_what_it_is(script: Symbiont) -> None:
-    page = (ROOT / "docs" / "coming-from.md").read_text()
-    for row in SCRIPTS:
-        assert f"`{row['name']}.py`" in page
-        said = script(row["name"], "--help")
-        assert said.code == 0
-        assert said.err.startswith(f"this is: symbiont {script_for(row['name'], [])['command']}")
-
-
-@pytest.mark.parametrize(
-    ("name", "typed", "message"),
-    [
-        ("run_evolution", ["--config"], "--config: expected a value behind it"),
-        ("run_sft", ["--budget-scale", "nan"], "--budget-scale: expected a number above 0"),
-        ("benchmark_suite", ["--mode", "all"], "expected ci or paper_qwen3, got 'all'"),
-        ("generate_grid_datasets", ["--train-size", "9"], "expected --config FILE beside"),
-        ("run_sft", ["--flops-budget", "1e9"], "--flops-budget: expected no such flag"),
-    ],
-)
-def test_a_mistake_is_one_line_and_names_the_page(
-    script: Symbiont, name: str, typed: Sequence[str], message: str
-) -> None:
-    said = script(name, *typed)
-    assert said.code == 2
-    (line,) = said.err.splitlines()
-    assert line.startswith(f"error: {message}" if message[0] == "-" else "error: ")
-    assert message in line
-    assert line.endswith("see docs/coming-from.md")
-
-
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
@@ -109,20 +78,15 @@ def test_a_mistake_is_one_line_and_names_the_page(
             "run_evolution --generations=9 demo --seed 1 --disable-human run.transcripts=0",
             "run demo run.transcripts=0 run.generations=9 seed=1",
         ),
-        ("run_evolution --config config/steady.yaml --device auto", "run steady"),
-        ("run_evolution --seed 1 --config x --seed 2", "run x seed=2"),
         (
             "run_sft --checkpoint a/checkpoint.pt --match-budget-field total_tokens "
             "--backprop-multiplier 2.0 --budget-scale 0.5",
             "sft --match a --budget total_tokens --scale 0.25",
         ),
-        ("run_sft --checkpoint a --backprop-multiplier 2.0", "sft --match a"),
         (
             "evaluate_holdout --holdout f --model m --sft-adapter s",
             "evaluate --adapter s --host m --holdout f",
         ),
-        ("evaluate_transfer --target-families b c --evo-checkpoint r/c.pt", "transfer r"),
-        ("benchmark_suite --mode paper_qwen3", "suite paper-qwen3"),
         ("paper_pack --output o --ecology e --frozen f --single s", "pack f s e --out o"),
         ("infer_saved_adapter --prompt q --prompt p --run r", "infer r q p"),
     ],
@@ -222,32 +186,6 @@ def test_the_variable_for_the_learning_rule_is_heeded(
         assert ("learning_rule=hebbian" in said.err) is is_there
 
 
-def make(*words: str, **variables: str) -> str:
-    """What make would do."""
-    environment = {**os.environ, **variables}
-    done = subprocess.run(
-        ["make", "-n", *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
-def test_make_heeds_the_variables_of_the_original() -> None:
-    variables = {"FINAL_HOLDOUT_TASKS": "h.jsonl", "FINAL_HOLDOUT_SAMPLE_SIZE": "7"}
-    said = make("calibrate-resume", **variables, EVOLORA_PLASTICITY="hebbian")
-    assert "'run.final_holdout=h.jsonl'" in said
-    assert "'run.final_holdout_samples=7'" in said
-    assert "learning_rule=hebbian" in said
-    said = make("regex-evo-vs-sft", "REGEX_FULL_GENS=10", "REGEX_CALIB_GENS=2", "REGEX_SEED=5")
-    assert "--generations 2 --full 10" in said
-    assert "'seed=5'" in said
-    assert "sft --match" in said
-
-
 def test_the_chain_of_patterns_goes_through(tmp_path: Path) -> None:
     config = tmp_path / "tiny.yaml"
     config.write_text("extends: experiments/regex\nstrategy: {warm: 1}\nhost: {rank: 1}\n")
@@ -263,47 +201,11 @@ def test_the_chain_of_patterns_goes_through(tmp_path: Path) -> None:
     assert {"host", "single", "sft", "family", "single*", "family*"} == set(evaluated["systems"])
 
 
-def test_a_door_is_found_from_anywhere(tmp_path: Path) -> None:
-    words = [sys.executable, ROOT / "scripts" / "benchmark_suite.py", "--dry-run"]
-    said = subprocess.run(words, capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert said.stdout.startswith("protocol  ci ")
-    assert said.stderr == "this is: symbiont suite --ci --dry-run\n"
-
-
-@pytest.mark.parametrize("name", ["run_paper_ecology_suite.sh", "run_calibration_then_resume.sh"])
-def test_a_shell_script_heeds_the_variables_of_the_original(name: str, tmp_path: Path) -> None:
-    words = ["frozen", "--dry-run"] if "paper" in name else ["--config", "dmo"]
-    file = tmp_path / "no.jsonl"
-    variables = {"PY": sys.executable, "OUT": str(tmp_path), "FINAL_HOLDOUT_TASKS": str(file)}
-    variables |= {"PYTHONPATH": str(ROOT / "src")}
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHON"} | variables
-    done = subprocess.run(
-        [str(ROOT / "scripts" / name), *words],
-        env=environment, capture_output=True, text=True, check=False, cwd=ROOT,
-    )  # fmt: skip
-    assert done.returncode == 2
-    expected = f"{file}: no such file" if "paper" in name else "did you mean 'demo'?"
-    assert expected in done.stderr
-
-
 def paper(*words: object, folder: Path) -> subprocess.CompletedProcess[str]:
     """The paper's runs, with everything they leave in a folder."""
     environment = {**os.environ, "PYTHON": sys.executable, "OUT": str(folder)}
     command = [str(PAPER), *map(str, words)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
-def test_the_papers_runs_can_be_tried_and_mistyped(tmp_path: Path) -> None:
-    said = paper("all", "--dry-run", folder=tmp_path / "out")
-    assert said.returncode == 0, said.stderr
-    assert said.stdout.count("Qwen/Qwen3-0.6B on cuda") == 4
-    assert f"pack        {tmp_path / 'out' / 'packs' / 'paper_qwen3'}" in said.stdout
-    assert not list(tmp_path.iterdir())
-    assert "scripts/run_paper_ecology_suite.sh all" in paper("--help", folder=tmp_path).stdout
-    for words, message in ((["al"], "got 'al'"), (["ecology", "sed=1"], "did you mean 'seed'?")):
-        said = paper(*words, folder=tmp_path / "out")
-        assert said.returncode == 2
-        assert message in said.stderr
 
 
 def test_a_step_of_the_papers_runs_goes_on_when_it_is_typed_again(tmp_path: Path) -> None:

@@ -10,8 +10,6 @@ import pytest
 from symbiont_ecology import Run
 from symbiont_ecology.base.errors import ConfigError, DataError, RunError
 
-LONGEST_REPR = 400
-
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
@@ -68,33 +66,6 @@ def test_it_answers_and_its_best_goes_elsewhere(run: Run, tmp_path: Path) -> Non
 def test_a_prompt_that_cannot_be_written_down_is_refused(run: Run) -> None:
     with pytest.raises(DataError, match="expected a prompt in UTF-8"):
         run.ask("a\udcffb")
-
-
-def test_a_run_bears_the_name_of_its_file(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name, folder in (("mine.yaml", "mine-1"), ("mine.yml", "mine-2"), ("v0.5b.yml", "v0.5b-1")):
-        Path(name).write_text("extends: base\n")
-        begun = Run.start(f"./{name}", host=run.host)
-        assert begun.folder == Path("artifacts") / folder
-        begun.folder.mkdir(parents=True)
-
-
-def test_everything_says_itself_in_a_line(run: Run) -> None:
-    evaluation = run.evaluate(per_cell=2)
-    weights = run.loaded.pool.weights
-    shown = [run, run.state, run.population, run.events, run.best, run.loaded, run.loaded.pool]
-    shown += [evaluation, evaluation.rollouts[0], run.ask("math.add: 1+1"), *weights.values()]
-    for thing in shown:
-        text = repr(thing)
-        assert len(text) <= LONGEST_REPR, text
-        assert "\n" not in text
-
-
-def test_changes_of_a_config_that_is_built_are_refused(run: Run, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"expected no changes .* got 'here'.*folder="):
-        Run.start(run.config, "here")
 
 
 def test_mistakes_are_named_before_anything_is_loaded(run: Run, tmp_path: Path) -> None:

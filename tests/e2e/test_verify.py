@@ -31,14 +31,6 @@ def test_a_lost_state_is_refused_named_and_repaired(
         assert (copied / name).read_bytes() == (lived / name).read_bytes()
 
 
-def test_a_folder_without_a_run_is_not_verified(tmp_path: Path, symbiont: Symbiont) -> None:
-    for folder in (tmp_path, tmp_path / "nowhere"):
-        said = symbiont("verify", folder)
-        assert said.code == 1
-        assert "no run in" in said.error
-    assert not list(tmp_path.iterdir())
-
-
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
     """Whoever writes into the folder fails, even who may write everywhere."""

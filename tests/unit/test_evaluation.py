@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,9 @@ from hypothesis import strategies as st
 from asked import accuracy, answer, foreign, graded
 from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Retired, Settled
+from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.statistics import mcnemar, sign_flip
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.evaluation_log import (
     EVALUATIONS_FILE,
     EvaluationSpec,
@@ -25,7 +23,6 @@ from symbiont_ecology.evaluate.evaluation_log import (
     logged,
 )
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun, difference
-from symbiont_ecology.extensions.study.outcomes import run_summary
 from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start
@@ -153,23 +150,6 @@ def test_a_question_that_is_asked_in_several_ways_is_tested_by_its_mean() -> Non
     assert (once.test, once.p) == ("McNemar", mcnemar(6, 2))
 
 
-def test_one_partial_verdict_less_is_another_evaluation() -> None:
-    whole = hashlib.blake2b(bytes([1, 0, 1]), digest_size=8).hexdigest()
-    assert graded([1.0, 0.0, 1.0]).verdicts_digest == whole
-    partial = [graded([1.0, 0.0, one]).verdicts_digest for one in (0.8, 0.3, 1.0, 0.0)]
-    assert len(set(partial)) == 4
-
-
-def test_a_reply_is_right_if_it_has_half_of_the_marks() -> None:
-    rows = graded([0.1, 0.5, 1.0]).record()["items"]
-    assert isinstance(rows, list)
-    assert [(row["verdict"], row["right"]) for row in rows] == [
-        (0.1, False),
-        (0.5, True),
-        (1.0, True),
-    ]
-
-
 def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
     plain = candidates.items(10)
     in_all_ways = candidates.items(10, ["perturbed", "perturbed"])
@@ -201,15 +181,3 @@ def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_pa
     family = tasks.build(flip.families[0])
     asked = LoadedRun.of_run(tmp_path / "run").items(3)
     assert {one.variant for one in asked if one.family == family.name} == {family.rarest}
-
-
-def test_a_biography_adds_up(run: Path) -> None:
-    events, state = list(read_events(run / "events.jsonl")), checkpoint.load_state(run)
-    life = run_summary(events)
-    assert life.generations == state.generation == 40
-    assert life.alive == life.founders + life.births - life.deaths == len(state.population)
-    assert life.founders + life.births == sum(isinstance(event, Born) for event in events)
-    assert life.deaths == sum(isinstance(event, Retired) for event in events)
-    assert life.held == sum(state.ledger.balances.values())
-    assert life.train_flops == state.spent.flops
-    assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))

@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from symbiont_ecology import __version__
 from symbiont_ecology.cli.explain import FILES, REGISTRIES, list_names, registry
 
 HEAVY = {"torch", "transformers", "scipy", "pandas", "matplotlib", "jinja2"}
@@ -65,14 +64,6 @@ def test_everything_that_a_config_can_name_is_listed(capsys: pytest.CaptureFixtu
         assert listed >= set(registry(kind).names())
 
 
-def test_a_list_reads_no_source_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> str:
-        raise AssertionError("slow: a list needs docstrings alone")
-
-    monkeypatch.setattr("inspect.getsource", refuse)
-    list_names("strategies")
-
-
 def run_code(code: str, **environment: str) -> str:
     """What a process prints on stdout."""
     done = subprocess.run(
@@ -85,58 +76,13 @@ def run_code(code: str, **environment: str) -> str:
     return done.stdout
 
 
-def test_the_version_is_told() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "symbiont_ecology", "--version"], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (0, f"symbiont {__version__}\n")
-
-
 def test_ctrl_c_while_python_imports_ends_quietly() -> None:
     done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_script_for_completion(shell: str) -> None:
-    assert "symbiont" in run_code(COMPLETED, _SYMBIONT_COMPLETE=f"source_{shell}")
-
-
 def test_commands_are_completed() -> None:
+    assert "symbiont" in run_code(COMPLETED, _SYMBIONT_COMPLETE="source_zsh")
     asked = {"COMP_WORDS": "symbiont de", "COMP_CWORD": "1"}
     completed = run_code(COMPLETED, _SYMBIONT_COMPLETE="complete_bash", **asked)
     assert completed.split() == ["demo", "demo-real"]
-
-
-def test_the_lines_of_help_end_where_the_terminal_ends(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    from symbiont_ecology.cli import app
-
-    monkeypatch.setenv("COLUMNS", "400")
-    app(["--help"], standalone_mode=False)
-    shown = capsys.readouterr().out
-    assert "with the model and with one adapter." in shown
-
-
-def test_the_home_folder_is_found_behind_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symbiont_ecology import cli
-
-    words = ["run", "steady", "--out=~/runs", "host.model=~/m", "tasks.x=~", "a=b=~/c", "~/d"]
-    monkeypatch.setattr(cli, "app", lambda: None)
-    monkeypatch.setattr("sys.argv", ["symbiont", *words])
-    monkeypatch.setenv("HOME", "/home/ada")
-    cli.main()
-    assert sys.argv[3:] == ["--out=/home/ada/runs", "host.model=/home/ada/m", *words[4:]]
-
-
-def test_ctrl_c_before_a_command_begins_is_no_trace(monkeypatch: pytest.MonkeyPatch) -> None:
-    from symbiont_ecology import cli
-
-    def interrupted() -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(cli, "app", interrupted)
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 130

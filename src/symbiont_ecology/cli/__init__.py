@@ -8,7 +8,6 @@ interrupted, 141 nobody read on.
 
 from __future__ import annotations
 
-import errno
 import sys
 import warnings
 from typing import Annotated, Any
@@ -16,17 +15,9 @@ from typing import Annotated, Any
 import typer
 
 from symbiont_ecology import __version__
-from symbiont_ecology.base.errors import (
-    INTERRUPTED,
-    ConfigError,
-    EcologyError,
-    EcologyWarning,
-    RunError,
-)
+from symbiont_ecology.base.errors import INTERRUPTED, EcologyError, EcologyWarning, RunError
 from symbiont_ecology.base.extension import Command, commands
 from symbiont_ecology.base.fence import blamed
-from symbiont_ecology.cli.interrupts import remember_interrupts
-from symbiont_ecology.cli.options import at_home, expanded, unfolded
 
 UNREAD = 141
 """Exit code where whoever read the output went away, as in ``symbiont list | head``."""
@@ -36,42 +27,35 @@ _OURS = "symbiont_ecology.cli."
 _COMMANDS = {
     "run": Command(f"{_OURS}run:run", panel="Run"),
     "resume": Command(f"{_OURS}run:resume_command", panel="Run"),
-    "calibrate": Command(f"{_OURS}calibrate:calibrate", panel="Run"),
+    "calibrate": Command(f"{_OURS}run:calibrate", panel="Run"),
     "learn-from": Command(f"{_OURS}learn_from:learn_from", panel="Run"),
-    "evaluate": Command(f"{_OURS}evaluate:evaluate", panel="Use"),
-    "infer": Command(f"{_OURS}deploy:infer", panel="Use"),
-    "export": Command(f"{_OURS}deploy:export", panel="Use"),
+    "evaluate": Command(f"{_OURS}use:evaluate", panel="Use"),
+    "infer": Command(f"{_OURS}use:infer", panel="Use"),
+    "export": Command(f"{_OURS}use:export", panel="Use"),
     "verify": Command(f"{_OURS}verify:verify", panel="Use"),
     "look": Command(f"{_OURS}look:look", panel="Look"),
     "list": Command(f"{_OURS}explain:list_names", panel="Look"),
     "explain": Command(f"{_OURS}explain:explain", panel="Look"),
-    "doctor": Command(f"{_OURS}doctor:doctor", panel="Look"),
+    "doctor": Command(f"{_OURS}look:doctor", panel="Look"),
 }
 app = typer.Typer(
     name="symbiont",
     help="Populations of LoRA adapters that live, learn, breed and die on a frozen language model.",
     epilog="Start with: symbiont demo",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _add(group: typer.Typer, name: str, entry: Command) -> None:
-    added = entry.load()
-    if isinstance(added, typer.Typer):
-        group.add_typer(added, name=name, rich_help_panel=entry.panel)
-        listed = added.registered_commands
-    else:
-        settings = {"ignore_unknown_options": True} if entry.passes_unknown_options else None
-        group.command(name, rich_help_panel=entry.panel, context_settings=settings)(expanded(added))
-        listed = group.registered_commands[-1:]
-    for command in listed:  # line ends of a docstring are none of the help
-        command.help = unfolded((command.callback and command.callback.__doc__) or "")
-
-
 for _name, _entry in {**_COMMANDS, **commands()}.items():
-    _add(app, _name, _entry)
+    _added = _entry.load()
+    if isinstance(_added, typer.Typer):
+        app.add_typer(_added, name=_name, rich_help_panel=_entry.panel)
+    else:
+        _settings = {"ignore_unknown_options": _entry.passes_unknown_options}
+        app.command(_name, rich_help_panel=_entry.panel, context_settings=_settings)(_added)
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -91,19 +75,10 @@ def _before_commands(
 
 
 def main() -> None:
-    """Run the command that was typed: an error or warning of ours is one line, any other error
-    keeps its traceback."""
+    """Run the command that was typed: a warning, and an error of ours or about a file, is one line;
+    any other error keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
-    default_format = warnings.formatwarning
-
-    def one_line(message: Warning | str, category: type[Warning], *place: Any) -> str:
-        if issubclass(category, EcologyWarning):
-            return f"warning: {_one_line(message)}\n"
-        return default_format(message, category, *place)
-
-    warnings.formatwarning = one_line  # type: ignore[assignment]
-    remember_interrupts()
-    sys.argv[1:] = map(at_home, sys.argv[1:])
+    warnings.formatwarning = lambda message, *_: f"warning: {_one_line(message)}\n"
     try:
         with blamed(RunError):
             app()
@@ -113,11 +88,11 @@ def main() -> None:
         print(f"error: {_one_line(error)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
-        if error.errno != errno.ENAMETOOLONG:
+        if error.filename is None:
             raise
-        name = f"{error.filename or ''!s}"
-        print(f"error: {_one_line(f'expected a shorter name, got {name}')}", file=sys.stderr)
-        sys.exit(ConfigError.exit_code)
+        fault = f"cannot use {error.filename}: {error.strerror}: choose another place"
+        print(f"error: {_one_line(fault)}", file=sys.stderr)
+        sys.exit(RunError.exit_code)
     except SystemExit as end:  # typer's own, also where it caught an error to end quietly
         if isinstance(end.__context__, BrokenPipeError):
             sys.exit(UNREAD)

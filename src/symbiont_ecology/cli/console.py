@@ -5,26 +5,18 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TaskProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from symbiont_ecology import __version__
@@ -38,43 +30,23 @@ if TYPE_CHECKING:
     from symbiont_ecology.ecology import EcologyState
     from symbiont_ecology.evaluate import evaluator
     from symbiont_ecology.evaluate.measure import Evaluation, EvaluationDifference
-    from symbiont_ecology.run.config import LoopConfig
+    from symbiont_ecology.run.config import LoopConfig, RunConfig
 
-ACCEPTED, ACCEPTED_IN_LOG = "accepted", "accepted in the log"
-"""Name of the share of right answers in a run with users, and in one that learns from a log: there
-others answered."""
-PACE_SECONDS = 3600.0
-"""The time to go follows from the pace of so many seconds."""
 MAX_ANSWERERS = 8
 """Organelles that a line on who answered names."""
 MAX_TABLE_CHARS = 10_000
 """Of a line of a table."""
 
 
-def _program() -> str:
-    """Return how this command was reached, so that a printed command can be typed as it is."""
-    program = Path(sys.argv[0])
-    if shutil.which("symbiont") or program.name != "symbiont":
-        return "symbiont"
-    near = os.path.relpath(program)
-    return str(program) if near.startswith("..") else near
-
-
 def command_line(*words: object) -> str:
     """Return a command of ours that can be typed as it is: what a shell would take apart is
     quoted."""
-    return shlex.join([_program(), *map(str, words)])
-
-
-def typed_with(*more: object) -> str:
-    """Return the words that were typed, and more options."""
-    name, words = sys.argv[1:2], sys.argv[2:]
-    return command_line(*name, *more, *words)
+    return shlex.join(["symbiont", *map(str, words)])
 
 
 def typed_again(folder: Path, out: Path | None) -> str:
     """Return the words that were typed, with the folder in which they go on."""
-    return typed_with(*([] if out else ["--out", folder]))
+    return command_line(*sys.argv[1:2], *([] if out else ["--out", folder]), *sys.argv[2:])
 
 
 def tell_loading(quiet: bool) -> None:
@@ -94,10 +66,7 @@ def table(*columns: str, title: str | None = None) -> Table:
 def print_table(made: Table) -> None:
     """Print a table, never cut: where it is wider than the terminal, the terminal breaks its
     lines."""
-    console = Console()
-    unbounded = console.options.update(max_width=MAX_TABLE_CHARS)
-    console.width = max(console.width, console.measure(made, options=unbounded).maximum)
-    console.print(made)
+    Console(width=MAX_TABLE_CHARS).print(made)
 
 
 def tell_facts(facts: Mapping[str, str]) -> None:
@@ -113,11 +82,10 @@ def percent(interval: Interval) -> str:
 
 
 def points(difference: EvaluationDifference) -> str:
-    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7]``."""
-    estimate, low, high = (
-        100 * value for value in (difference.estimate, difference.low, difference.high)
-    )
-    return f"{estimate:+.1f} points [{low:+.1f}, {high:+.1f}]"
+    """Return a difference of shares in points: ``+1.2 points [-0.3, +2.7], McNemar p = 0.2``."""
+    interval = f"[{100 * difference.low:+.1f}, {100 * difference.high:+.1f}]"
+    test = f"{difference.test} p = {difference.p:.2g}"
+    return f"{100 * difference.estimate:+.1f} points {interval}, {test}"
 
 
 def accuracy_table(evaluations: Mapping[str, Evaluation], title: str | None = None) -> Table:
@@ -139,18 +107,16 @@ def tell_evaluation(evaluation: Evaluation) -> None:
 
 def tell_answerers(evaluation: Evaluation) -> None:
     """Print who answered, what it cost, and which verifiers failed."""
-    ranked = evaluation.choices.most_common()
-    names = ", ".join(f"{name} {count}" for name, count in ranked[:MAX_ANSWERERS])
-    more = " …" if len(ranked) > MAX_ANSWERERS else ""
+    names = [f"{name} {count}" for name, count in evaluation.choices.most_common()]
+    more = " …" if len(names) > MAX_ANSWERERS else ""
     print(
-        f"answered by: {names}{more}; {len(evaluation.rollouts)} questions, "
-        f"{evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per right answer"
+        f"answered by: {', '.join(names[:MAX_ANSWERERS])}{more}; {len(evaluation.rollouts)} "
+        f"questions, {evaluation.flops:.3g} useful FLOPs, {evaluation.flops_per_solved:.3g} per "
+        "right answer"
     )
-    faults = {
-        rollout.fault: rollout.item.family for rollout in evaluation.rollouts if rollout.fault
-    }
-    for fault, family in faults.items():
-        print(f"warning: the verifier of {family} {fault}; that answer scored 0")
+    for family, fault in dict.fromkeys((r.item.family, r.fault) for r in evaluation.rollouts):
+        if fault:
+            print(f"warning: the verifier of {family} {fault}; that answer scored 0")
 
 
 def open_run(folder: Path, host: str | None = None, rank: int = 0) -> Run:
@@ -200,29 +166,18 @@ def prepare(path: Path) -> None:
     Raises:
         RunError: it cannot.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    path.parent.mkdir(parents=True, exist_ok=True)
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise RunError(f"cannot write {path}: choose another place")
 
 
 def write_json(path: Path, data: object) -> None:
     """Write plain values to a file, which is whole or not there; or through a link, or to a device
-    such as a pipe, as they come.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    text = _as_json(data)
+    such as a pipe, as they come."""
     if not path.is_symlink() and (path.is_file() or not path.exists()):
-        write_whole(path, text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+        write_whole(path, _as_json(data))
+    else:
+        path.write_text(_as_json(data), encoding="utf-8")
 
 
 def _as_json(data: object) -> str:
@@ -232,85 +187,49 @@ def _as_json(data: object) -> str:
 @contextmanager
 def asking() -> Iterator[evaluator.Progress]:
     """Count the questions that were answered, on a terminal."""
-    columns = SpinnerColumn(), TextColumn("asking {task.completed:.0f} questions")
-    console = Console(stderr=True)
-    is_shown = console.is_terminal
-    with Progress(
-        *columns, TimeElapsedColumn(), console=console, transient=True, disable=not is_shown
-    ) as bar:
+    what, screen = TextColumn("asking {task.completed:.0f} questions"), Console(stderr=True)
+    columns, is_hidden = (SpinnerColumn(), what, TimeElapsedColumn()), not screen.is_terminal
+    with Progress(*columns, console=screen, transient=True, disable=is_hidden) as bar:
         task = bar.add_task("asking", total=None)
         yield lambda count: bar.advance(task, count)
 
 
+@dataclass
 class RunProgress:
-    """Prints generations on ``console``. News go to the bar, or to stderr where there is none.
+    """Prints a line for each generation, and on stderr what is done before the first one.
 
-    ``seconds`` were lived before this sitting.
+    ``seconds`` were lived before this sitting. The time to go follows from its pace.
     """
 
-    def __init__(
-        self,
-        loop: LoopConfig,
-        seconds: float = 0.0,
-        accepted: str = ACCEPTED,
-        console: Console | None = None,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._loop, self._seconds, self._accepted = loop, seconds, accepted
-        self._console = console or Console()
-        self._errors = Console(stderr=True, quiet=self._console.quiet)
-        is_terminal = self._console.is_terminal and not self._console.is_dumb_terminal
-        self.has_bar = is_terminal and not self._console.quiet
-        self._bar = Progress(
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.description}", markup=False),
-            console=self._console,
-            transient=True,
-            disable=not self.has_bar,
-            get_time=clock,
-            speed_estimate_period=PACE_SECONDS,
-        )
-        self._task = self._bar.add_task("", total=None)
-
-    def __enter__(self) -> RunProgress:
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+    config: RunConfig
+    seconds: float = 0.0
+    quiet: bool = False
+    clock: Callable[[], float] = time.monotonic
+    _first: tuple[float, float] | None = None
+    """Part that was done after the first generation of this sitting, and when that was."""
 
     def tell(self, news: str) -> None:
         """Say what is done before the first generation, and what takes long within one."""
-        if self.has_bar:
-            self._bar.update(self._task, description=news)
-        else:
-            self._errors.print(news, highlight=False, markup=False, soft_wrap=True)
+        if not self.quiet:
+            print(news, file=sys.stderr, flush=True)
 
     def __call__(self, state: EcologyState, summary: GenerationEnded, seconds: float) -> None:
         """Show one generation, which took so many seconds."""
-        self._seconds += seconds
-        done = fraction_done(self._loop, state, self._seconds)
-        if self._bar.tasks[0].total is None:  # a run that goes on does not begin at 0 %
-            self._bar.reset(self._task, total=1)
-            self._bar.tasks[0].completed = done
-        self._bar.update(self._task, completed=done, description="")
-        line = self._line(state, summary, done)
-        self._console.print(line, highlight=False, markup=False, soft_wrap=True)
-
-    def _line(self, state: EcologyState, summary: GenerationEnded, done: float) -> str:
-        left = self._bar.tasks[0].time_remaining
-        to_go = "?" if left is None else timedelta(seconds=round(left))
-        label = self._accepted if state.habitats else "right"
+        if self.quiet:
+            return
+        self.seconds += seconds
+        done, now = fraction_done(self.config.run, state, self.seconds), self.clock()
+        done_first, began = self._first = self._first or (done, now)
+        pace = (now - began) / (done - done_first) if done > done_first else None
+        to_go = "?" if pace is None else timedelta(seconds=round((1 - done) * pace))
+        label = "accepted" if state.habitats else "right"
+        label += " in the log" * self.config.learns_from_log  # where others answered
         share = summary.accuracy
         right = "nothing asked" if share is None else f"{label} {share:.0%}"
         scope = f"serving {len(state.served)}" if state.served else f"cells {summary.coverage}"
-        return (
-            f"generation {summary.generation:4d}  {done:4.0%}  left {to_go}  {right}  "
-            f"{summary.population} alive +{summary.births} -{summary.deaths}  {scope}  "
-            f"FLOPs {summary.train_flops:.2g}"
-        )
+        alive = f"{summary.population} alive +{summary.births} -{summary.deaths}"
+        said = f"generation {summary.generation:4d}  {done:4.0%}  left {to_go}  {right}  {alive}"
+        print(f"{said}  {scope}  FLOPs {summary.train_flops:.2g}", flush=True)
 
 
 def fraction_done(loop: LoopConfig, state: EcologyState, seconds: float) -> float:

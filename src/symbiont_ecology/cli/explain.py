@@ -5,15 +5,20 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from collections.abc import Iterable
+from typing import Annotated, Any, get_type_hints
 
 from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import (
+    Knob,
+    Registry,
+    did_you_mean,
+    knobs,
+    load_plugin,
+    nested_schema,
+)
+from symbiont_ecology.base.shipped import find_preset, find_protocol, presets, protocols
 from symbiont_ecology.cli.options import PluginsOption, argument
-
-if TYPE_CHECKING:
-    from symbiont_ecology.base.registry import Knob, Registry
 
 REGISTRIES = {
     "tasks": "symbiont_ecology.tasks:tasks",
@@ -35,7 +40,7 @@ REGISTRIES = {
     "trackers": "symbiont_ecology.run.trackers:trackers",
     "engines": "symbiont_ecology.model.engines:engines",
 }
-FILES = ("presets", "protocols")
+FILES = {"presets": (presets, find_preset), "protocols": (protocols, find_protocol)}
 """Kinds that are YAML files: what ``run`` and what ``suite`` takes."""
 KINDS = (*REGISTRIES, *FILES)
 KIND_NAMES = ", ".join(KINDS)
@@ -46,12 +51,15 @@ def list_names(
     plugin: PluginsOption = None,
 ) -> None:
     """List what a config can name, and the protocols of suites."""
-    _load(plugin)
-    for listed in KINDS if kind is None else [_plural(kind)]:
+    for path in plugin or ():
+        load_plugin(path)
+    for listed in [kind] if kind else KINDS:
         if kind is None:
             print(f"{listed}:")
         for name, doc in _entries(listed).items():
-            print(f"{'  ' * (kind is None)}{name:34s} {_first_sentence(doc)}".rstrip())
+            paragraph = " ".join(doc.partition("\n\n")[0].split())
+            sentence = re.split(r"(?<!et al\.)(?<=[.!?]) ", paragraph, maxsplit=1)[0]
+            print(f"{'  ' * (kind is None)}{name:34s} {sentence}".rstrip())
 
 
 def explain(
@@ -60,26 +68,21 @@ def explain(
     plugin: PluginsOption = None,
 ) -> None:
     """Say what a part is and which knobs it has: explain strategies ecology; or explain config."""
-    _load(plugin)
-    plural = _plural(kind)
+    for path in plugin or ():
+        load_plugin(path)
     if kind == "config":
         from symbiont_ecology.run.config import RunConfig
 
         _explain_config(RunConfig)
         print("A component is a name or {kind: name, knob: value}: symbiont explain KIND NAME")
-    elif plural not in KINDS:
-        homes = [f"{one} {kind}" for one in REGISTRIES if kind in registry(one).names()]
-        raise ConfigError(_unknown(kind, homes))
     elif name is None:
-        raise ConfigError(f"explain {plural}: expected a name too, see symbiont list {plural}")
-    elif plural in FILES:
-        print(_file(plural, name).read_text(encoding="utf-8"), end="")
+        raise ConfigError(f"explain {kind}: expected a name too, see symbiont list {kind}")
+    elif kind in FILES:
+        print(FILES[kind][1](name).read_text(encoding="utf-8"), end="")
     else:
-        about = registry(plural).describe(name)
-        print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}")
-        if about.knobs:
-            print()
-            _tell_knobs(about.knobs)
+        about = registry(kind).describe(name)
+        print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}\n")
+        _tell_knobs(about.knobs)
 
 
 def registry(kind: str) -> Registry[Any]:
@@ -89,63 +92,24 @@ def registry(kind: str) -> Registry[Any]:
         ConfigError: no such kind.
     """
     if kind not in REGISTRIES:
-        raise ConfigError(_unknown(kind))
+        hint = did_you_mean(kind, KINDS)
+        raise ConfigError(f"no kind {kind!r};{hint} known: {', '.join(KINDS)}")
     module, _, name = REGISTRIES[kind].partition(":")
     entries: Registry[Any] = getattr(importlib.import_module(module), name)
     return entries
-
-
-def _unknown(kind: str, known: Sequence[str] = ()) -> str:
-    from symbiont_ecology.base.registry import did_you_mean
-
-    hint = did_you_mean(kind, KINDS)
-    return f"no kind {kind!r};{hint} known: {', '.join(known or KINDS)}"
-
-
-def _load(plugins: list[Path] | None) -> None:
-    from symbiont_ecology.base.registry import load_plugin
-
-    for path in plugins or ():
-        load_plugin(path)
-
-
-def _plural(kind: str) -> str:
-    """Return the kind, also where its singular was typed: ``protocol``, ``strategy``."""
-    singulars = {name.removesuffix("s"): name for name in KINDS}
-    singulars |= {name.removesuffix("ies") + "y": name for name in KINDS}
-    return singulars.get(kind, kind)
 
 
 def _entries(kind: str) -> dict[str, str]:
     """Return the docstrings of a kind by name; a YAML file's is the comment in front."""
     if kind not in FILES:
         return {name: registry(kind).doc(name) for name in registry(kind).names()}
-    from symbiont_ecology.base.shipped import presets, protocols
-
-    files = presets() if kind == "presets" else protocols()
-    comments = re.compile(r"(?:#.*\n)*")
-    texts = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
-    return {
-        name: " ".join(comments.match(text)[0].replace("#", " ").split())  # type: ignore[index]
-        for name, text in texts.items()
-    }
-
-
-def _file(kind: str, name: str) -> Path:
-    from symbiont_ecology.base.shipped import find_preset, find_protocol
-
-    return find_preset(name) if kind == "presets" else find_protocol(name)
-
-
-def _first_sentence(doc: str) -> str:
-    paragraph = " ".join(doc.partition("\n\n")[0].split())
-    return re.split(r"(?<!et al\.)(?<=[.!?]) ", paragraph, maxsplit=1)[0]
+    texts = {name: path.read_text(encoding="utf-8") for name, path in FILES[kind][0]().items()}
+    comments = {name: re.findall(r"\A(?:#.*\n)*", text)[0] for name, text in texts.items()}
+    return {name: comment.replace("#", " ") for name, comment in comments.items()}
 
 
 def _explain_config(schema: type, prefix: str = "") -> None:
     """Print the keys of a config, section by section."""
-    from symbiont_ecology.base.registry import knobs, nested_schema
-
     inner = {name: nested_schema(hint) for name, hint in get_type_hints(schema).items()}
     print(f"{prefix or 'top level'}: {(schema.__doc__ or '').splitlines()[0]}")
     above = prefix and f"{prefix}."

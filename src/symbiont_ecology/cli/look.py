@@ -1,4 +1,4 @@
-"""``look``: how much a host has right before a run starts, asked as a config asks it.
+"""``doctor`` and ``look``: can this machine run a host, and how much does the host have right?
 
 A run that learns from verdicts learns nothing where nothing is ever right, and nothing where
 everything is. What counts is the share of right answers when they are drawn at temperature 1.
@@ -6,14 +6,22 @@ everything is. What counts is the share of right answers when they are drawn at 
 
 from __future__ import annotations
 
+import importlib.metadata
+import platform
+import shutil
 from statistics import fmean
 from typing import Annotated
 
+import typer
 from rich.markup import escape
 
+from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
+PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pydantic")
+LITTLE_SPACE = 1e9
+"""Bytes: a demo run takes a few million, a real model several thousand million."""
 MAX_CHARS = 32
 """Characters of a question, and of a reply, in the table."""
 
@@ -29,6 +37,7 @@ def look(
 ) -> None:
     """Ask the bare host train questions before a run starts, and show how much is right in each
     cell."""
+    from symbiont_ecology.adapters import AdapterWeights
     from symbiont_ecology.base.rng import Draw
     from symbiont_ecology.base.transcripts import plain
     from symbiont_ecology.base.types import Decoding, cell_name, last_turn
@@ -45,23 +54,53 @@ def look(
     decoding = Decoding(1.0, stop=prompt_styles.build(resolved.tasks.style).stops)
     with console.report(json_file) as write_json:
         console.tell_loading(quiet=False)
-        kernel, cells = host_source(resolved).load(), dict[str, dict[str, float]]()
-        rows = console.table("cell", "right, %", "drawn, %", "a question", "a reply")
+        kernel, adapters = host_source(resolved).load(), dict[str, AdapterWeights]()
+        cells = dict[str, float]()
+        rows = console.table("cell", "right", "a question", "a reply")
         with console.asking() as progress:
             for cell in dict.fromkeys(cell_name(item.cell) for item in items):
-                asked = [item for item in items if cell_name(item.cell) == cell]
-                draws = [draw("look", item.id, n) for item in asked for n in range(samples)]
-                questions = [Question(item, HOST) for item in asked]
-                questions += [Question(asked[n // samples], HOST, d) for n, d in enumerate(draws)]
-                rollouts, _ = roll_out(questions, kernel, {}.__getitem__, decoding)
-                progress(len(asked))
-                right = [rollout.is_right for rollout in rollouts]
-                greedy, drawn = fmean(right[: len(asked)]), fmean(right[len(asked) :])
-                cells[cell] = {"right": greedy, "right_drawn": drawn}
-                texts = last_turn(asked[0].prompt), rollouts[0].text
+                questions = [
+                    Question(item, HOST, draw("look", item.id, sample))
+                    for item in items
+                    for sample in range(samples)
+                    if cell_name(item.cell) == cell
+                ]
+                rollouts, _ = roll_out(questions, kernel, adapters.__getitem__, decoding)
+                progress(len(questions))
+                cells[cell] = fmean(rollout.is_right for rollout in rollouts)
+                texts = last_turn(questions[0].item.prompt), rollouts[0].text
                 shown = (escape(plain(text, MAX_CHARS)) for text in texts)
-                rows.add_row(escape(cell), f"{100 * greedy:.0f}", f"{100 * drawn:.0f}", *shown)
+                rows.add_row(escape(cell), f"{cells[cell]:.0%}", *shown)
         console.print_table(rows)
-        if not any(one["right_drawn"] for one in cells.values()):
+        if not any(cells.values()):
             print("nothing was right: try another --style, or learning_rule=supervised")
-        write_json({"schema": 3, "host": resolved.host.model, "cells": cells})
+        write_json({"schema": 3, "host": resolved.host.model, "right": cells})
+
+
+def doctor(
+    host: Annotated[str, option("Host to check.")] = "embedded",
+    device: Annotated[str, option("A torch device.")] = "cpu",
+    dtype: Annotated[str, option("float32, bfloat16, float16 or int8.")] = "float32",
+) -> None:
+    """Print versions and space, and let a host answer. Exits with 1 if it cannot."""
+    versions = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
+    print(f"ok    python {platform.python_version()}, {', '.join(versions)}")
+    free = shutil.disk_usage(".").free
+    mark = "ok" if free > LITTLE_SPACE else "warn"
+    print(f"{mark:4s}  {free / 1e9:.1f} GB free here; a run needs some 100 MB", flush=True)
+
+    from symbiont_ecology.model.backend.torch_backend import back_ends
+    from symbiont_ecology.model.kernel import HostKernel
+    from symbiont_ecology.model.loading import describe
+
+    print(f"ok    {describe()}")
+    for back_end in map(back_ends.__getitem__, back_ends.names()):
+        for mark, line in back_end.checks():
+            print(f"{mark:4s}  {line}")
+    try:
+        kernel = HostKernel.from_pretrained(host, device=device, dtype=dtype)
+        (reply,) = kernel.generate(["math.add: 47+8\n"], slots=-1)
+    except EcologyError as error:
+        print(f"fail  host {host!r}: {' '.join(str(error).split())}")
+        raise typer.Exit(1) from error
+    print(f"ok    host {host!r} answers {reply[:20]!r}, fingerprint {kernel.fingerprint()}")

@@ -1,16 +1,8 @@
-"""Options and arguments that several commands have, each declared once with its help.
+"""Options and arguments that several commands have, each declared once with its help."""
 
-What a whole group of commands takes is a dataclass of options. A command has it as one parameter,
-and ``expanded`` puts the fields in its place, so a new field is a new option of all of them.
-"""
-
-import inspect
-import os
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, is_dataclass
-from functools import wraps
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -47,79 +39,17 @@ ConfigName = Annotated[str, argument("A preset (symbiont list presets) or a YAML
 Overrides = Annotated[list[str] | None, argument("Changes, such as seed=1.", "KEY=VALUE")]
 RunFolder = Annotated[Path, argument("Folder of a run.", "DIR")]
 HoldoutOption = Annotated[Path | None, option("JSONL file of questions to ask.")]
-MaxSamplesOption = Annotated[
-    int | None, option("At most so many.", "--max-samples", "--num-samples", least=1)
-]
+MaxSamplesOption = Annotated[int | None, option("At most so many.", "--max-samples", least=1)]
 RoutingOption = Annotated[str, option("Which adapter answers: symbiont list routings.")]
-ShiftOption = Annotated[
-    list[str], option("Which questions are drawn: symbiont list shifts. Repeat it for several.")
-]
+ShiftOption = Annotated[list[str], option("What is drawn: symbiont list shifts. Repeat it.")]
 PerCellOption = Annotated[int, option("Holdout questions to draw per cell and shift.", least=1)]
-HostOption = Annotated[
-    str | None, option("Folder or name of the host.", default="the run's own, or embedded")
-]
-WorkersOption = Annotated[
-    int | None, option("Runs at a time.", default="one per core, or per GPU", least=1)
-]
-JsonOption = Annotated[
-    Path | None, option("Write the results to this file as JSON; - is stdout.", "--json")
-]
-DryRunOption = Annotated[
-    bool, option("Check everything and print the plan, but do nothing.", "--dry-run")
-]
-PluginsOption = Annotated[
-    list[Path] | None,
-    option("Python file with parts of your own. Repeat it for several.", "--plugin"),
-]
+HostOption = Annotated[str | None, option("Folder or name of the host.", default="the run's own")]
+WorkersOption = Annotated[int | None, option("Runs at a time.", default="one per core", least=1)]
+JsonOption = Annotated[Path | None, option("Write results here as JSON; - is stdout.", "--json")]
+DryRunOption = Annotated[bool, option("Check everything and print the plan.", "--dry-run")]
+PluginsOption = Annotated[list[Path] | None, option("A Python file with parts.", "--plugin")]
 Quiet = Annotated[bool, option("Show nothing while it runs.", "--quiet", "-q")]
-
-
-@dataclass(frozen=True)
-class LifeOptions:
-    """Options of all commands that live a run."""
-
-    quiet: Quiet = False
-
-
-@dataclass(frozen=True)
-class RunOptions(LifeOptions):
-    """Options of all commands that live a run of a config in a folder."""
-
-    overrides: Overrides = None
-    out: Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")] = (
-        None
-    )
-
-    @property
-    def changes(self) -> list[str]:
-        """Overrides that were typed."""
-        return list(self.overrides or ())
-
-
-def expanded(command: Callable[..., object]) -> Callable[..., object]:
-    """Return a command with the fields of each group of options in the place of its parameter."""
-    signature = inspect.signature(command, eval_str=True)
-    groups: dict[str, Any] = {
-        name: parameter.annotation
-        for name, parameter in signature.parameters.items()
-        if is_dataclass(parameter.annotation)
-    }
-
-    @wraps(command)
-    def typed(**values: object) -> object:
-        for name, group in groups.items():
-            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
-        return command(**values)
-
-    parameters = [
-        part.replace(kind=inspect.Parameter.KEYWORD_ONLY)
-        for name, parameter in signature.parameters.items()
-        for part in (
-            inspect.signature(groups[name]).parameters.values() if name in groups else [parameter]
-        )
-    ]
-    typed.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    return typed
+OutOption = Annotated[Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")]
 
 
 def typed_spec(text: str, name: str = "--style") -> str | dict[str, object]:
@@ -147,26 +77,13 @@ def check_together(
     """
     flags = {str(param.name): param.opts[0] for param in context.command.params}
     sources = {name: context.get_parameter_source(name) for name in flags}
-    typed = [name for name, source in sources.items() if source and source.name == "COMMANDLINE"]
-    about = context.command.name
-    for name in typed:
-        if (needed := needs.get(name)) and needed not in typed:
-            raise ConfigError(f"{about} {flags[name]}: expected {flags[needed]} beside it")
-        if ignored := [flags[other] for other in typed if other in refuses.get(name, ())]:
-            words = ", ".join(ignored)
-            raise ConfigError(f"{about} {flags[name]}: expected no {words} beside it: leave it out")
-
-
-def unfolded(docstring: str) -> str:
-    """Return a docstring as help: a paragraph is one line, which the terminal breaks."""
-    return "\n\n".join(" ".join(part.split()) for part in docstring.split("\n\n"))
-
-
-def at_home(word: str) -> str:
-    """Return a word such as ``--out=~/runs`` with the home folder: shells replace ``~`` only at
-    the beginning of a word."""
-    name, sign, value = word.partition("=")
-    return name + sign + os.path.expanduser(value) if value.startswith("~/") else word
+    typed = {name for name, source in sources.items() if source and source.name == "COMMANDLINE"}
+    pairs = [(name, other, True) for name, other in needs.items()]
+    pairs += [(name, other, False) for name, others in refuses.items() for other in others]
+    for name, other, is_needed in pairs:
+        if name in typed and (other in typed) is not is_needed:
+            wanted = f"{'' if is_needed else 'no '}{flags[other]}"
+            raise ConfigError(f"{context.command.name} {flags[name]}: expected {wanted} beside it")
 
 
 def split_words(words: list[str] | None) -> tuple[list[str], list[str]]:

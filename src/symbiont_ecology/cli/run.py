@@ -1,116 +1,208 @@
-"""``run`` and ``resume``: a run that is watched, can be interrupted, and says what to type next."""
+"""``run``, ``resume`` and ``calibrate``: a run that is watched, can be interrupted and goes on.
+
+The first Ctrl-C or SIGTERM lets the generation end, the second one stops at once.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
-from collections.abc import Callable
-from contextlib import closing
-from itertools import count
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from itertools import count, takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from symbiont_ecology.base.config_layers import config_name
-from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, HostError, RunError
+from symbiont_ecology.base.errors import INTERRUPTED, ConfigError, HostError, RunError, SickError
 from symbiont_ecology.base.files import free_folder
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.interrupts import StopRequest
+from symbiont_ecology.cli.options import option
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
     from symbiont_ecology.run.config import RunConfig
+    from symbiont_ecology.run.health import HealthFinding
+
+HEALTH_FILE = "health.json"
+ENDING = "finishing this generation (Ctrl-C again stops at once)"
+AT_ONCE = "stopped at once: what came after the last checkpoint is lived again"
 
 
 def run(
-    config: options.ConfigName, how: options.RunOptions, dry_run: options.DryRunOption = False
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
+    out: options.OutOption = None,
+    dry_run: options.DryRunOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Start a run. Ctrl-C ends it after the generation; symbiont resume goes on."""
-    console.tell_loading(how.quiet or dry_run)
+    console.tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
 
-    resolved = checked_config(config, how.changes)
-    folder = how.out or free_folder(config_name(config))
+    resolved = checked_config(config, overrides)
+    folder = out or free_folder(config_name(config))
     if dry_run:
         tell_run_plan(resolved, folder)
     else:
-        _live_to_the_end(Run.start(resolved, folder=folder), how.quiet)
+        lived = Run.start(resolved, folder=folder)
+        live(lived, quiet)
+        finish(lived, quiet)
 
 
 def resume_command(
-    folder: options.RunFolder, how: options.LifeOptions, overrides: options.Overrides = None
+    folder: options.RunFolder, overrides: options.Overrides = None, quiet: options.Quiet = False
 ) -> None:
     """Go on with a run; run.generations=N or run.train_flops=N makes it longer."""
-    console.tell_loading(how.quiet)
+    console.tell_loading(quiet)
     from symbiont_ecology import Run
 
-    opened = Run.open(folder, *(overrides or ()))
-    check_final_holdout(opened.config)
-    _live_to_the_end(opened, how.quiet)
-
-
-def _live_to_the_end(lived: Run, quiet: bool) -> None:
+    lived = Run.open(folder, *(overrides or ()))
     live(lived, quiet)
-    if not quiet:
-        tell_next(lived)
-    evaluate_at_end(lived)
+    finish(lived, quiet)
 
 
-def live_unless_complete(
-    lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False
+def calibrate(
+    config: options.ConfigName,
+    overrides: options.Overrides = None,
+    generations: Annotated[int, option("Generations of the calibration.", least=1)] = 30,
+    full: Annotated[int, option("Generations of the whole run.", least=1)] = 50,
+    out: options.OutOption = None,
+    quiet: options.Quiet = False,
 ) -> None:
-    """Live a run that is not complete."""
-    if not lived.is_complete:
-        live(lived, quiet, again, goes_on=goes_on)
+    """Run a few generations, check the health of the run, and go on if it is healthy.
+
+    Exit code 4 means that the run is sick. Typed again, the command goes on where it was.
+    """
+    console.tell_loading(quiet)
+    from symbiont_ecology import Run
+
+    if any(change.startswith(("run.generations", "run.train_")) for change in overrides or ()):
+        raise ConfigError("calibrate counts generations: set --generations and --full alone")
+    if generations > full:
+        raise ConfigError(f"--generations: expected at most --full, {full}, got {generations}")
+    run_config = checked_config(config, overrides)
+    whole, may_differ = _ended(run_config, full), ("generations", "checkpoint_every")
+    folder = folder_for(
+        f"{config_name(config)}-calibrated", out, lambda one: is_free_for(one, whole, *may_differ)
+    )
+    if not quiet:
+        print(f"calibrating for {generations} generations, on to {full} if it is healthy: {folder}")
+    again = console.typed_again(folder, out)
+    run = Run(folder, _ended(run_config, generations))
+    live(run, quiet, again)
+    if findings := _examine(run, quiet):
+        names = ", ".join(finding.name for finding in findings)
+        onward = console.command_line("resume", folder, f"run.generations={full}")
+        about = f"sick after {generations} generations ({names}): mend the config"
+        raise SickError(f"{about} and calibrate again, or go on all the same with: {onward}")
+    run.config = _ended(run_config, max(full, run.state.generation))  # on the same host
+    live(run, quiet, again)
+    finish(run, quiet)
 
 
-def live(lived: Run, quiet: bool, again: str = "", *, goes_on: bool = False) -> None:
+def _ended(config: RunConfig, generations: int) -> RunConfig:
+    """Return the config of a run with that end and no other."""
+    ends = {"generations": generations, **dict.fromkeys(config.train_budgets)}
+    return config.model_copy(update={"run": config.run.model_copy(update=ends)})
+
+
+def _examine(run: Run, quiet: bool) -> list[HealthFinding]:
+    """Write and print the health of the first generations, however many were lived since."""
+    from symbiont_ecology.base.event_log import read_events
+    from symbiont_ecology.ecology.learning import learning_rules
+    from symbiont_ecology.run.health import Health
+    from symbiont_ecology.run.open_run import EVENTS_FILE
+
+    config, events = run.config, read_events(run.folder / EVENTS_FILE)
+    health = Health.of(takewhile(lambda one: one.generation < config.run.generations, events))
+    sees_gold = learning_rules.build(config.learning_rule).sees_gold
+    findings = list(health.findings(sees_gold=sees_gold))
+    record = {"schema": 3, "verdict": "sick" if findings else "healthy", **asdict(health)}
+    record["findings"] = list(map(asdict, findings))
+    console.write_json(run.folder / HEALTH_FILE, record)
+    if not quiet:
+        about = f"{health.right} right of {health.rollouts} answers, {health.births} born"
+        print(f"\n{record['verdict']} after {health.generations} generations: {about}")
+        for finding in findings:
+            print(f"\nsick: {finding.name}\n  seen  {finding.seen}\n  mend  {finding.mend}")
+    return findings
+
+
+@contextmanager
+def stop_requests() -> Iterator[list[int]]:
+    """Yield a list that a first Ctrl-C or SIGTERM fills; a second one interrupts."""
+    made: list[int] = []
+
+    def make(number: int, frame: FrameType | None) -> None:
+        # Not print: a signal may come while the stream is being written to.
+        os.write(sys.stderr.fileno(), f"\n{AT_ONCE if made else ENDING}\n".encode())
+        if made:
+            raise KeyboardInterrupt
+        made.append(number)
+
+    names = signal.SIGINT, signal.SIGTERM  # which batch systems send before they kill
+    before = {name: signal.signal(name, make) for name in names}
+    try:
+        yield made
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
+
+
+def live(lived: Run, quiet: bool, again: str = "") -> None:
     """Live a run and show its progress; ``again`` is what to type where that is not resume.
-
-    Ctrl-C in the last generation counts only where more is to follow (``goes_on``).
 
     Raises:
         typer.Exit: it was interrupted.
     """
     from symbiont_ecology.model.locating import find_folder
+    from symbiont_ecology.run.open_run import lived_seconds
 
-    view = _progress(lived, quiet)
-    with StopRequest() as stop, view:
-        view.tell("importing torch …")
+    if lived.is_complete:
+        return
+    view = console.RunProgress(lived.config, lived_seconds(lived.folder), quiet=quiet)
+    with stop_requests() as stops:
+        view.tell(f"loading the host {lived.config.host.model} …")
         import torch  # noqa: F401
 
-        model = lived.config.host.model
-        find_folder(model, view.tell)
-        view.tell(f"loading the host {model} …")
+        find_folder(lived.config.host.model, view.tell)
         lived.on_progress = view.tell
         with closing(iter(lived)) as generations:
             view.tell("going on …" if lived.is_started else "founding the population …")
             for generation in generations:
                 view(generation.state, generation.summary, generation.seconds)
-                if stop.is_made:
+                if stops:
                     break
-    if not lived.is_complete or (goes_on and stop.is_made):
+    if stops:
         again = again or console.command_line("resume", lived.folder)
         last = lived.state.generation - 1
         print(f"interrupted after generation {last}; go on with: {again}", file=sys.stderr)
         raise typer.Exit(INTERRUPTED)
 
 
-def tell_next(lived: Run) -> None:
-    """Print where a complete run is and what can be done with it."""
+def finish(lived: Run, quiet: bool) -> None:
+    """Print where a complete run is and what can be done with it; answer ``run.final_holdout``, if
+    there is one."""
     state, loop, command = lived.state, lived.config.run, console.command_line
     longer = [f"run.generations={2 * max(loop.generations, 1)}"]
     longer += [f"run.{key}={2 * getattr(loop, key):.3g}" for key in lived.config.train_budgets]
-    asked = ["--shift", "habitats"] * bool(state.habitats)
-    asked += ["--routing", "habitat" if state.habitats else "learned"]
-    print(
-        f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
-        f"run in {lived.folder}\n"
-        f"next:     {command('evaluate', lived.folder, *asked)}\n"
-        f"          {command('evoscope', lived.folder, '--open')}\n"
-        f"          {command('resume', lived.folder, *longer)}"
-    )
+    asked = ["--shift", "habitats", "--routing", "habitat"] if state.habitats else []
+    if not quiet:
+        print(
+            f"complete: {state.generation} generations, {state.spent.flops:.3g} FLOPs, "
+            f"run in {lived.folder}\n"
+            f"next:     {command('evaluate', lived.folder, *asked)}\n"
+            f"          {command('evoscope', lived.folder, '--open')}\n"
+            f"          {command('resume', lived.folder, *longer)}"
+        )
+    if (evaluation := lived.evaluate_final_holdout()) is not None:
+        console.tell_evaluation(evaluation)
 
 
 def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
@@ -122,28 +214,16 @@ def checked_config(name: str, overrides: list[str] | None) -> RunConfig:
         HostError: the host is not on this machine.
     """
     from symbiont_ecology import load_config
+    from symbiont_ecology.evaluate.items import read_items
     from symbiont_ecology.model.locating import check_is_here
     from symbiont_ecology.run.build import check
 
     config = load_config(name, overrides or ())
     check(config)
     check_is_here(config.host.model)
-    check_final_holdout(config)
+    if (holdout := config.run.final_holdout) is not None:  # a bad file costs nothing
+        read_items(Path(holdout))
     return config
-
-
-def check_final_holdout(config: RunConfig) -> None:
-    """Read ``run.final_holdout`` before the run, so that a bad file costs nothing."""
-    from symbiont_ecology.evaluate.items import read_items
-
-    if config.run.final_holdout is not None:
-        read_items(Path(config.run.final_holdout))
-
-
-def evaluate_at_end(lived: Run) -> None:
-    """Answer ``run.final_holdout``, if there is one."""
-    if (evaluation := lived.evaluate_final_holdout()) is not None:
-        console.tell_evaluation(evaluation)
 
 
 def folder_for(name: str, out: Path | None, can_go_on: Callable[[Path], bool]) -> Path:
@@ -182,25 +262,18 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
     """Print what a run would do, and what it would take, but on the embedded host: that needs
     little, and its plan no torch."""
     from symbiont_ecology.base.registry import kind_of
-    from symbiont_ecology.ecology.state import STATE_FILE
     from symbiont_ecology.ecology.strategies import strategies
     from symbiont_ecology.run.build import mixture
 
-    strategy, mix = strategies.build(config.strategy), mixture(config)
-    host, loop = config.host, config.run
+    mix, host, loop = mixture(config), config.host, config.run
+    rows = strategies.build(config.strategy).max_rows(mix)
     ends = (f"run.{key}={getattr(loop, key):.3g}" for key in config.train_budgets)
-    unit = "rollouts" if strategy.samples else "examples read"
-    unit = "rows of the log" if config.learns_from_log else unit
-    work = f"{strategy.max_rows(mix)} {unit}"
-    is_taken = (folder / STATE_FILE).exists()
-    depths = " ".join(dict.fromkeys(depth for _, depth in mix.cells))
     facts = {
         "host": f"{host.model} on {host.device} in {host.dtype}, {host.slots} slots",
-        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}, each {depths}",
-        "strategy": ", ".join([kind_of(config.strategy), *strategy.mechanism_names]),
-        "work": f"at most {work} per generation",
+        "tasks": f"{len(mix.cells)} cells: {' '.join(mix.names)}",
+        "strategy": f"{kind_of(config.strategy)}, at most {rows} answers or examples a generation",
         "length": " or ".join([f"{loop.generations} generations", *ends]),
-        "folder": f"{folder}{' (holds a run already)' if is_taken else ''}",
+        "folder": str(folder),
     }
     if host.model != "embedded":
         facts |= _estimate(config)
@@ -211,7 +284,7 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 def _estimate(config: RunConfig) -> dict[str, str]:
     """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
     one whose weights are not on this machine."""
-    from symbiont_ecology.model.loading import MemoryNeed, find_device, total_memory, weight_files
+    from symbiont_ecology.model.loading import MemoryNeed, weight_files
     from symbiont_ecology.model.locating import weights_folder
     from symbiont_ecology.run.build import build_host
     from symbiont_ecology.run.forecast import estimate_run
@@ -220,28 +293,14 @@ def _estimate(config: RunConfig) -> dict[str, str]:
     if (folder := weights_folder(host.model)) is None:
         return {"memory and time": "not known: the host would be fetched first"}
     need = MemoryNeed.of(weight_files(folder), host.dtype, host.rank)
-    facts = {
-        "memory": f"{need.weights / 1e6:.0f} MB for the host in {host.dtype}, at most "
-        f"{host.memory_mb:.0f} MB for a batch, and for each living adapter at most "
-        f"{3 * need.adapter / 1e6:.3g} MB with its optimizer"
-    }
+    memory = (
+        f"{need.weights / 1e6:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
+    )
+    memory += f", and {3 * need.adapter / 1e6:.3g} MB for each adapter that learns"
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
-        facts["memory"] += f"; {total_memory(find_device(host.device)) / 1e9:.1f} GB are here"
         eta = estimate_run(config, build_host(config))
     except HostError as error:  # a plan may be made on another machine than the run
-        return facts | {"time": f"not measured: {error}"}
-    lessons = f" and {1 / eta.lesson:.3g} lessons" if eta.lesson else ""
-    facts["time"] = (
-        f"{1 / eta.rollout:.3g} answers{lessons} a second here: a generation takes at most "
-        f"{eta.generation:.3g} s, the run about {eta.run / 3600:.2g} hours"
-    )
-    return facts
-
-
-def _progress(lived: Run, quiet: bool) -> console.RunProgress:
-    from symbiont_ecology.run.open_run import lived_seconds
-
-    accepted = console.ACCEPTED_IN_LOG if lived.config.learns_from_log else console.ACCEPTED
-    seconds = lived_seconds(lived.folder)
-    return console.RunProgress(lived.config.run, seconds, accepted, Console(quiet=quiet))
+        return {"memory": memory, "time": f"not measured: {error}"}
+    time = f"{eta.generation:.3g} s for a generation, {eta.run / 3600:.2g} hours for the run, here"
+    return {"memory": memory, "time": time}

@@ -29,7 +29,7 @@ class EvaluationSpec(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    holdout: str | None = None
+    holdout: Path | None = None
     most_asked: int | None = None
     shifts: tuple[str, ...] = ("in-distribution",)
     per_cell: int = 20
@@ -43,7 +43,7 @@ class EvaluationSpec(BaseModel):
             ConfigError: no such shift, or nothing in it that this run could be asked.
         """
         if self.holdout is not None:
-            return run.as_asked(some_of(read_items(Path(self.holdout)), self.most_asked))
+            return run.as_asked(some_of(read_items(self.holdout), self.most_asked))
         if items := run.items(self.per_cell, self.shifts):
             return items
         raise ConfigError(

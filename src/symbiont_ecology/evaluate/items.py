@@ -16,7 +16,7 @@ from typing import Any
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Item, in_turns, last_turn
+from symbiont_ecology.base.types import Item, in_turns
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import DataLine, check_gradable, line_of
 from symbiont_ecology.tasks.grading import ReferenceVerifier, graders
@@ -129,24 +129,6 @@ def some_of(items: Sequence[Item], max_count: int | None, seed: int = 0) -> list
     return [items[index] for index in sorted(indices)]
 
 
-def check_not_learned(items: Sequence[Item], path: Path) -> None:
-    """Make sure that no item was learned from.
-
-    Raises:
-        DataError: the prompt of one is in that file, or the file has no column ``prompt``.
-    """
-    about = str(path)
-    rows = rows_of_file(locate(about, about)[0], about)
-    prompts = {str(row["prompt"]).strip() for _, row in rows if "prompt" in row}
-    if not prompts:
-        raise DataError(f"{path}: expected rows with a column 'prompt', found none")
-    if overlap := prompts & {last_turn(item.prompt).strip() for item in items}:
-        raise DataError(
-            f"expected questions that were not learned from, got {len(overlap)} prompts of {path}, "
-            f"such as {min(overlap)!r:.60}: take another part of the data"
-        )
-
-
 def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
     """Return items as a run with this style asks them: line end, what the system says, and solved
     examples of their family. Items keep their own words.
@@ -154,19 +136,16 @@ def in_style(items: Sequence[Item], style: PromptStyle) -> list[Item]:
     Raises:
         ConfigError: the style has examples, and none of the items is of a family that has some.
     """
-    names = list(dict.fromkeys(item.family for item in items))
+    names = dict.fromkeys(item.family for item in items)
     families = [tasks.build(name) for name in names if name in tasks.names()]
     synthetic = tuple(task.in_style(style) for task in families if isinstance(task, SyntheticTask))
     if synthetic:
         mixture = TaskMixture(synthetic)
         return [mixture.as_asked(item) for item in items]
     if isinstance(style, FewShot):
-        raise ConfigError(
-            "--style few_shot: expected questions of a family that can make examples, got "
-            f"{', '.join(names):.60}: choose natural or terse"
-        )
+        raise ConfigError("style few_shot: no family here has examples: choose natural or terse")
     before, end = () if style.system is None else (style.system,), style.line_end
-    words = (item.prompt if item.prompt.endswith(end) else item.prompt + end for item in items)
+    words = (item.prompt.removesuffix(end) + end for item in items)
     return [
         replace(item, prompt=in_turns(*before, prompt))
         for item, prompt in zip(items, words, strict=True)

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
 
 from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.registry import kind_of
@@ -35,8 +34,6 @@ EVALUATION_SCHEMA = 3
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
 Record = dict[str, object]
 """Plain values for JSON."""
-PairedTest = Literal["McNemar", "sign flip"]
-"""Test of two systems on the same items: of wins and losses, or of the mean of their gaps."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,10 +96,14 @@ class Evaluation:
             groups[name_of(item)].append(place)
         return {name: self.part(places) for name, places in groups.items()}
 
+    @property
+    def families(self) -> dict[str, Evaluation]:
+        """The evaluation of each family that occurs."""
+        return self.by(lambda item: item.family)
+
     def by_family(self) -> dict[str, Interval]:
         """Return the accuracy in every family that occurs."""
-        families = self.by(lambda item: item.family)
-        return {name: part.accuracy() for name, part in families.items()}
+        return {name: part.accuracy() for name, part in self.families.items()}
 
     def summary(self) -> Record:
         """Return everything but the single answers, as plain values under stable keys."""
@@ -121,7 +122,7 @@ class Evaluation:
             "accuracy": asdict(self.accuracy()),
             "families": {
                 family: {"questions": len(part.rollouts), **asdict(part.accuracy())}
-                for family, part in self.by(lambda item: item.family).items()
+                for family, part in self.families.items()
             },
             "shifts": {
                 name: asdict(part.accuracy())
@@ -307,18 +308,12 @@ def evaluate_adapter(
 
 
 @dataclass(frozen=True)
-class EvaluationDifference:
-    """Accuracy of one system minus another's, with a 95 % interval and a paired test."""
+class EvaluationDifference(Interval):
+    """Accuracy of one system minus another's, with a 95 % interval and a paired ``test``: McNemar's
+    of wins and losses, or a sign flip of the mean of their gaps."""
 
-    estimate: float
-    low: float
-    high: float
     p: float
-    test: PairedTest
-
-    def __repr__(self) -> str:
-        low, high = 100 * self.low, 100 * self.high
-        return f"<{100 * self.estimate:+.1f} points [{low:+.1f}, {high:+.1f}], p = {self.p:.2g}>"
+    test: str
 
 
 def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
@@ -338,9 +333,8 @@ def difference(better: Evaluation, worse: Evaluation) -> EvaluationDifference:
         by_subject[item.subject].append(gap)
     means = [fmean(values) for values in by_subject.values()]
     interval = share_difference(gaps, len(means))
-    test: PairedTest = "McNemar"
     if all(mean in (-1, 0, 1) for mean in means):
-        p = mcnemar(means.count(1), means.count(-1))
+        test, p = "McNemar", mcnemar(means.count(1), means.count(-1))
     else:
         test, p = "sign flip", sign_flip([mean for mean in means if mean] or [0.0])
     return EvaluationDifference(interval.estimate, interval.low, interval.high, p, test)

@@ -87,7 +87,6 @@ def check(config: RunConfig) -> None:
             *_misfits(config, parts),
             *_misfits_of_world(config, parts.strategy, mix),
             *_unanswered(config, parts, mix),
-            *(parts.strategy.founding_faults(config.host.rank) if is_new else ()),
         ]
         if faults:
             raise ConfigError(faults[0])

@@ -238,7 +238,7 @@ class Run:
         if (holdout := self.config.run.final_holdout) is None:
             return None
         samples = self.config.run.final_holdout_samples
-        run, spec = self.loaded, EvaluationSpec(holdout=holdout, most_asked=samples)
+        run, spec = self.loaded, EvaluationSpec(holdout=Path(holdout), most_asked=samples)
         evaluation = run.evaluate(spec.items(run), self.host)
         log_evaluation(evaluation, self.folder, spec)
         return evaluation

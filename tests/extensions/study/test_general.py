@@ -56,7 +56,7 @@ def test_an_adapter_that_does_nothing_changes_nothing(kernel: HostKernel) -> Non
     for kind in (ability.english, ability.chat):
         assert kind.change.estimate == pytest.approx(0.0, abs=1e-4)
         assert kind.texts == 4
-        assert kind.perplexity == pytest.approx(kind.host_perplexity, rel=1e-3)
+        assert kind.nats == pytest.approx(kind.host_nats, rel=1e-3)
     assert ability.left_to_host == 0.0
 
 

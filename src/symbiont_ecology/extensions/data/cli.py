@@ -79,7 +79,7 @@ def get_set(
         reasons = ", ".join(f"{why} ({count})" for why, count in left_out.most_common())
         print(f"rows left out: {reasons}")
     print(f"written: {out}, {len(items)} of {len(task.lines)} questions")
-    words = ("evaluate", "--adapter", "FOLDER", "--holdout", out, "--compare")
+    words = ("evaluate", "--adapter", "FOLDER", "--holdout", out)
     print(f"next:    {command_line(*words)}")
 
 

@@ -15,7 +15,14 @@ from symbiont_ecology.base.config_layers import config_name
 from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.base.files import free_folder
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
-from symbiont_ecology.cli.options import DryRunOption, LifeOptions, argument, option, split_words
+from symbiont_ecology.cli.options import (
+    DryRunOption,
+    OutOption,
+    Quiet,
+    argument,
+    option,
+    split_words,
+)
 from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
 
 if TYPE_CHECKING:
@@ -31,7 +38,6 @@ QUICK_LIVES = 2
 
 
 def evolve(
-    how: LifeOptions,
     words: Annotated[
         list[str] | None,
         argument(
@@ -47,13 +53,12 @@ def evolve(
     resume: Annotated[
         bool, option("Go on with the newest run, or with the one that is named.", "--resume")
     ] = False,
-    out: Annotated[
-        Path | None, option("Folder of the run.", default="artifacts/<config>-<n>")
-    ] = None,
+    out: OutOption = None,
     dry_run: DryRunOption = False,
+    quiet: Quiet = False,
 ) -> None:
     """Evolve how to train: rank, alpha, dropout, learning rate and modules. Ctrl-C is safe."""
-    tell_loading(how.quiet or dry_run)
+    tell_loading(quiet or dry_run)
     from symbiont_ecology import Run
 
     names, changes = split_words(words)
@@ -78,8 +83,8 @@ def evolve(
     if dry_run:
         tell_run_plan(run.config, folder)
         return
-    live(run, how.quiet, command_line("evolve", "--resume", folder))
-    if not how.quiet:
+    live(run, quiet, command_line("evolve", "--resume", folder))
+    if not quiet:
         tell_lives(run)
 
 

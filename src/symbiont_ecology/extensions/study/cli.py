@@ -340,8 +340,7 @@ def transfer(
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.extensions.study.baselines import transfer_matrix
 
-    file = None if holdout is None else str(holdout)
-    spec = EvaluationSpec(holdout=file, per_cell=per_cell, shifts=tuple(shift))
+    spec = EvaluationSpec(holdout=holdout, per_cell=per_cell, shifts=tuple(shift))
     with report(json_file) as write:
         run = console.open_run(folder, host)
         with console.asking() as progress:

@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console, options
-from symbiont_ecology.cli.evaluate import evaluation_spec, tell_systems
 from symbiont_ecology.cli.options import option
+from symbiont_ecology.cli.use import tell_systems
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.study.general import GeneralAbility
@@ -47,9 +47,12 @@ def baselines(
     )
 
     options.check_together(context, NEEDS, REFUSES)
-    plain = evaluation_spec(holdout, max_samples, shift, per_cell, routing)
     spec = BaselineSpec(
-        **plain.model_dump(),
+        holdout=holdout,
+        most_asked=max_samples,
+        shifts=tuple(shift),
+        per_cell=per_cell,
+        routing=options.typed_spec(routing, "--routing"),
         selection=None if selection is None else str(selection),
         most=selection_max_samples,
         adapter=None if sft is None else str(sft),

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from symbiont_ecology.base.errors import EcologyError, RunError
 from symbiont_ecology.cli import console
-from symbiont_ecology.cli.options import LifeOptions, Overrides, option, resumable_folder
-from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, live_unless_complete
+from symbiont_ecology.cli.options import Overrides, Quiet, option, resumable_folder
+from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, live
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
@@ -93,7 +93,7 @@ class Demo:
                     futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
             try:
                 ecology = Run(folder / WATCHED, configs[WATCHED])
-                live_unless_complete(ecology, quiet, console.typed_again(folder, out))
+                live(ecology, quiet, console.typed_again(folder, out))
                 if not quiet and not all(future.done() for future in futures.values()):
                     print("waiting for the controls on the other cores …", flush=True)
                 for arm, future in futures.items():
@@ -109,20 +109,20 @@ class Demo:
 
 
 def demo(
-    how: LifeOptions,
     overrides: Overrides = None,
     out: Annotated[Path | None, resumable_folder("artifacts/comparison-<n>")] = None,
     seed: Annotated[int, option("Seed of all arms.")] = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Watch adapters find out which users want the same, then compare with three controls.
 
     Twenty-four users want four different things and say only yes or no. Nobody says who wants
     what. Some users come late, and some change their mind.
     """
-    console.tell_loading(how.quiet)
+    console.tell_loading(quiet)
     presets = {WATCHED: "demo", **{arm: f"demo_{arm}" for arm in CONTROLS}}
     arms = Demo("comparison", presets, CONTROLS)
-    ecology, seconds = arms.live([f"seed={seed}", *(overrides or [])], out, how.quiet)
+    ecology, seconds = arms.live([f"seed={seed}", *(overrides or [])], out, quiet)
     summary = _lived_through(ecology)
     somebody = next((n for living in ecology.population.values() for n in living.habitats), "h01")
     more = (
@@ -135,11 +135,11 @@ def demo(
 
 
 def demo_real(
-    how: LifeOptions,
     overrides: Overrides = None,
     out: Annotated[Path | None, resumable_folder("artifacts/demo-real-<n>")] = None,
     seed: Annotated[int, option("Seed of both runs.")] = 0,
     per_cell: Annotated[int, option("Held-out questions of each cell.", least=1)] = 20,
+    quiet: Quiet = False,
 ) -> None:
     """Watch an ecology on SmolLM2, a real language model, then compare with the model and with one
     adapter.
@@ -147,7 +147,7 @@ def demo_real(
     Families of questions come one after another, and nobody says when. Adapters hear only whether
     a reply was right, after a few solved examples at the start.
     """
-    console.tell_loading(how.quiet)
+    console.tell_loading(quiet)
     from symbiont_ecology import load_config
     from symbiont_ecology.model.locating import bring
 
@@ -156,7 +156,7 @@ def demo_real(
     model = load_config(presets[WATCHED], changes).host.model
     bring(model, lambda line: print(line, file=sys.stderr, flush=True))
     arms = Demo("demo-real", presets, {"single": "one adapter"})
-    ecology, seconds = arms.live(changes, out, how.quiet)
+    ecology, seconds = arms.live(changes, out, quiet)
     with_examples = checked_config(presets[WATCHED], [*changes, EXAMPLES])
     more = (
         ("infer", ecology.folder, "What is the capital of France?"),

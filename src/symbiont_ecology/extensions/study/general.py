@@ -13,19 +13,21 @@ so the adapters that serve are read, too.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from statistics import fmean
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.peft_files import read_peft, stated_rank
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.shipped import find_data
+from symbiont_ecology.base.statistics import Interval, paired_interval
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST, Rollout
-from symbiont_ecology.evaluate.adapter_comparison import TextLikelihood
 from symbiont_ecology.evaluate.items import some_of
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.pool import AdapterPool
@@ -44,6 +46,32 @@ MIN_VOCABULARY = 1000
 taught English, so there is nothing to keep."""
 MAX_SERVERS, TEXTS_PER_SERVER = 6, 6
 """Adapters that read one by one, and texts of each kind that each of them reads."""
+
+
+@dataclass(frozen=True)
+class TextLikelihood:
+    """Mean log-probability of a token, in nats, of texts that count alike: under who was asked, and
+    under the bare host. ``change`` is the first minus the second, paired, with its 95 % interval.
+    """
+
+    nats: float
+    host_nats: float
+    change: Interval
+    texts: int
+
+    @classmethod
+    def of(cls, nats: Sequence[float], host_nats: Sequence[float]) -> TextLikelihood:
+        """Return the likelihood of texts whose tokens have these mean log-probabilities."""
+        return cls(fmean(nats), fmean(host_nats), paired_interval(nats, host_nats), len(nats))
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity of a token, under who was asked."""
+        return math.exp(-self.nats)
+
+    def summary(self) -> dict[str, object]:
+        """Return everything as plain values."""
+        return {**asdict(self), "perplexity": self.perplexity}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,209 @@
+"""What a run has bred, in use: ``evaluate``, ``infer`` and ``export``."""
+
+from __future__ import annotations
+
+import sys
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from symbiont_ecology.base.errors import AdapterError, ConfigError
+from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.options import argument, option
+
+if TYPE_CHECKING:
+    from symbiont_ecology.evaluate.adapter_comparison import AdapterComparison
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+    from symbiont_ecology.evaluate.measure import Record, SystemComparison
+
+NEEDS = {"max_samples": "holdout", "style": "adapter"}
+"""Option that another one needs beside it."""
+REFUSES = {"adapter": ("shift", "per_cell", "routing"), "holdout": ("shift", "per_cell")}
+"""Options that would be ignored beside another one."""
+MAX_SCALE, PEFT = 100, "peft"
+
+
+def evaluate(
+    context: typer.Context,
+    folder: Annotated[Path | None, argument("Folder of a run.", "DIR")] = None,
+    adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
+    holdout: options.HoldoutOption = None,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
+    per_cell: options.PerCellOption = 20,
+    max_samples: options.MaxSamplesOption = None,
+    routing: options.RoutingOption = "learned",
+    json_file: options.JsonOption = None,
+    host: options.HostOption = None,
+    style: Annotated[str | None, option("Style to ask an adapter in.", default="none")] = None,
+) -> None:
+    """Ask holdout questions of a run, which is not changed but for new lines of its
+    evaluations.jsonl; or of any adapter and its bare host."""
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
+
+    if (folder is None) == (adapter is None):
+        raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
+    options.check_together(context, NEEDS, REFUSES)
+    spec = EvaluationSpec(
+        holdout=holdout,
+        most_asked=max_samples,
+        shifts=tuple(shift),
+        per_cell=per_cell,
+        routing=options.typed_spec(routing, "--routing"),
+    )
+    with console.report(json_file) as write_json:
+        if folder is not None:
+            write_json(_evaluate_run(folder, spec, host))
+        elif adapter is not None:
+            write_json(_evaluate_adapter(adapter, spec, host or "embedded", style))
+
+
+def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Record:
+    """Ask the run, its best organelle and the bare host.
+
+    A wrong word or file costs no time: no host is loaded before all is known to fit.
+    """
+    from symbiont_ecology.base.registry import kind_of
+    from symbiont_ecology.evaluate.evaluation_log import log_evaluation
+    from symbiont_ecology.evaluate.measure import LoadedRun, SystemComparison
+    from symbiont_ecology.evaluate.routings import routings
+
+    run = LoadedRun.of_run(folder)
+    items, main = spec.items(run), kind_of(spec.routing)
+    routings.build(spec.routing)
+    ways = {"host": "host", "single": "single", main: spec.routing}
+    model = console.open_run(folder, host).host
+    with console.asking() as progress:
+        systems = {
+            name: run.evaluate(items, model, way, progress=progress) for name, way in ways.items()
+        }
+    for name, evaluation in systems.items():
+        log_evaluation(evaluation, folder, spec.model_copy(update={"routing": ways[name]}))
+    comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
+    tell_systems(comparison)
+    return comparison.record()
+
+
+def tell_systems(comparison: SystemComparison) -> None:
+    """Print accuracies by family and system, how the main one differs, and what it costs."""
+    console.print_table(console.accuracy_table(comparison.systems))
+    for name, gap in comparison.differences.items():
+        print(f"{comparison.main} - {name}: {console.points(gap)}")
+    console.tell_answerers(comparison.systems[comparison.main])
+
+
+def _evaluate_adapter(adapter: Path, spec: EvaluationSpec, host: str, style: str | None) -> Record:
+    """Ask an adapter, and its bare host. All files are checked before the host is loaded."""
+    from symbiont_ecology.adapters.peft_files import stated_rank
+    from symbiont_ecology.evaluate.adapter_comparison import compare_with_host
+    from symbiont_ecology.evaluate.items import in_style, read_items, some_of
+    from symbiont_ecology.model.kernel import HostKernel
+    from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+
+    if spec.holdout is None:
+        raise ConfigError("evaluate --adapter: expected --holdout FILE, a JSONL file of questions")
+    items = some_of(read_items(spec.holdout), spec.most_asked)
+    built = None if style is None else prompt_styles.build(options.typed_spec(style))
+    items, stops = (in_style(items, built), built.stops) if built else (items, ())
+    _check_fit(adapter, host)
+    is_chat, rank = built is not None and built.is_chat, stated_rank(adapter)
+    kernel = HostKernel.from_pretrained(host, slots=1, rank=rank, is_chat=is_chat)
+    with console.asking() as progress:
+        pair = compare_with_host(adapter, items, kernel, progress=progress, stops=stops)
+    _tell_pair(pair)
+    return pair.record()
+
+
+def _check_fit(adapter: Path, host: str) -> None:
+    """Refuse an adapter that is damaged or made for a host of another width, before it is loaded.
+
+    Raises:
+        AdapterError: it is one of these.
+        HostError: the host is not on this machine.
+    """
+    from symbiont_ecology.adapters.peft_files import GROUPS, adapter_modules, ending_of
+    from symbiont_ecology.model.locating import check_is_here, local_folder, read_json
+
+    modules, place = adapter_modules(adapter), local_folder(host)
+    check_is_here(host)
+    width = read_json(place / "config.json").get("hidden_size") if place else None
+    for module, (d_in, _) in modules.items():
+        if width not in (None, d_in) and ending_of(module) in chain(*GROUPS):
+            raise AdapterError(
+                f"expected an adapter for a host of width {width}, got {d_in} for {module} in "
+                f"{adapter}: name the host that it was made for, --host MODEL"
+            )
+
+
+def _tell_pair(pair: AdapterComparison) -> None:
+    """Print accuracy by family, and what changed."""
+    rows = console.table("right, with 95 % interval", "questions", "host", "adapter", "+", "−")
+    for name, part in {**pair.categories, "all": pair}.items():
+        shares = (console.percent(side.accuracy()) for side in (part.host, part.adapter))
+        gained, lost, *_ = map(str, part.counts.values())
+        rows.add_row(escape(name), str(len(part.changes)), *shares, gained, lost)
+    console.print_table(rows)
+    print(f"adapter - host: {console.points(pair.difference)}")
+    print(", ".join(f"{change} {count}" for change, count in pair.counts.items()))
+    print("next: --json FILE writes all replies")
+
+
+def infer(
+    folder: options.RunFolder,
+    prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
+    routing: options.RoutingOption = "learned",
+    habitat: Annotated[str | None, option("Who asks.", *options.USER, metavar="ID")] = None,
+    max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
+    host: options.HostOption = None,
+) -> None:
+    """Answer one prompt. The answer is on stdout, the name of the organelle on stderr.
+
+    A run that learned from a log needs --habitat.
+    """
+    from symbiont_ecology.ecology import HOST
+    from symbiont_ecology.evaluate.routings import check_user, prompt_routing
+    from symbiont_ecology.tasks.tables import check_length
+
+    way = options.typed_spec(routing, "--routing")
+    prompt_routing(way)  # before the host: a wrong word costs no time
+    if habitat is not None:
+        if way not in ("learned", "habitat"):
+            raise ConfigError(f"--routing: expected none beside --habitat, got {routing!r}")
+        way = "habitat"
+    run = console.open_run(folder, host)
+    check_user(run.config, run.state.habitats, habitat, str(folder), "--habitat")
+    text = sys.stdin.read() if prompt == "-" else prompt
+    check_length(text, "infer")
+    rollout = run.ask(text, way, max_new_tokens, habitat or "")
+    print(rollout.text)
+    name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
+    print(f"answered by {name}", file=sys.stderr)
+
+
+def export(
+    folder: options.RunFolder,
+    to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
+    elites: Annotated[bool, option("Also write the best of each cell or user.")] = False,
+    reader: Annotated[str, option("What loads them: symbiont list readers.", "--for")] = PEFT,
+    scale: Annotated[float, option("Multiply ΔW; 0.65 keeps more of the model.")] = 1.0,
+    host: options.HostOption = None,
+) -> None:
+    """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
+    with habitats only those that serve users are written, with a habitats.json."""
+    from symbiont_ecology.evaluate.export import HABITATS_FILE, INDEX_FILE, export_run, readers
+
+    loader = readers.build(reader)
+    if not 0 < scale <= MAX_SCALE:
+        raise ConfigError(f"--scale: expected more than 0 and at most {MAX_SCALE}, got {scale:g}")
+    run, target = console.open_run(folder, host), to or folder / "export"
+    console.prepare(target / INDEX_FILE)
+    names = export_run(run, target, with_elites=elites, is_portable=loader.is_portable, scale=scale)
+    print(f"{len(names)} adapters in {target}, described in {target / INDEX_FILE}")
+    if run.state.habitats:
+        print(f"who serves whom: {target / HABITATS_FILE}")
+    if names:
+        words = ("evaluate", "--adapter", target / names[0], "--holdout", "FILE", "--host")
+        usual = [f"next: {console.command_line(*words, run.config.host.model)}"]
+        print("\n".join(loader.advice(run, target, names) or usual))
