@@ -20,7 +20,6 @@ from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.items import read_items
 from symbiont_ecology.tasks import Judgement, judge, verification
 from symbiont_ecology.tasks.grading import (
-    MAX_REPLY_CHARS,
     Grader,
     ReferenceVerifier,
     final_answer,
@@ -68,18 +67,17 @@ def test_a_right_reply_is_right_a_wrong_one_wrong_and_an_empty_one_wrong(
     assert verdicts(grader, answer, EMPTY) == dict.fromkeys(EMPTY, 0.0)
 
 
-@pytest.mark.parametrize("kind", ["exact", "normalised", "contains", "stated"])
+@pytest.mark.parametrize("kind", ["exact", "normalised", "stated"])
 @pytest.mark.parametrize("answer", ["", " ", "The", "?!"])
 def test_an_answer_that_says_nothing_makes_no_empty_reply_right(kind: str, answer: str) -> None:
     assert verdicts(graders.build(kind), answer, EMPTY) == dict.fromkeys(EMPTY, 0.0)
 
 
-@given(st.text(), st.text(min_size=1).filter(str.strip))
-def test_a_laxer_grader_accepts_what_a_stricter_one_does(reply: str, answer: str) -> None:
+@given(st.text(min_size=1).filter(str.strip))
+def test_a_laxer_grader_accepts_what_a_stricter_one_does(answer: str) -> None:
     if graders.build("exact")(answer, answer) and normalised(answer):
         assert graders.build("normalised")(answer, answer)
-    if graders.build("normalised")(reply, answer) and len(reply) < MAX_REPLY_CHARS:
-        assert graders.build("contains")(reply, answer)
+        assert graders.build("stated")(answer, answer)
 
 
 @given(st.text())
@@ -88,7 +86,7 @@ def test_the_final_answer_is_stable_and_of_the_reply(reply: str) -> None:
     assert final_answer(f"{reply}\n\n \n") == final_answer(reply)
 
 
-@pytest.mark.parametrize("kind", ["exact", "normalised", "contains", "number", "choice"])
+@pytest.mark.parametrize("kind", ["exact", "normalised", "stated", "number", "choice"])
 @pytest.mark.parametrize(
     "reply", ["a" * 300_000, "1," * 150_000, "1" * 300_000, "`" * 300_000, "the " * 75_000]
 )
@@ -191,15 +189,13 @@ def test_a_grader_that_raises_costs_one_answer() -> None:
     assert judgements[2].fault.startswith("raised IndexError: string index out of range")
 
 
-def test_a_pattern_that_would_run_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_grader_that_would_run_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def grade(reply: str, answer: str) -> bool:
+        return re.fullmatch(answer, reply) is not None
+
     monkeypatch.setattr(verification, "SECONDS", 0.2)
-    asked = item(graders.build("regex"), "(a+)+b")
     began = time.monotonic()
-    judgements = judge((asked, reply) for reply in ("a" * 60, "aab", "ba", ""))
+    judgements = judge((item(grade, "(a+)+b"), reply) for reply in ("a" * 60, "aab", "ba"))
     assert time.monotonic() - began < 5
-    assert judgements == [
-        Judgement(0.0, "took longer than 0.2 s"),
-        Judgement(1.0),
-        Judgement(0.0),
-        Judgement(0.0),
-    ]
+    stopped = Judgement(0.0, "took longer than 0.2 s")
+    assert judgements == [stopped, Judgement(1.0), Judgement(0.0)]

@@ -80,7 +80,7 @@ def _config(
     """
     from symbiont_ecology.run.build import check, mixture
     from symbiont_ecology.run.config import compose
-    from symbiont_ecology.tasks.data_habitats import LoggedHabitats
+    from symbiont_ecology.tasks.logs import LoggedHabitats
 
     if not 0 < passes < math.inf:
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
@@ -123,9 +123,8 @@ def _slug(family: str, number: int) -> str:
 
 def _tell_log(source: LogTasks, rows: Sequence[LogRow], families: Sequence[str]) -> None:
     accepted, users = sum(row.is_accepted for row in rows), {row.habitat for row in rows}
-    words, left_out = {row.family for row in rows}, source.count() - len(rows)
-    about = f" ({left_out} more have no verdict or no reply)" if left_out else ""
-    about += f", {accepted / len(rows):.0%} accepted; users: {len(users)}"
+    words = {row.family for row in rows}
+    about = f", {accepted / len(rows):.0%} accepted; users: {len(users)}"
     about += f"; families: {len(families)}" if families else ""
     print(f"{source.path}: {len(rows)} rows{about}")
     if len(words) > 1 and not families:

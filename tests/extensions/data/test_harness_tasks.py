@@ -168,8 +168,8 @@ def test_any_of_several_targets_is_right_and_a_stop_text_takes_some_away(tmp_pat
 
 
 def test_a_grader_and_a_limit_of_the_config_win(tmp_path: Path) -> None:
-    graded = harness(tmp_path, OPEN, open_rows(), grade="contains", reply_tokens=9)
-    assert verdicts(graded, graded.lines[0].question, "It is word 1, I say") == [1.0]
+    graded = harness(tmp_path, OPEN, open_rows(), grade="stated", reply_tokens=9)
+    assert verdicts(graded, graded.lines[0].question, "It is word 1.") == [1.0]
     assert graded.reply_limit("short") == 9
 
 

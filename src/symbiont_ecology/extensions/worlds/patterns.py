@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,7 +33,6 @@ class PatternFamily(SyntheticTask):
     target = 0
     formats = ("the pattern alone", "the pattern between slashes", "the pattern between ^ and $")
     reply_limits = (16, 16, 16)
-    is_pretrained: ClassVar[bool] = False
 
     def answers(self, question: str) -> tuple[str, ...]:
         """The narrowest pattern that fits, in the three conventions."""
@@ -112,7 +110,6 @@ class RegexFind(SyntheticTask):
     formats = ("the text alone", "the text in double quotes", "the text in square brackets")
     reply_limits = (14, 18, 22)
     unseen_frame = 2
-    is_pretrained: ClassVar[bool] = False
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """A pattern, and a word in which it fits somewhere."""

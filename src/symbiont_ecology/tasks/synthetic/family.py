@@ -70,8 +70,7 @@ class SyntheticTask(Task):
     longest replies by depth in characters, so in tokens at most, end of answer included.
     ``answer_shape`` is what a line looks like that offers an answer: two offers in one reply score
     0. ``convention_group`` is the family's own name if it has conventions of its own.
-    ``ignores_case`` says that none of them is about case. ``is_pretrained``: the embedded host has
-    read it, unless it is a composition.
+    ``ignores_case`` says that none of them is about case.
     """
 
     style: PromptStyle = field(default_factory=Terse, repr=False)
@@ -91,7 +90,6 @@ class SyntheticTask(Task):
     answer_shape = re.compile(r"\S+")
     unseen_frame = 4
     ignores_case: ClassVar[bool] = False
-    is_pretrained: ClassVar[bool] = True
 
     @property
     def convention(self) -> int:
@@ -116,10 +114,6 @@ class SyntheticTask(Task):
     @abstractmethod
     def answers(self, question: str) -> tuple[str, ...]:
         """Return the right answer under each convention."""
-
-    def habit_key(self, question: str) -> str:
-        """Return the accidental feature of a question that the embedded host's habit depends on."""
-        return question[0]
 
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
         """Return replies that are wrong for certain: the answers under the other conventions."""
