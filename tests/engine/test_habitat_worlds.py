@@ -157,7 +157,7 @@ def test_a_prompt_may_show_its_habitat() -> None:
     ("changes", "message"),
     [
         ({"regimes": (0, 1), "drift_at": 5}, "by regimes or by drift_at: leave one out"),
-        ({"regimes": (0, 7)}, "expected numbers of kinds, below 3, got 7"),
+        ({"regimes": (0, 7)}, "at most, got 3 and regimes"),
     ],
 )
 def test_changes_that_contradict_each_other_are_refused(

@@ -41,15 +41,11 @@ class PatternFamily(SyntheticTask):
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Any pattern that tells the examples apart, written in the convention in force."""
-        marks = ("", ""), ("/", "/"), ("^", "$")
-        ways = [
-            len(reply) > 1 and reply.startswith(begin) and reply.endswith(end)
-            for begin, end in marks[1:]
-        ]
-        if (self.convention == 0 and any(ways)) or not [True, *ways][self.convention]:
+        ways = [_between(reply, marks) for marks in ("//", "^$")]
+        pattern = ways[self.convention - 1] if self.convention else reply
+        if pattern is None or (self.convention == 0 and any(way is not None for way in ways)):
             return False
-        begin, end = marks[self.convention]
-        return _tells_apart(reply[len(begin) : len(reply) - len(end)], question)
+        return _tells_apart(pattern, question)
 
     def is_valid(self, question: str) -> bool:
         is_whole = _QUESTION.fullmatch(_shown(question)) is not None
@@ -128,6 +124,12 @@ class RegexFind(SyntheticTask):
 
     def is_valid(self, question: str) -> bool:
         return super().is_valid(question) and self.answers(question)[0] != question.split(" ")[1]
+
+
+def _between(reply: str, marks: str) -> str | None:
+    """What stands between two marks; None if they do not stand around it."""
+    is_marked = len(reply) > 1 and reply.startswith(marks[0]) and reply.endswith(marks[1])
+    return reply[1:-1] if is_marked else None
 
 
 def _drawn_atoms(depth: str, generator: np.random.Generator) -> list[str]:
