@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from asked import write_items
 from graded import CASES, EMPTY, one_case, task
-from lines import jsonl, rows
-from symbiont_ecology.base.errors import ConfigError
+from lines import jsonl
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.items import read_items
@@ -96,20 +95,6 @@ def test_a_long_reply_is_judged_at_once(kind: str, reply: str) -> None:
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("exat", "no grader 'exat'; did you mean 'exact'?"),
-        ({"kind": "number", "tolerance": -1}, "tolerance: expected greater than or equal to 0"),
-        ({"kind": "choice", "choices": "AB"}, "choices: expected a list, such as [a, b], got 'AB'"),
-        ({"kind": "exact", "case": False}, "unknown key 'case'"),
-    ],
-)
-def test_a_wrong_grader_is_one_clear_line(spec: Spec, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=re.escape(said)):
-        task(jsonl(tmp_path / "q.jsonl", rows(9)), grade=spec)
-
-
 # Several answers.
 
 
@@ -155,38 +140,6 @@ def test_a_grader_of_ones_own_is_a_function(starts_with: str, tmp_path: Path) ->
     write_items([asked], tmp_path / "holdout.jsonl")
     (again,) = read_items(tmp_path / "holdout.jsonl")
     assert judge([(again, "yes, it is"), (again, "")]) == [Judgement(1.0), Judgement(0.0)]
-
-
-@pytest.mark.parametrize(
-    ("verdict", "fault"),
-    [
-        (None, "returned None"),
-        ("yes", "returned 'yes'"),
-        (2, "returned 2"),
-        (-0.5, "returned -0.5"),
-        (float("nan"), "returned nan"),
-    ],
-)
-def test_nonsense_of_a_grader_is_a_fault_whatever_the_other_answers_give(
-    verdict: object, fault: str
-) -> None:
-    def grade(reply: str, answer: str) -> object:
-        return verdict if answer == "odd" else 0.0
-
-    for answers in (("odd",), ("plain", "odd"), ("odd", "plain")):
-        (judgement,) = judge([(item(grade, *answers), "reply")])
-        assert judgement.verdict == 0.0
-        assert judgement.fault.startswith(fault)
-
-
-def test_a_grader_that_raises_costs_one_answer() -> None:
-    def grade(reply: str, answer: str) -> bool:
-        return bool(reply[3] == answer)
-
-    judgements = judge((item(grade, "d"), reply) for reply in ("abcd", "abce", ""))
-    assert [judgement.verdict for judgement in judgements] == [1.0, 0.0, 0.0]
-    assert [judgement.fault for judgement in judgements[:2]] == ["", ""]
-    assert judgements[2].fault.startswith("raised IndexError: string index out of range")
 
 
 def test_a_grader_that_would_run_for_ever_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -201,13 +201,8 @@ def keep_previous(folder: Path) -> None:
     temporary = folder / (PREVIOUS_FILE + UNFINISHED)
     try:
         remove_unfinished(temporary)
-        try:
-            os.link(folder / STATE_FILE, temporary)
-            os.replace(temporary, folder / PREVIOUS_FILE)  # its bytes are on the disk already
-            temporary.unlink(missing_ok=True)  # two names of one file: replacing does nothing
-        except OSError:  # some disks know no second name of a file
-            shutil.copyfile(folder / STATE_FILE, temporary)
-            replace_durably(temporary, folder / PREVIOUS_FILE)
+        shutil.copyfile(folder / STATE_FILE, temporary)
+        replace_durably(temporary, folder / PREVIOUS_FILE)
     except OSError as error:
         raise RunError(
             f"cannot keep the checkpoint in {folder}: {error.strerror}; free some space and resume"
