@@ -124,9 +124,9 @@ class SyntheticHabitats(Habitats):
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
         generator, items = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split), list[Item]()
-        for habitat in np.repeat(np.arange(self.config.count), per_habitat):
-            item = self._question(habitat, generation, generator, split)
-            items.append(replace(item, id=f"{item.id} by {item.habitat} {len(items)}"))
+        for number in range(self.config.count * per_habitat):
+            item = self._question(number // per_habitat, generation, generator, split)
+            items.append(replace(item, id=f"{item.id} by {item.habitat} {number}"))
         return tuple(items)
 
     def _askers(self, generation: int, draw: Draw) -> np.ndarray:
