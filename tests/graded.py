@@ -35,15 +35,6 @@ CASES: tuple[tuple[Spec, str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("normalised", "A", ("A", "a", "(A)", "Answer: A"), ("B", "the", "an", "a cat")),
     ("normalised", "+", ("+", "`+`", "Answer: +"), ("-", "plus", "1")),
     (
-        "contains",
-        "new york",
-        ("New York", "I think that it is New York, on the coast.", "London?\nNo: New York!"),
-        ("York New", "new", "Newark", "renew Yorkshire", "new yorker"),
-    ),
-    ("contains", "3.5", ("It is 3.5 kg.", "3.5, or so"), ("35", "13.5", "3.57", "3", "-3.5")),
-    ("contains", "5", ("5", "5 or 6", "5%", "...5"), ("-5", "\u22125", "5.5", "0.5", "1/5", "15")),
-    ("contains", "A", ("A", "The answer is A.", "Hm.\n(A)"), ("B", "a cat", "the")),
-    (
         "stated",
         "Paris",
         ("Paris", "paris.", "It is Paris.", "The capital is **Paris**!", "Sure! The city: Paris"),
@@ -79,13 +70,6 @@ CASES: tuple[tuple[Spec, str, tuple[str, ...], tuple[str, ...]], ...] = (
         ("-111", "-89", "100", "inf"),
     ),
     ({"kind": "number", "tolerance": 0.1}, "1", ("1.1", "0.9"), ("1.11", "0.89")),
-    (
-        "regex",
-        r"\d{3}-\d{4}",
-        ("555-1234", "Answer: 555-1234.", "`555-1234`"),
-        ("call 555-1234 now", "555 1234", "555-12345"),
-    ),
-    ("regex", "(?i)yes.*", ("yes", "YES", "Yes, it is\nso"), ("oh yes", "no")),
     (
         "choice",
         "B",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +15,10 @@ from hypothesis import strategies as st
 from items import FAMILIES, every_family, families, family_of, items
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.run.build import mixture
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.data import DataTask
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
-from symbiont_ecology.tasks.synthetic.styles import prompt_styles
-from toy import toy_config
 
 CELLS = [(name, depth) for name in FAMILIES for depth in DEPTHS]
 every_cell = pytest.mark.parametrize(("name", "depth"), CELLS, ids=lambda value: str(value))
@@ -120,27 +116,13 @@ def test_an_item_of_another_convention_is_judged_by_its_own(name: str, depth: st
 
 
 @every_cell
-def test_the_same_draw_gives_the_same_item(name: str, depth: str) -> None:
-    for split in SPLITS:
-        assert items(name, depth, 5, split=split) == items(name, depth, 5, split=split)
-    assert len({item.question for item in items(name, depth, 12)}) > 1
-
-
-@every_cell
 def test_every_answer_fits_its_reply_limit(name: str, depth: str) -> None:
     family = family_of(name)
     for item in items(name, depth, 300):
-        for answer in family.answers(item.question):  # one more token for the end of the answer
+        answers = family.answers(item.question)
+        assert len({answer for answer in answers if answer.strip()}) == 3, item
+        for answer in answers:  # one more token for the end of the answer
             assert len(answer) + 1 <= family.reply_limit(depth), (item.question, answer)
-
-
-@every_cell
-def test_three_conventions_give_three_answers(name: str, depth: str) -> None:
-    family = family_of(name)
-    for item in items(name, depth, 100):
-        assert len({answer for answer in family.answers(item.question) if answer.strip()}) == 3, (
-            item
-        )
 
 
 @every_cell
@@ -208,18 +190,6 @@ def test_countdown_refuses_what_is_no_plain_expression_over_the_given_numbers() 
         assert item.verifier(reply) == 0.0, reply
 
 
-def test_countdown_does_not_read_two_numbers_as_one() -> None:
-    family = family_of("countdown")
-    assert family.item("1 7 3 = 20", "long").verifier("1 7+3") == 0.0
-    for depth in DEPTHS:
-        for item in items("countdown", depth, 60):
-            for first, second, *rest in itertools.permutations(
-                item.question.split(" = ")[0].split()
-            ):
-                glued = f"{first} {second}" + "".join(f"+{number}" for number in rest)
-                assert item.verifier(glued) == 0.0, (item.question, glued)
-
-
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_json_repair_accepts_any_completion(depth: str) -> None:
     for item in items("json.repair", depth, 40):
@@ -246,38 +216,10 @@ def test_logic_bool_follows_standard_precedence() -> None:
 # Roles and groups.
 
 
-def test_there_are_enough_families_of_every_role() -> None:
-    counts = Counter(family_of(name).role for name in FAMILIES)
-    assert counts["trained"] >= 12
-    assert counts["shared"] >= 3
-    assert counts["unrelated"] >= 3
-    assert counts["composition"] == 3
-    assert sum(counts.values()) == len(FAMILIES)
-
-
 def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group() -> None:
     trained = {family.group: (family.conventions, family.target) for family in families("trained")}
     for family in families("shared"):
         assert trained[family.group] == (family.conventions, family.target), family.name
-
-
-def test_unrelated_and_composition_families_share_no_group() -> None:
-    groups = Counter(family_of(name).group for name in FAMILIES)
-    for family in families("unrelated") + families("composition"):
-        assert groups[family.group] == 1, family.name
-
-
-def test_targets_are_permuted_over_the_groups() -> None:
-    targets = {family.group: family.target for family in families("trained")}
-    counts = Counter(targets.values())
-    assert set(counts) == {0, 1, 2}
-    assert max(counts.values()) <= len(targets) / 2
-
-
-def test_a_family_is_registered_under_its_own_name_and_keyword() -> None:
-    built = [family_of(name) for name in FAMILIES]
-    assert [family.name for family in built] == list(FAMILIES)
-    assert len({family.keyword for family in built}) == len(built)
 
 
 # Families that are data.
@@ -347,30 +289,10 @@ def test_written_lines_fall_into_one_split_each(written: DataTask) -> None:
     assert set().union(*found.values()) == {line["prompt"] for line in LINES}
     for split, prompts in found.items():
         assert {split_of("lines", prompt.rstrip()) for prompt in prompts} == {split}
-        for depth in DEPTHS:
-            drawn = [
-                written.sample(depth, np.random.default_rng(seed), split=split)
-                for seed in range(20)
-            ]
-            assert drawn == [
-                written.sample(depth, np.random.default_rng(seed), split=split)
-                for seed in range(20)
-            ]
-            assert {item.question for item in drawn} <= prompts
-            assert {item.depth for item in drawn} == {depth}
-
-
-def test_a_style_leaves_a_written_prompt_as_it_is(written: DataTask, tmp_path: Path) -> None:
-    source = {"kind": "file", "name": "lines", "path": str(tmp_path / "lines.jsonl")}
-    for name in prompt_styles.names():
-        if name == "few_shot":  # it puts examples in front, and refuses answers of several lines
-            continue
-        plan = toy_config(families=("lines",))
-        chosen = plan.tasks.model_copy(update={"sources": (source,), "style": name})
-        (task,) = mixture(plan.model_copy(update={"tasks": chosen})).tasks
-        assert isinstance(task, DataTask)
-        assert task.lines == written.lines
-        for line in LINES[::50]:
-            whole = line["prompt"].removesuffix("\n") + "\n"
-            expected = line["prompt"] if name == "natural" else whole
-            assert task.item(line["prompt"], line["depth"]).prompt == expected
+        for seed, depth in enumerate(DEPTHS):
+            drawn, again = (
+                written.sample(depth, np.random.default_rng(seed), split=split) for _ in range(2)
+            )
+            assert drawn == again
+            assert drawn.question in prompts
+            assert drawn.depth == depth

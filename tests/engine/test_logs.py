@@ -18,7 +18,7 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.start import resume, start
-from symbiont_ecology.tasks.data_habitats import LoggedHabitats
+from symbiont_ecology.tasks.logs import LoggedHabitats
 from toy import Crash, ToyHost
 
 FAMILIES = ("math.add", "string.sort", "logic.bool")

@@ -45,22 +45,15 @@ from symbiont_ecology.ecology import (
     HOST,
     Assignment,
     Birth,
-    Elite,
     Genome,
     Judge,
     Organelle,
     Outcome,
     ProposeChild,
-    Resize,
-    Retire,
     Rollout,
-    SuccessPosterior,
 )
-from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.ecology.strategies.mechanisms.merging import with_new_counts
-from symbiont_ecology.ecology.success import Archive
 from symbiont_ecology.run.build import check
-from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.run.settle import update_posteriors
 from symbiont_ecology.run.start import resume, start
@@ -107,19 +100,6 @@ def test_an_upheaval_opens_what_fell_to_pioneers_there_and_back(tmp_path: Path) 
     assert (
         min(opened, opened_again) >= 4
     )  # one world in three may be slow to notice, or alarmed by chance
-
-
-def test_a_population_that_notices_changes_outdoes_one_that_does_not(tmp_path: Path) -> None:
-    plan = flipping(tmp_path, 120, upheaval=True)
-    blind = plan.model_copy(update={"strategy": ecology()})
-
-    def late(folder: Path, plan: RunConfig) -> float:
-        """Mean success from the flip on."""
-        _, events = lived(folder, plan)
-        right = [event.accuracy or 0.0 for event in events if isinstance(event, GenerationEnded)]
-        return float(np.mean(right[60:]))
-
-    assert late(tmp_path / "open", plan) > late(tmp_path / "blind", blind) + 0.1
 
 
 def test_no_upheaval_without_a_change(tmp_path: Path) -> None:
@@ -263,16 +243,6 @@ def test_a_run_stopped_in_the_middle_of_a_probation_goes_on_exactly(tmp_path: Pa
     assert list(read_events(tmp_path / "run" / "events.jsonl")) == events
 
 
-def test_nothing_comes_of_a_child_whose_dowry_is_not_there(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    state.ledger.charge("o2", state.ledger.balance("o2") - world.prices.dowry // 2 + 1)
-    before = dict(state.ledger.balances)
-    assert apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world) == []
-    assert not state.challengers
-    assert state.ledger.balances == before
-
-
 def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     homes = {"o1": ("math.add/short",), "o2": ("math.add/short",)}
@@ -288,55 +258,6 @@ def test_pairs_stay_pairs_when_a_budget_leaves_out_a_question(tmp_path: Path) ->
     parents = [outcome(organelle_id, items, 0.0) for organelle_id in homes]
     counts = with_new_counts(child, [outcome(child.id, items[1:], 1.0), *parents]).counts
     assert {pairs.wins for pairs in counts.values()} == {4}
-
-
-def test_mechanisms_act_in_one_order_however_a_config_lists_them() -> None:
-    one = strategies.build(
-        {"kind": "ecology", "mechanisms": {"morphogenesis": True, "merging": True}}
-    )
-    other = strategies.build(
-        {"kind": "ecology", "mechanisms": {"merging": True, "morphogenesis": True}}
-    )
-    assert [type(mechanism) for mechanism in one.built_mechanisms] == [
-        type(mechanism) for mechanism in other.built_mechanisms
-    ]
-
-
-def test_of_a_rejected_childs_dowry_the_part_of_the_dead_is_lost(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    homes = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}
-    before = state.ledger.balance("o2")
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
-    (child,) = state.challengers.values()
-    apply(Retire("o1", "reset"), state, world)
-    apply(Judge(child, "reject"), state, world)
-    assert state.ledger.balances == {"o2": before}
-    assert state.ledger.total == 0
-
-
-def test_what_is_believed_of_a_child_is_in_the_order_of_its_homes(tmp_path: Path) -> None:
-    """In the state's file, whichever process wrote it."""
-    state, world = founded(tmp_path, [adapter(1), adapter(2)])
-    homes = {
-        organelle_id: tuple(f"family.{organelle_id}{number}/short" for number in range(12))
-        for organelle_id in ("o1", "o2")
-    }
-    for organelle_id, cells in homes.items():
-        state.posteriors[organelle_id] = dict.fromkeys(reversed(cells), SuccessPosterior(3.0, 1.0))
-    apply(ProposeChild(homes, operators.build("svd"), "svd", {}), state, world)
-    (child,) = state.challengers.values()
-    apply(Judge(child, "admit"), state, world)
-    assert list(state.posteriors[child.id]) == [cell for cells in homes.values() for cell in cells]
-
-
-def test_elites_follow_who_grew_in_rank_too_where_it_is_not_asked(tmp_path: Path) -> None:
-    state, world = founded(tmp_path, [adapter(1, rank=2)], FAMILIES[:1])
-    elsewhere = Elite("o1", state.population["o1"].genome.weights, 2, 0.9, 0)
-    state.archive.elites["word.count/short"] = elsewhere
-    apply(Resize("o1", 3, share=0.0), state, world)
-    generations(1, state, world, tmp_path / "events.jsonl")
-    elite = state.archive.elites["word.count/short"]
-    assert world.store.weights(elite.weights).rank == elite.rank == 3
 
 
 # What is refused, and where everything ends.
@@ -392,23 +313,6 @@ def test_a_world_in_which_nobody_lives_comes_to_its_end(tmp_path: Path) -> None:
     }
 
 
-def test_a_world_in_which_everybody_is_broke_for_ever_tries_on_and_comes_to_its_end(
-    tmp_path: Path,
-) -> None:
-    plan = config(500)
-    plan = plan.model_copy(
-        update={
-            "economy": toy_prices(dowry=0, grace=10**6, rent=10**7),
-            "run": plan.run.model_copy(update={"train_flops": 3e7}),
-        }
-    )
-    state, events = lived(tmp_path / "run", plan)
-    (organelle_id,) = state.population
-    assert state.generation < 500
-    late = [event for event in events if isinstance(event, Acted) and event.generation > 2]
-    assert {(event.id, len(event.items)) for event in late} == {(organelle_id, 1)}
-
-
 def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)], FAMILIES[:1])
     (cell,) = world.tasks.cells
@@ -431,13 +335,3 @@ def test_one_lucky_answer_takes_no_cell_from_who_is_known(tmp_path: Path) -> Non
     assert state.archive.elites[cell_name(cell)].organelle_id == "o1"
     answered("o2", 18, 2)
     assert state.archive.elites[cell_name(cell)].organelle_id == "o2"
-
-
-def test_who_died_lucky_gives_way_to_who_is_able() -> None:
-    archive, cell = Archive(), "math.add/short"
-    assert archive.add(cell, Elite("o1", "lucky", 4, 0.9, 0))
-    assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 1))
-    archive.follow("o1", Genome("lucky", 4, {}), 20)  # as long as it is asked, it is believed
-    assert not archive.add(cell, Elite("o2", "able", 4, 0.8, 21))
-    assert archive.add(cell, Elite("o2", "able", 4, 0.8, 40))
-    assert archive.elites["math.add/short"].organelle_id == "o2"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Learned, Settled
+from symbiont_ecology.base.events import Acted, Learned, Settled
 from symbiont_ecology.base.types import HOST_SLOT, LearningBatch, Lesson
 from symbiont_ecology.ecology import HOST, Rollout
 from symbiont_ecology.ecology import state as checkpoint
@@ -22,8 +22,8 @@ from symbiont_ecology.ecology.learning import (
     WeightedTarget,
     learning_rules,
 )
-from symbiont_ecology.run.start import resume, start
-from toy import ToyHost, toy_config, toy_ecology, toy_prices
+from symbiont_ecology.run.start import start
+from toy import ToyHost, toy_config
 
 SINGLE = {"kind": "single", "questions": 3, "samples": 3, "learning_rate": 0.1}
 FAMILIES = ("math.add", "string.sort", "logic.bool")
@@ -88,22 +88,6 @@ class Scribe(ToyHost):
         """As the toy."""
         self.slots_scored.extend(slots)
         return super().score(prompts, completions, slots)
-
-
-def test_the_toy_scores_as_it_answers(tmp_path: Path) -> None:
-    """Under the slot that answered, a score is the log-probability of the rollout."""
-    start(toy_config(generations=3, learning_rule="near_host"), tmp_path / "run", host=ToyHost())
-    state = checkpoint.load_state(tmp_path / "run")
-    assert state.generation == 3
-    founders = {
-        event.id
-        for event in read_events(tmp_path / "run/events.jsonl")
-        if isinstance(event, Born) and event.operator == "founder"
-    }
-    first = NearHost.met[0]
-    assert first.organelle_id in founders
-    assert first.host_log_probabilities is not None
-    np.testing.assert_allclose(first.host_log_probabilities, first.log_probabilities, atol=1e-6)
 
 
 def test_every_rollout_has_the_bare_hosts_log_probabilities_of_its_tokens(tmp_path: Path) -> None:
@@ -173,36 +157,6 @@ def test_who_cannot_learn_is_not_scored(tmp_path: Path) -> None:
     assert host.scored == []
     events = read_events(tmp_path / "run/events.jsonl")
     assert not [event for event in events if isinstance(event, Learned)]
-
-
-def test_where_nobody_lives_nobody_is_scored(tmp_path: Path) -> None:
-    host = ToyHost()
-    strategy = toy_ecology(mechanisms={"refounding": False, "breeding": False})
-    dear = toy_prices(rent=10**12, grace=1)
-    plan = toy_config(5, economy=dear, strategy=strategy, learning_rule="near_host")
-    state = start(plan, tmp_path / "run", host=host).state
-    assert not state.population
-    assert len(host.scored) == 2
-
-
-@pytest.mark.parametrize("part", [0.3, 1.0])
-def test_a_budget_is_met_though_scoring_is_paid_from_it(part: float, tmp_path: Path) -> None:
-    parts: dict[str, Any] = {"strategy": SINGLE, "learning_rule": "near_host"}
-    probe = start(toy_config(generations=20, **parts), tmp_path / "probe", host=ToyHost())
-    budget = part * probe.state.spent.flops
-    plan = toy_config(generations=100_000, train_flops=budget, **parts)
-    spent = start(plan, tmp_path / "run", host=ToyHost()).state.spent.flops
-    assert 0.98 * budget <= spent <= 1.02 * budget
-
-
-def test_a_run_of_such_a_rule_resumes_exactly_and_learns(tmp_path: Path) -> None:
-    plan = toy_config(generations=12, learning_rule="near_host", families=FAMILIES)
-    start(plan, tmp_path / "whole", host=ToyHost())
-    start(plan, tmp_path / "parts", host=ToyHost(), should_stop=lambda: True)
-    while not resume(tmp_path / "parts", host=ToyHost(), should_stop=lambda: True).is_complete:
-        pass
-    for file in ("state.json", "events.jsonl"):
-        assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
 
 
 def test_a_weight_for_every_token_reaches_the_lesson(tmp_path: Path) -> None:

@@ -70,14 +70,6 @@ def test_a_group_without_a_spread_teaches_nothing_even_with_a_distance() -> None
     assert weights_of(answers, 2, kl=0.1) == []
 
 
-def test_without_blame_wrong_answers_teach_nothing() -> None:
-    assert weights_of([(5, 1.0), (6, 0.0)], 2, blame=0.0) == [0.5]
-
-
-def test_scaled_advantages_are_in_units_of_the_spread() -> None:
-    assert weights_of([(5, 1.0), (6, 0.0)], 2, is_scaled=True) == [1.0, -1.0]
-
-
 def test_the_distance_to_the_host_pulls_token_by_token() -> None:
     right, wrong = weights_of([(5, 1.0), (6, 0.0)], 2, kl=0.1)
     assert right == pytest.approx((0.5 - 0.2, 0.5))  # the first token is 2 nats from the host

@@ -82,11 +82,6 @@ def test_a_row_without_a_verdict_or_a_reply_is_left_out(tmp_path: Path) -> None:
     assert [(row.place, row.is_accepted) for row in read] == [(5, True), (6, False)]
 
 
-def test_spaces_around_a_reply_do_not_count(tmp_path: Path) -> None:
-    (row,) = rows(tmp_path, {**ROW, "reply": " a\n"}).rows()
-    assert row.reply == "a"
-
-
 def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -> None:
     line = {"user": 7.0, "question": "say a", "text": "a", "thumb": "up", "about": 3}
     columns = {
@@ -127,25 +122,6 @@ def test_a_mistake_is_named_with_its_line(
 ) -> None:
     with pytest.raises(DataError, match=words):
         rows(tmp_path, {**ROW, **change}).rows()
-
-
-def test_a_missing_column_is_named_with_the_nearest_one(tmp_path: Path) -> None:
-    line = {"habitats": "ann", **{key: ROW[key] for key in ("prompt", "reply", "accepted")}}
-    with pytest.raises(DataError, match=r"no column 'habitat'; .*'habitats'"):
-        rows(tmp_path, line).rows()
-
-
-def test_a_column_that_a_log_does_not_have_is_named() -> None:
-    with pytest.raises(ValueError, match=r"expected some of habitat, .* got 'user'"):
-        LogTasks("log", "log.jsonl", {"user": "habitat"})
-
-
-@pytest.mark.parametrize("text", ["", "[1]\n", "{\n"])
-def test_what_is_no_log_is_refused(text: str, tmp_path: Path) -> None:
-    path = tmp_path / "log.jsonl"
-    path.write_text(text)
-    with pytest.raises(DataError, match="log"):
-        LogTasks("log", str(path)).rows()
 
 
 def test_a_log_of_refusals_has_nothing_to_teach(tmp_path: Path) -> None:

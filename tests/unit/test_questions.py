@@ -23,7 +23,6 @@ from symbiont_ecology.evaluate.shifts import draw_shifts, shifts
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.config import Flip
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
@@ -46,13 +45,6 @@ def test_questions_are_drawn_by_seed_and_differ_within_a_cell() -> None:
         assert split_of(question.family, key) == "holdout"
         assert question.verifier(question.answer) == 1.0
         assert question.verifier("") == 0.0
-
-
-def test_a_cell_with_fewer_payloads_gives_all_that_it_has() -> None:
-    mix = TaskMixture((synthetic("math.sequence"),), ("short",))
-    drawn = draw_items(mix, 2000)
-    assert 200 <= len(drawn) < 2000
-    assert len({question.prompt for question in drawn}) == len(drawn)
 
 
 # Files.
@@ -95,10 +87,6 @@ def test_any_text_survives_a_round_trip_through_a_file(
     [
         ('{"prompt":"p","family":"f","depth":"d"}', "target"),
         ('{"prompt":"p","target":"","family":"f","depth":"d"}', "target"),
-        ('{"prompt":"p","target":"  ","family":"f","depth":"d"}', "target"),
-        ('{"prompt":"p","target":null,"family":"f","depth":"d"}', "target"),
-        ('{"prompt":"p","target":[],"family":"f","depth":"d"}', "target"),
-        ('{"prompt":"p","target":["t",null],"family":"f","depth":"d"}', "target"),
         ('{"target":"t","family":"f","depth":"d"}', "prompt"),
         ('{"prompt":"","target":"t","family":"f","depth":"d"}', "prompt"),
         ('{"prompt":"p","target":"t","depth":"d"}', "family"),
@@ -123,16 +111,8 @@ def test_any_text_survives_a_round_trip_through_a_file(
             "convention",
         ),
         (
-            '{"prompt":"p","target":"=8","family":"math.add","depth":"short","payload":"4+4","convention":[]}',
-            "convention",
-        ),
-        (
             '{"prompt":"p","target":"8","family":"countdown","depth":"long","payload":"1 2",'
             '"convention":0}',
-            "payload",
-        ),
-        (
-            '{"prompt":"p","target":"x","family":"text.concise","depth":"short","payload":"","convention":0}',
             "payload",
         ),
     ],
@@ -174,34 +154,6 @@ def test_a_line_names_itself_or_is_named_by_its_place(
     assert second.id == str(identity)
 
 
-def test_a_line_of_a_known_family_without_payload_has_its_reply_limit_and_exact_grading(
-    tmp_path: Path,
-) -> None:
-    path = tmp_path / "known.jsonl"
-    path.write_text(
-        '{"prompt":"countdown: 3 8 = 11","target":"8+3","family":"countdown","depth":"short"}\n'
-    )
-    (question,) = read_items(path)
-    assert question.reply_limit == tasks.build("countdown").reply_limit("short")
-    assert [question.verifier(reply) for reply in ("8+3", "3+8")] == [1.0, 0.0]
-
-
-def test_a_family_from_elsewhere_is_graded_by_its_exact_final_answer() -> None:
-    question = foreign()
-    for reply in (
-        "Paris",
-        " Paris \n",
-        "The answer is Paris.",
-        "`Paris`",
-        "```\nParis\n```",
-        "Hm.\nParis",
-    ):
-        assert question.verifier(reply) == 1.0, reply
-    for reply in ("", "paris", "Paris, France", "London", "Paris\nLondon", "Paris London"):
-        assert question.verifier(reply) == 0.0, reply
-    assert foreign(target="Paris\n").verifier("Paris") == 1.0
-
-
 # Shifts.
 
 
@@ -221,13 +173,6 @@ def test_every_shift_draws_holdout_questions_that_gold_answers(
         assert split_of(one.family, key) == "holdout"
     is_other = shift.endswith("families") or shift == "composition"
     assert bool({one.family for one in drawn} & set(FAMILIES)) is not is_other
-
-
-def test_retention_asks_for_both_conventions_that_are_not_the_target(candidates: LoadedRun) -> None:
-    drawn = draw_shifts(mixture(candidates.config), ["retention"], 4)
-    for name in FAMILIES:
-        asked = {one.variant for one in drawn if one.family == name}
-        assert asked == {0, 1, 2} - {synthetic(name).target}
 
 
 def test_questions_are_judged_in_the_conventions_that_are_in_force() -> None:
@@ -279,8 +224,6 @@ def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_pat
         {"task_id": None},
         {"task_id": 17},
         {"target": "so\nit is\n4"},
-        {"target": "The answer is 4"},
-        {"target": "`4`"},
         {"target": "x" * 500},
     ],
 )
@@ -307,9 +250,7 @@ def test_a_line_from_elsewhere_is_won_by_its_target_and_lost_without(
     ("changes", "said"),
     [
         ({"target": None}, "a number or a list of these under 'target', got None"),
-        ({"target": True}, "got True; write it as the reply should be"),
         ({"target": float("nan")}, "a list of these under 'target', got nan"),
-        ({"target": ["4", True]}, "a list of these under 'target', got ['4', True]"),
         ({"grade": "exat"}, "grade: no grader 'exat'; did you mean 'exact'?"),
         ({"grade": {"kind": "number", "tol": 1}}, "grade: grader 'number': unknown key 'tol'"),
         ({"depth": 1}, "expected text under 'depth', got 1"),
@@ -325,10 +266,3 @@ def test_a_line_that_cannot_be_judged_is_refused(changes: Row, said: str, tmp_pa
         read_items(path)
     assert said in str(refused.value)
     assert "line 1" in str(refused.value)
-
-
-def test_json_nested_too_deep_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "deep.jsonl"
-    path.write_text("[" * 100_000 + "\n")
-    with pytest.raises(DataError, match="line 1: not JSON"):
-        read_items(path)

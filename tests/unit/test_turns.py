@@ -105,7 +105,6 @@ def test_examples_are_train_questions_the_same_for_every_question_but_never_itse
         assert len(itself) == len(said)
         assert itself.count(asked) == 1
         assert itself[-1] == asked
-    assert family.in_style(FewShot(seed=1)).prompt("x").split(TURN_END)[:-1] != said[:-1]
 
 
 def test_lines_of_data_get_examples_of_their_own(tmp_path: Path) -> None:
@@ -218,7 +217,7 @@ def test_the_system_speaks_before_an_unfamiliar_prompt_too() -> None:
     assert asked.prompt == in_turns("Be brief.", "Who?")
 
 
-@pytest.mark.parametrize("request_form", ["name", "keyword", "instruction"])
+@pytest.mark.parametrize("request_form", ["name", "instruction"])
 def test_other_words_are_other_words_in_the_examples_too(request_form: str) -> None:
     style = prompt_styles.build({"kind": "few_shot", "request": request_form})
     family = synthetic("math.add")

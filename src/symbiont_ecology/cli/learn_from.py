@@ -78,7 +78,7 @@ def _config(
     """
     from symbiont_ecology.run.build import check, mixture
     from symbiont_ecology.run.config import compose
-    from symbiont_ecology.tasks.data_habitats import LoggedHabitats
+    from symbiont_ecology.tasks.logs import LoggedHabitats
 
     if not 0 < passes < math.inf:
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")

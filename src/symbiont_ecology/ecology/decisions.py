@@ -19,18 +19,8 @@ from symbiont_ecology.adapters.adapter import Norms
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.deltas import grown, grown_optimizer_state, shares, truncated
 from symbiont_ecology.adapters.operators import Operator, Parent, checked_child, operators
-from symbiont_ecology.base.events import (
-    Born,
-    Event,
-    Gated,
-    Proposed,
-    Quarantined,
-    Resized,
-    Retired,
-    Served,
-    Stillborn,
-    Upheaved,
-)
+from symbiont_ecology.base import events
+from symbiont_ecology.base.events import Event, Stillborn
 from symbiont_ecology.base.fence import FaultError, Faults
 from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.rng import Draw
@@ -123,14 +113,14 @@ class ApplyContext:
         *,
         optimizer_state: BlobRef | None = None,
         memories: Sequence[RememberedAnswer] = (),
-    ) -> Born:
+    ) -> events.Born:
         """Add a newborn to the population; without an optimizer state it gets an empty one."""
         optimizer_state = optimizer_state or self.store.put_optimizer_state(OptimizerState())
-        born, weights = self.state.generation, genome.weights
+        now, weights, rank = self.state.generation, genome.weights, genome.rank
         self.state.population[organelle_id] = Organelle(
-            organelle_id, genome, optimizer_state, parents, operator, born=born, inborn=weights
+            organelle_id, genome, optimizer_state, parents, operator, born=now, inborn=weights
         ).remembering(memories)
-        return Born(born, organelle_id, operator, parents, weights, genome.traits, genome.rank)
+        return events.Born(now, organelle_id, operator, parents, weights, genome.traits, rank)
 
 
 class Decision(ABC):
@@ -179,9 +169,8 @@ class Found(Decision):
         )
         if self.initial_steps:
             context.initial_steps[organelle_id] = self.initial_steps
-        events: list[Event] = [replace(born, is_endowed=bool(self.parents))]
-        served = Serve(dict.fromkeys(self.habitats, organelle_id))
-        return events + served.apply(context) if self.habitats else events
+        served = Serve(dict.fromkeys(self.habitats, organelle_id)).apply(context)
+        return [replace(born, is_endowed=bool(self.parents)), *served]
 
     def first_weights(
         self, organelle_id: OrganelleId, context: ApplyContext
@@ -282,10 +271,10 @@ def retire_the_bankrupt(state: EcologyState, prices: Prices) -> list[Event]:
 def quarantine(state: EcologyState, organelle_id: OrganelleId, reason: str) -> list[Event]:
     """Retire an organelle whose numbers are no longer finite; the others go on."""
     retired = retire(organelle_id, "quarantined", state)
-    return [Quarantined(state.generation, organelle_id, reason), retired]
+    return [events.Quarantined(state.generation, organelle_id, reason), retired]
 
 
-def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> Retired:
+def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> events.Retired:
     """Remove an organelle and close its account. A bankrupt with memories becomes dormant."""
     organelle = state.population.pop(organelle_id)
     if cause == "bankrupt" and organelle.memories:
@@ -297,7 +286,7 @@ def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> Retire
     if not state.population:  # whoever starts anew has not fallen from what was usual before
         state.drift_detectors.clear()
     age = state.generation - organelle.born
-    return Retired(state.generation, organelle_id, cause, age, balance)
+    return events.Retired(state.generation, organelle_id, cause, age, balance)
 
 
 # Changes of the living: their rank, their habitats, their posteriors.
@@ -338,7 +327,7 @@ class Resize(Decision):
         ref = store.put_optimizer_state(optimizer_state)
         changed = replace(organelle, genome=genome, optimizer_state=ref)
         state.population[organelle.id] = changed
-        return [Resized(state.generation, organelle.id, self.rank, kept, genome.weights)]
+        return [events.Resized(state.generation, organelle.id, self.rank, kept, genome.weights)]
 
 
 @dataclass(frozen=True)
@@ -352,7 +341,7 @@ class Serve(Decision):
         state = context.state
         for name, organelle_id in self.servers.items():
             state.habitats[name] = replace(state.habitats[name], chosen=organelle_id)
-        return [Served(state.generation, dict(self.servers))]
+        return [events.Served(state.generation, dict(self.servers))] if self.servers else []
 
 
 @dataclass(frozen=True)
@@ -369,7 +358,7 @@ class DriftResponse(Decision):
             state.drift_detectors.pop(name, None)  # what was usual there is so no more
         for organelle in state.population.values():
             state.posteriors.setdefault(organelle.id, {}).update(void)
-        return [Upheaved(state.generation, self.cells)]
+        return [events.Upheaved(state.generation, self.cells)]
 
 
 # Trials: a child on probation is judged, and is born or leaves.
@@ -403,7 +392,7 @@ class ProposeChild(Decision):
             weights = truncated(weights, context.rank)
         genome = Genome(context.store.put_weights(weights), weights.rank, self.traits)
         state.challengers[child] = Challenger(child, genome, self.name, self.cells)
-        return [Proposed(state.generation, child, self.name, parents, genome.weights)]
+        return [events.Proposed(state.generation, child, self.name, parents, genome.weights)]
 
 
 @dataclass(frozen=True)
@@ -424,8 +413,8 @@ class Judge(Decision):
             state.challengers[challenger.id] = challenger
             return []
         del state.challengers[challenger.id]
-        pairs = vars(challenger.against_the_better)
-        gated = Gated(state.generation, challenger.id, self.decision, **pairs, reason=self.reason)
+        pairs = {**vars(challenger.against_the_better), "reason": self.reason}
+        gated = events.Gated(state.generation, challenger.id, self.decision, **pairs)
         if self.decision == "admit":
             return [gated, _admit(challenger, context)]
         part = state.ledger.balance(challenger.id) // len(challenger.parents)
@@ -436,7 +425,7 @@ class Judge(Decision):
         return [gated]
 
 
-def _admit(challenger: Challenger, context: ApplyContext) -> Born:
+def _admit(challenger: Challenger, context: ApplyContext) -> events.Born:
     """Let a child live at the home of its parents, with their posteriors there."""
     child, genome, state = challenger.id, challenger.genome, context.state
     inherited = state.posteriors.setdefault(child, {})

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import JsonValue, TypeAdapter, ValidationError
+from pydantic import JsonValue, NonNegativeInt, TypeAdapter, ValidationError
 
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.files import (
@@ -49,9 +49,9 @@ class EcologyState:
     """A living ecology between two generations."""
 
     seed: int
-    generation: int = 0
-    next_id: int = 0
-    next_seq: int = 0
+    generation: NonNegativeInt = 0
+    next_id: NonNegativeInt = 0
+    next_seq: NonNegativeInt = 0
     mean_rollout_flops: int = 1
     """Useful FLOPs of one mean rollout of the bare host: the exchange rate, fixed at founding."""
     population: dict[OrganelleId, Organelle] = field(default_factory=dict)
@@ -125,26 +125,19 @@ class EcologyState:
         """Return what habitats accepted and remember, with the living organelle that serves each;
         and what the living remember of habitats that changed. In a world without habitats, return
         what was right, with who knows the cell best."""
-        memories = [(o.id, answer) for o in self.population.values() for answer in o.memories]
-        served = [
-            (habitat.server, answer)
-            for habitat in self.habitats.values()
-            if habitat.server in self.population
-            for answer in habitat.accepted
+        groups = [(o.id, o.memories) for o in self.population.values()]
+        groups += [(habitat.server, habitat.accepted) for habitat in self.habitats.values()]
+        groups += [(self._best_in(cell), answers) for cell, answers in self.memory.items()]
+        return [
+            (who, answer) for who, answers in groups if who in self.population for answer in answers
         ]
-        right = [
-            (self.best_in(cell), answer)
-            for cell, answers in self.memory.items()
-            if self.population
-            for answer in answers
-        ]
-        return memories + served + right
 
-    def best_in(self, cell: str) -> OrganelleId:
-        """Return the living organelle with the best record in a cell, the oldest of equals."""
+    def _best_in(self, cell: str) -> OrganelleId:
+        """Return the living organelle with the best record in a cell, the oldest of equals; nobody
+        if nobody lives."""
         posteriors = {name: self.posteriors.get(name, {}).get(cell) for name in self.population}
         records = {name: p.mean if p else 0.0 for name, p in posteriors.items()}
-        return max(records, key=records.__getitem__)
+        return max(records, key=records.__getitem__, default="")
 
     def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
         """Return the rate at which an organelle was right lately in the other habitats that it
@@ -206,13 +199,8 @@ def keep_previous(folder: Path) -> None:
     temporary = folder / (PREVIOUS_FILE + UNFINISHED)
     try:
         remove_unfinished(temporary)
-        try:
-            os.link(folder / STATE_FILE, temporary)
-            os.replace(temporary, folder / PREVIOUS_FILE)  # its bytes are on the disk already
-            temporary.unlink(missing_ok=True)  # two names of one file: replacing does nothing
-        except OSError:  # some disks know no second name of a file
-            shutil.copyfile(folder / STATE_FILE, temporary)
-            replace_durably(temporary, folder / PREVIOUS_FILE)
+        shutil.copyfile(folder / STATE_FILE, temporary)
+        replace_durably(temporary, folder / PREVIOUS_FILE)
     except OSError as error:
         raise RunError(
             f"cannot keep the checkpoint in {folder}: {error.strerror}; free some space and resume"
@@ -258,20 +246,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except OSError as error:
         raise RunError(f"no checkpoint in {path.parent}: {error.strerror}") from error
     header = read_header(data, path)
+    is_old = header.format < CHECKPOINT_FORMAT
     try:
-        is_old = header.format < CHECKPOINT_FORMAT
-        state = (
-            _schema.validate_python(_of_format_2(data)) if is_old else _schema.validate_json(data)
-        )
+        state = _schema.validate_json(_of_format_2(data) if is_old else data)
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
-    if fault := _contradiction(state):
-        raise RunError(f"{path} is damaged or was edited: {fault}")
+    if state.ledger.total or state.population.keys() - state.ledger.balances.keys():
+        raise RunError(
+            f"{path} is damaged or was edited: its accounts hold {state.ledger.total} mATP, "
+            "expected 0, and one for each of the living"
+        )
     return Checkpoint(state, header)
 
 
-def _of_format_2(data: bytes) -> dict[str, Any]:
-    """Return the fields of a state of format 2, which had more of them, in the places of today."""
+def _of_format_2(data: bytes) -> bytes:
+    """Return a state of format 2, which had more fields, with these in the places of today."""
     fields: dict[str, Any] = json.loads(data)
     space = ("common", "bases", "examples")
     fields["sketch_space"] = {name: fields[name] for name in space if name in fields}
@@ -279,15 +268,4 @@ def _of_format_2(data: bytes) -> dict[str, Any]:
         notes = organelle.setdefault("notes", {})
         if organelle.get("range", {}).get("total"):
             notes["speciation"] = organelle["range"]
-    return fields
-
-
-def _contradiction(state: EcologyState) -> str:
-    """Return what cannot be true of a state, or nothing."""
-    if min(state.generation, state.next_id, state.next_seq) < 0:
-        return "expected counts from 0, got a negative one"
-    if state.ledger.total:
-        return f"its accounts hold {state.ledger.total} mATP together, expected 0"
-    if poor := state.population.keys() - state.ledger.balances.keys():
-        return f"{min(poor)} has no account"
-    return ""
+    return json.dumps(fields).encode()

@@ -28,9 +28,8 @@ from symbiont_ecology.run.runtime import Host, Reporter, Runtime
 from symbiont_ecology.run.trackers import check_trackers
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
-from symbiont_ecology.tasks.data_habitats import habitats_of
 from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
-from symbiont_ecology.tasks.logs import LogTask
+from symbiont_ecology.tasks.logs import LogTask, habitats_of
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask

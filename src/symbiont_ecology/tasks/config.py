@@ -64,18 +64,6 @@ class Flip(BaseModel):
         return self.at_flops <= flops and (self.back_flops is None or flops < self.back_flops)
 
 
-def _each_described_once(sources: tuple[dict[str, object], ...]) -> tuple[dict[str, object], ...]:
-    names = [source.get("name") for source in sources]
-    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
-        raise ValueError(
-            f"expected mappings with a name each, no name twice, got the names {names}"
-        )
-    return sources
-
-
-Sources = Annotated[tuple[dict[str, object], ...], AfterValidator(_each_described_once)]
-
-
 class TasksConfig(BaseModel):
     """The task mix: every family at every depth is a cell.
 
@@ -92,7 +80,7 @@ class TasksConfig(BaseModel):
     flip: Flip | None = None  # a hidden change of what counts as right
     arrivals: RisingFlops = ()  # training FLOPs at which the next family takes the last one's place
     habitats: HabitatsConfig | None = None  # many places that ask, with hidden kinds
-    sources: Sources = ()  # where loading puts the mappings among the families
+    sources: tuple[dict[str, object], ...] = ()  # where loading puts mappings among the families
 
 
 class HabitatsConfig(BaseModel):

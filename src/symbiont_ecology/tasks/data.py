@@ -1,7 +1,7 @@
 """Data of one's own as a task: ``{kind: file, name: trivia, path: trivia.jsonl}``.
 
 Everything is read (``tasks.tables``) and checked before a model loads. A column may say who asks:
-then right may be something else for everyone (``tasks.habitats``).
+then right may be something else for everyone (``DataHabitats``).
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -20,12 +19,15 @@ from typing import Any
 import numpy as np
 from pydantic import PositiveInt
 
-from symbiont_ecology.base.errors import ConfigError, DataError, EcologyWarning
+from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
 from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item, in_turns
 from symbiont_ecology.tasks import Task, judge, task_sources
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
+from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
@@ -48,9 +50,6 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ASKER_END = "\t"
 """Between the habitat and the prompt in a question, since the same prompt may have other answers
 elsewhere."""
-QUESTION_KEYS = {"family", "task_id", "grade", "reply_limit"}
-"""Columns of a file of questions beside prompt and target. Such a file can be learned from as it
-can be asked: by its grader, and with its limit of new tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +129,7 @@ class DataTask(Task):
         return () if self.style is None else self.style.before(self, question, self._worded)
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        lines = [line for line in self.lines if line.depth == depth]
-        return lines[int(generator.integers(len(lines)))].question
+        return self.valid_question(depth, generator)
 
     def answer(self, question: str) -> str:
         return self._answers[question][0]
@@ -141,8 +139,8 @@ class DataTask(Task):
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
         verifier = ReferenceVerifier(self.grader, self._answers[question])
-        habitat, _ = self._parted(question)
-        return replace(super().item(question, depth, variant), verifier=verifier, habitat=habitat)
+        (habitat, _), item = self._parted(question), super().item(question, depth, variant)
+        return replace(item, verifier=verifier, habitat=habitat)
 
     def split_key(self, question: str) -> str:
         return self._parted(question)[1].rstrip("\r\n")
@@ -227,7 +225,8 @@ class FileTasks:
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
     in GSM8K, it is the answer. A column ``depth`` says how hard a line is, in any word without a
     slash; a line without one is ``short``. The hash of name and prompt decides whether a line is in
-    our train, selection or holdout split.
+    our train, selection or holdout split. Files of questions, whose lines have a ``family``, also
+    say how they are judged (``grade``) and how long replies may be (``reply_limit``).
     """
 
     name: str  # of the task: letters, digits, dots, dashes
@@ -283,7 +282,6 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         else rows_of_file(path, about)
     )
     lines: dict[str, tuple[str, DataLine]] = {}
-    columns, used = dict[str, None](), {source.prompt, "depth", habitat}
     grades, limits = dict[str, Spec](), list[int]()
     for place, row in rows:
         where = f"{about} {place}"
@@ -291,22 +289,14 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         target = source.target or ("completion" if is_completion else "target")
         asker = "" if habitat is None else name_in(row, habitat, where)
         add_line(lines, line_of(row, source.prompt, target, where, asker), about, place)
-        columns |= dict.fromkeys(map(str, row))
-        used.add(target)
-        if isinstance(row.get("family"), str) and {"prompt", "target"} <= row.keys():
-            used |= QUESTION_KEYS
+        if isinstance(row.get("family"), str):
             grade, limit = row.get("grade", "exact"), row.get("reply_limit")
-            if isinstance(grade, str | dict):
-                grades[json.dumps(grade, sort_keys=True)] = grade
-            if type(limit) is int and limit > 0:
-                limits.append(limit)
+            grades[json.dumps(grade, sort_keys=True)] = grade
+            limits += [limit] if type(limit) is int else []
     if not lines:
         raise DataError(
             f"{about}: no lines; expected one object per line, with a prompt and a target"
         )
-    if ignored := [name for name in columns if name not in used]:
-        message = f"{about}: columns that are not used: {', '.join(ignored)}"
-        warnings.warn(message, EcologyWarning, stacklevel=2)
     if len(grades) > 1 and not source.grade:
         raise DataError(
             f"{about}: expected lines that are graded alike, got {', '.join(grades)}: "
@@ -314,10 +304,11 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         )
     grader = graders.build(source.grade or next(iter(grades.values()), "exact"))
     tokens = source.reply_tokens or max(limits, default=None)
-    task_lines = tuple(line for _, line in lines.values())
+    places, task_lines = zip(*lines.values(), strict=True)
     task = DataTask(source.name, task_lines, about, grader, tokens)
     check_gradable(
-        (f"{about} {place}", task.item(line.question, line.depth)) for place, line in lines.values()
+        (f"{about} {place}", task.item(line.question, line.depth))
+        for place, line in zip(places, task_lines, strict=True)
     )
     return task
 
@@ -347,9 +338,9 @@ def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
     Raises:
         DataError: a grader fails, as ``number`` does if an answer is no number.
     """
-    places, asked = zip(*items, strict=True)
-    judgements = judge((item, "") for item in asked)
-    for where, item, judgement in zip(places, asked, judgements, strict=True):
+    asked = list(items)
+    judgements = judge((item, "") for _, item in asked)
+    for (where, item), judgement in zip(asked, judgements, strict=True):
         if judgement.fault:
             raise DataError(
                 f"{where}: the grader cannot use the answer {item.answer!r:.40}: {judgement.fault}"
@@ -364,8 +355,8 @@ def line_of(
     Raises:
         DataError: a column is missing or cannot be used; ``where`` begins the message.
     """
-    check_columns(row, [prompt], where, "set prompt to one of these")
-    check_columns(row, [target], where, "set target to one of these")
+    for name, column in (("prompt", prompt), ("target", target)):
+        check_columns(row, [column], where, f"set {name} to one of these")
     words, cell = text_in(row, prompt, where), row[target]
     answers = tuple(map(reference_answer, cell if isinstance(cell, list) else [cell]))
     if not answers or "" in answers:
@@ -391,3 +382,48 @@ def reference_answer(target: object) -> str:
         return ""
     reasoning, _, final = target.strip().rpartition(REASONED)
     return (final if reasoning and "\n" not in final else target).strip()
+
+
+@dataclass(frozen=True)
+class DataHabitats(Habitats):
+    """Users who ask the lines of data: as often as they have lines there, in random order."""
+
+    config: HabitatsConfig
+    tasks: tuple[DataTask, ...]
+    seed: int
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for task in self.tasks for name in task.habitats))
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
+        places = generator.integers(len(lines), size=self.config.questions)
+        return tuple(_asked(*lines[place]) for place in places)
+
+    def drawn(
+        self, per_habitat: int, seed: int, split: Split, generation: int = END
+    ) -> tuple[Item, ...]:
+        lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
+        counts, items = Counter[str](), list[Item]()
+        for task, line in (lines[place] for place in generator.permutation(len(lines))):
+            counts[line.habitat] += 1
+            if counts[line.habitat] <= per_habitat:
+                items.append(_asked(task, line))
+        return tuple(items)
+
+    @cached_property
+    def _training(self) -> list[tuple[DataTask, DataLine]]:
+        return self._lines("train")
+
+    def _lines(self, split: Split) -> list[tuple[DataTask, DataLine]]:
+        return [
+            (task, line)
+            for task in self.tasks
+            for depth in task.depths
+            for line in task.part(depth, split)
+        ]
+
+
+def _asked(task: DataTask, line: DataLine) -> Item:
+    return task.item(line.question, line.depth)

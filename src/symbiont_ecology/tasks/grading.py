@@ -114,20 +114,6 @@ class Normalised:
         return reference != "" and reference in (normalised(final_answer(reply)), normalised(reply))
 
 
-@graders.register("contains")
-@dataclass(frozen=True)
-class Contains:
-    """The reply says the reference answer somewhere, in whole words, normalised.
-
-    A reply that lists many answers is right by this grader: use it for short replies.
-    """
-
-    def __call__(self, reply: str, answer: str) -> bool:
-        """Return the words of the answer follow each other in the reply, or in its final answer."""
-        reference, texts = normalised(answer), (normalised(reply), normalised(final_answer(reply)))
-        return reference != "" and any(f" {reference} " in f" {text} " for text in texts)
-
-
 @graders.register("stated")
 @dataclass(frozen=True)
 class Stated:
@@ -163,17 +149,6 @@ class NumericAnswer:
         numbers = _NUMBER.findall(reply[:MAX_REPLY_CHARS].replace(_MINUS, "-"))
         value = _as_number(numbers[-1]) if numbers else math.nan
         return abs(value - reference) <= (self.tolerance + ROUNDING) * abs(reference)
-
-
-@graders.register("regex")
-@dataclass(frozen=True)
-class Regex:
-    """The reference is a pattern, and it matches the whole final answer or the whole reply."""
-
-    def __call__(self, reply: str, answer: str) -> bool:
-        """Return the time limit of all verifiers stops a pattern that would run for ever."""
-        pattern = re.compile(answer, re.DOTALL)
-        return any(pattern.fullmatch(text) for text in (final_answer(reply), reply.strip()))
 
 
 @graders.register("choice")

@@ -62,11 +62,7 @@ class Habitats(ABC):
 
     def number(self, habitat: str) -> int:
         """Return the place of a habitat among the names, from 0."""
-        return self._numbers[habitat]
-
-    @cached_property
-    def _numbers(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.names)}
+        return self.names.index(habitat)
 
 
 @dataclass(frozen=True)
@@ -89,16 +85,12 @@ class SyntheticHabitats(Habitats):
             raise ConfigError(
                 "tasks.habitats.regimes: habitats change by regimes or by drift_at: leave one out"
             )
-        if unknown := [kind for kind in regimes if not 0 <= kind < kinds]:
-            raise ConfigError(
-                f"tasks.habitats.regimes: expected numbers of kinds, below {kinds}, got "
-                f"{unknown[0]}"
-            )
         most = math.prod(self._groups.values())
-        if self.config.kinds > most:
+        if kinds > most or not all(0 <= kind < kinds for kind in regimes):
             raise ConfigError(
                 f"tasks.habitats.kinds: {len(self._groups)} groups of families have {most} kinds "
-                f"at most, got {self.config.kinds}: name families of more groups"
+                f"at most, got {kinds} and regimes {list(regimes)}: name families of more groups, "
+                "and regimes by numbers of kinds"
             )
 
     @cached_property
@@ -116,13 +108,12 @@ class SyntheticHabitats(Habitats):
 
     def kinds(self, generation: int) -> np.ndarray:
         """Return the kind of each habitat in a generation, ``(habitats,)``."""
-        moment = self.config.drift_at
         if self.config.regimes:
             places = (self.switches <= generation).sum(axis=1)
             return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
-        if moment is not None and generation >= moment:
-            return self._kinds_after
-        return self._kinds_before
+        moment = self.config.drift_at
+        has_changed = moment is not None and generation >= moment
+        return self._kinds_after if has_changed else self._kinds_before
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         draw = Draw(self.seed, generation)
@@ -132,16 +123,11 @@ class SyntheticHabitats(Habitats):
     def drawn(
         self, per_habitat: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        generator = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split)
-        items = [
-            self._question(habitat, generation, generator, split)
-            for habitat in range(self.config.count)
-            for _ in range(per_habitat)
-        ]
-        return tuple(
-            replace(item, id=f"{item.id} by {item.habitat} {number}")
-            for number, item in enumerate(items)
-        )
+        generator, items = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split), list[Item]()
+        for number in range(self.config.count * per_habitat):
+            item = self._question(number // per_habitat, generation, generator, split)
+            items.append(replace(item, id=f"{item.id} by {item.habitat} {number}"))
+        return tuple(items)
 
     def _askers(self, generation: int, draw: Draw) -> np.ndarray:
         """Draw who asks: everyone present once at most where all are alike, else by activity."""
@@ -166,25 +152,14 @@ class SyntheticHabitats(Habitats):
     def _question(
         self, habitat: int, generation: int, generator: np.random.Generator, split: Split
     ) -> Item:
-        family, depth = self._cell(habitat, generator)
-        task = self._by_name[family]
-        kind = self._vectors[int(self.kinds(generation)[habitat])]
+        own = (self.tasks[habitat % len(self.tasks)],) if self.config.apart else self.tasks
+        by_name, name = {task.name: task for task in own}, self.names[habitat]
+        cells = [cell for cell in self.cells if cell[0] in by_name]
+        family, depth = cells[int(generator.integers(len(cells)))]
+        task, kind = by_name[family], self._vectors[int(self.kinds(generation)[habitat])]
         variant = task.in_variant(kind[list(self._groups).index(task.group)])
         item = variant.sample(depth, generator, split=split)
-        prompt = shown_prompt(item.prompt, self.names[habitat], self.config)
-        return replace(item, prompt=prompt, habitat=self.names[habitat])
-
-    def _cell(self, habitat: int, generator: np.random.Generator) -> Cell:
-        """Draw what a habitat asks about: anything, or one of the cells of its only family."""
-        cells = self.cells
-        if self.config.apart:
-            family = self.tasks[habitat % len(self.tasks)].name
-            cells = tuple(cell for cell in cells if cell[0] == family)
-        return cells[int(generator.integers(len(cells)))]
-
-    @cached_property
-    def _by_name(self) -> dict[str, Task]:
-        return {task.name: task for task in self.tasks}
+        return replace(item, prompt=shown_prompt(item.prompt, name, self.config), habitat=name)
 
     @cached_property
     def _groups(self) -> dict[str, int]:

@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from symbiont_ecology.base.errors import DataError
+from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.tasks import task_sources
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.data import (
     ASKER_END,
     MIN_REPLY_TOKENS,
+    DataHabitats,
     DataLine,
     DataTask,
     check_gradable,
@@ -51,6 +52,8 @@ MAX_REPLY_TOKENS = 256
 """Of a new reply, whatever was accepted: a report asks for hundreds."""
 HELD_OUT = 10
 """One prompt in so many is held out."""
+KNOBS = {"questions"}
+"""Keys of ``tasks.habitats`` that habitats of data heed."""
 YES = ("true", "t", "yes", "y", "accepted", "up", "1")
 NO = ("false", "f", "no", "n", "refused", "down", "0", "-1")
 """Words for a verdict, in small or capital letters; numbers and true or false are read as words.
@@ -158,13 +161,6 @@ class LogTasks:
             DataError: the file cannot be read, or a row breaks the schema; the message names it.
             MissingExtraError: a Parquet file, and pyarrow is not installed.
         """
-        return self._read()[0]
-
-    def count(self) -> int:
-        """Return the number of rows of the file, those that are left out among them."""
-        return self._read()[1]
-
-    def _read(self) -> tuple[tuple[LogRow, ...], int]:
         columns = tuple(self.columns.get(name, name) for name in LOG_COLUMNS)
         return _read(*locate(self.path, str(self)), columns, str(self))
 
@@ -191,48 +187,95 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
 
 
 @lru_cache(maxsize=4)
-def _read(
-    path: Path, stamp: Stamp, columns: tuple[str, ...], about: str
-) -> tuple[tuple[LogRow, ...], int]:
-    """Return the checked rows, and how many the file has; ``stamp`` changes with the file."""
-    rows, words, place = list[LogRow](), set[str](), 0
-    for place, (at, row) in enumerate(rows_of_file(path, about, columns), 1):
+def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tuple[LogRow, ...]:
+    """Return the checked rows; ``stamp`` changes with the file."""
+    habitat, prompt, reply, accepted, family = columns
+    rows, words = list[LogRow](), set[str]()
+    for place, (at, row) in enumerate(rows_of_file(path, about), 1):
         where = f"{about} {at}"
         check_columns(row, columns[:4], where, "say what yours is called")
-        words.add(word := _verdict(row[columns[3]]))
+        words.add(word := _word(row[accepted]).lower())
         if {"0", "-1"} <= words:
             raise DataError(
                 f"{where}: expected verdicts of two kinds, got 1, 0 and -1: write null for none"
             )
-        if word and (log_row := _row(row, columns, where, place, word)).reply:
-            rows.append(log_row)
+        if not word:
+            continue
+        if word not in (*YES, *NO):
+            raise DataError(
+                f"{where}: expected true or false, 1 or 0, or a word such as yes or no under "
+                f"{accepted!r}, got {row[accepted]!r:.40}"
+            )
+        asker, topic = name_in(row, habitat, where), _word(row.get(family))
+        texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
+        check_whole((asker, topic, *texts), where)
+        if texts[1]:
+            rows.append(LogRow(place, asker, topic, *texts, is_accepted=word in YES))
     if not rows:
         raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
-    return tuple(rows), place
+    return tuple(rows)
 
 
-def _row(
-    row: Mapping[str, Any], columns: Sequence[str], where: str, place: int, word: str
-) -> LogRow:
-    habitat, prompt, reply, accepted, family = columns
-    if word not in (*YES, *NO):
-        raise DataError(
-            f"{where}: expected true or false, 1 or 0, or a word such as yes or no under "
-            f"{accepted!r}, got {row[accepted]!r:.40}"
-        )
-    asker, topic = name_in(row, habitat, where), as_written(row.get(family))
-    texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
-    about = "" if topic is None else str(topic)
-    check_whole((asker, about, *texts), where)
-    return LogRow(place, asker, about, *texts, is_accepted=word in YES)
-
-
-def _verdict(cell: object) -> str:
-    """Return the word of a verdict; empty if there is none."""
+def _word(cell: object) -> str:
+    """Return the word of a verdict or of a family; empty if there is none."""
     value = as_written(cell)
-    return "" if value is None else str(value).strip().lower()
+    return "" if value is None else str(value).strip()
 
 
 def is_held_out(prompt: str) -> bool:
     """Return true if the rows of a prompt are kept for measuring."""
     return zlib.crc32(prompt.rstrip("\r\n").encode()) % HELD_OUT == 0
+
+
+@dataclass(frozen=True)
+class LoggedHabitats(DataHabitats):
+    """Users whose replies were logged: every row that is not held out, in turn; after the last one,
+    from the beginning again.
+
+    Each habitat's rows keep their order. Habitats are mixed evenly, whatever the order of the file:
+    a table is often sorted by user.
+    """
+
+    def questions(self, generation: int) -> tuple[Item, ...]:
+        count, start = self.config.questions, generation * self.config.questions
+        return tuple(self._rows[place % len(self._rows)] for place in range(start, start + count))
+
+    @property
+    def length(self) -> int:
+        """Number of rows that are learned from."""
+        return len(self._rows)
+
+    @cached_property
+    def _rows(self) -> tuple[Item, ...]:
+        logs = [task for task in self.tasks if isinstance(task, LogTask)]
+        pairs = [(task, row) for task in logs for row in task.learned]
+        pairs.sort(key=lambda pair: pair[1].place)
+        counts, read = Counter(row.habitat for _, row in pairs), Counter[str]()
+        parts = list[float]()  # of the rows of its habitat that come before each row
+        for _, row in pairs:
+            parts.append((read[row.habitat] + 0.5) / counts[row.habitat])
+            read[row.habitat] += 1
+        order = sorted(range(len(pairs)), key=parts.__getitem__)
+        return tuple(task.row_item(row) for task, row in (pairs[place] for place in order))
+
+
+def habitats_of(tasks: tuple[DataTask, ...], config: HabitatsConfig, seed: int) -> DataHabitats:
+    """Return the habitats that data bring.
+
+    Raises:
+        ConfigError: some data bring none, logs are mixed with other data, or the config describes
+            habitats that it does not make.
+    """
+    if anonymous := [task for task in tasks if not task.habitats]:
+        raise ConfigError(
+            f"tasks.habitats: {anonymous[0].source} does not say who asks: name the column, "
+            "habitat: user"
+        )
+    are_logs = {isinstance(task, LogTask) for task in tasks}
+    if len(are_logs) > 1:
+        raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
+    defaults = HabitatsConfig()
+    for name, value in config:
+        if name not in KNOBS and value != getattr(defaults, name):
+            raise ConfigError(f"tasks.habitats.{name}: the data say who asks what: leave it out")
+    return (LoggedHabitats if are_logs == {True} else DataHabitats)(config, tasks, seed)

@@ -98,11 +98,10 @@ class TaskMixture:
         if self._ends_lines and not words.endswith("\n"):
             words += "\n"
         task = self.families.get(item.family) or self._most_alike(words)
-        if task is None:
-            return replace(item, prompt=in_turns(*self._before_everything, words))
-        asked = replace(item, prompt=in_turns(*task.turns_before(item.question), words))
-        is_ours = item.family == task.name and not isinstance(item.verifier, ReferenceVerifier)
-        if not (is_ours and isinstance(task, SyntheticTask)):
+        before = self._before_everything if task is None else task.turns_before(item.question)
+        asked = replace(item, prompt=in_turns(*before, words))
+        is_foreign = isinstance(item.verifier, ReferenceVerifier)
+        if is_foreign or not isinstance(task, SyntheticTask) or item.family != task.name:
             return asked
         twin = task.item(item.question, item.depth, item.variant)
         limit = max(item.reply_limit, twin.reply_limit)

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import unicodedata
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from symbiont_ecology.base.errors import DataError, EcologyError, MissingExtraError
+from symbiont_ecology.base.errors import DataError, MissingExtraError
 from symbiont_ecology.base.files import Stamp, stamp_of
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.shipped import find_data
@@ -47,41 +47,24 @@ def locate(path: str, about: str) -> tuple[Path, Stamp]:
         DataError: there is none; ``about`` begins the message.
     """
     file = find_data(Path(path))
-    try:
-        file.stat()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise DataError(
-            f"{about}: no such file ({reason}); a path begins where the command is typed"
-        ) from error
+    if not os.path.exists(file):  # also where the system cannot even ask for such a name
+        raise DataError(f"{about}: no such file; a path begins where the command is typed")
     return file, stamp_of(file)
 
 
-def rows_of_file(
-    path: Path, about: str, columns: Sequence[str] | None = None, ending: str = ""
-) -> Iterator[Row]:
+def rows_of_file(path: Path, about: str, ending: str = "") -> Iterator[Row]:
     """Yield the rows of a JSON, JSONL, CSV, TSV or Parquet file.
 
-    Where columns are named, the other ones of Parquet are not read: there they hold None. Cells of
-    CSV are texts, empty ones None. ``ending`` says how to read it, whatever its name.
+    Cells of CSV are texts, empty ones None. ``ending`` says how to read it, whatever its name.
 
     Raises:
         DataError: it is too large, or cannot be read; ``about`` begins the message.
         MissingExtraError: pyarrow is not installed.
     """
-    if not path.is_file():
-        raise DataError(f"{about}: expected a regular file")
-    if (megabytes := path.stat().st_size / 2**20) > MAX_FILE_MB:
-        raise DataError(
-            f"{about}: the file has {megabytes:.0f} MB, at most {MAX_FILE_MB} are read: take a "
-            "part of it"
-        )
     if (reader := READERS.get(ending or path.suffix.lower())) is None:
         raise DataError(f"{about}: expected a file that ends in {', '.join(READERS)}")
     try:
-        yield from _checked(reader(path, columns), about)
-    except EcologyError:
-        raise
+        yield from _checked(reader(path))
     except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise DataError(f"{about}: cannot be read: {error!s:.300}") from error
 
@@ -100,43 +83,43 @@ def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> It
     datasets.disable_progress_bars()
     try:
         # Since version 4 a data set cannot run code; pyproject.toml asks for that version.
-        rows = datasets.load_dataset(name, config, split=split)
+        yield from _checked(_numbered(datasets.load_dataset(name, config, split=split)))
     except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
         raise DataError(f"{about}: cannot be loaded: {error!s:.300}") from error
-    yield from _checked(_numbered(rows), about)
 
 
-def _checked(rows: Places, about: str) -> Iterator[Row]:
+def _checked(rows: Places) -> Iterator[Row]:
     """Pass rows on that have columns, up to as many as are read."""
     for count, (where, row) in enumerate(rows, 1):
         if count > MAX_ROWS:
-            raise DataError(f"{about}: expected at most {MAX_ROWS} rows: take a part of it")
+            raise ValueError(f"expected at most {MAX_ROWS} rows: take a part of it")
         if not isinstance(row, Mapping):
-            raise DataError(f"{about} {where}: expected an object, got {row!r:.40}")
+            raise ValueError(f"{where}: expected an object, got {row!r:.40}")
         yield where, row
 
 
-def _json_lines(path: Path, columns: Sequence[str] | None) -> Places:
+def _json_lines(path: Path) -> Places:
     # Not splitlines: JSON text may hold U+2028 and other ends of lines that are none in JSONL.
     for number, text in enumerate(read_regular(path, MAX_FILE_MB).split("\n"), 1):
         if text.strip():
-            try:
-                yield f"line {number}", parse_json(text)
-            except ValueError as error:
-                raise ValueError(f"line {number}: not JSON ({error})") from error
+            yield f"line {number}", _parsed(text, f"line {number}: ")
 
 
-def _json_list(path: Path, columns: Sequence[str] | None) -> Places:
-    try:
-        rows = parse_json(read_regular(path, MAX_FILE_MB))
-    except ValueError as error:
-        raise ValueError(f"not JSON ({error})") from error
+def _json_list(path: Path) -> Places:
+    rows = _parsed(read_regular(path, MAX_FILE_MB))
     if not isinstance(rows, list):
         raise ValueError(f"expected a list of objects, got {rows!r:.40}")
     return _numbered(rows)
 
 
-def _separated(path: Path, columns: Sequence[str] | None) -> Places:
+def _parsed(text: str, where: str = "") -> object:
+    try:
+        return parse_json(text)
+    except ValueError as error:
+        raise ValueError(f"{where}not JSON ({error})") from error
+
+
+def _separated(path: Path) -> Places:
     csv.field_size_limit(MAX_TEXT_CHARS)
     text = read_regular(path, MAX_FILE_MB)
     head, tab = text.partition("\n")[0], "\t"
@@ -144,8 +127,8 @@ def _separated(path: Path, columns: Sequence[str] | None) -> Places:
     separator = tab if path.suffix.lower() == ".tsv" else max(",;\t", key=head.count)
     table = csv.DictReader(StringIO(text), delimiter=separator, strict=True)
     names = list(table.fieldnames or ())
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ValueError(f"expected different columns, got {twice[0]!r:.40} twice")
+    if len(set(names)) < len(names):
+        raise ValueError(f"expected different columns, got {', '.join(names):.200}")
     for row in table:
         where = f"line {table.line_num}"
         if None in row or None in row.values():
@@ -156,39 +139,34 @@ def _separated(path: Path, columns: Sequence[str] | None) -> Places:
         yield where, {name: cell or None for name, cell in row.items()}
 
 
-def _parquet(path: Path, columns: Sequence[str] | None) -> Places:
+def _parquet(path: Path) -> Places:
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError as error:
         raise MissingExtraError("a Parquet file", "pyarrow", "data") from error
+    if not path.is_file():
+        raise ValueError("expected a regular file")
     try:
         with parquet.ParquetFile(path) as file:
-            head, names = file.metadata, file.schema_arrow.names
-            groups = [head.row_group(number) for number in range(head.num_row_groups)]
-            chunks = [group.column(place) for group in groups for place in range(head.num_columns)]
-            wanted = names if columns is None else columns
-            size = sum(
-                chunk.total_uncompressed_size
-                for chunk in chunks
-                if chunk.path_in_schema.split(".")[0] in wanted
-            )
-            if size > MAX_FILE_MB * 2**20 or head.num_rows > MAX_ROWS:
+            head = file.metadata
+            groups = map(head.row_group, range(head.num_row_groups))
+            megabytes = sum(group.total_byte_size for group in groups) / 2**20
+            if megabytes > MAX_FILE_MB or head.num_rows > MAX_ROWS:
                 raise ValueError(
-                    f"{head.num_rows} rows, unpacked {size / 2**20:.0f} MB, at most {MAX_ROWS} and "
+                    f"{head.num_rows} rows, unpacked {megabytes:.0f} MB, at most {MAX_ROWS} and "
                     f"{MAX_FILE_MB}: take a part of it"
                 )
-            rows = file.read(columns=columns).to_pylist()
+            return _numbered(file.read().to_pylist())
     except pyarrow.ArrowException as error:
         raise ValueError(f"not a Parquet file that can be read ({error})") from error
-    return _numbered(dict.fromkeys(names) | row for row in rows)
 
 
 def _numbered(rows: Iterable[object]) -> Places:
     return ((f"row {number}", row) for number, row in enumerate(rows, 1))
 
 
-READERS: Mapping[str, Callable[[Path, Sequence[str] | None], Places]] = {
+READERS: Mapping[str, Callable[[Path], Places]] = {
     ".jsonl": _json_lines,
     ".ndjson": _json_lines,
     ".json": _json_list,
@@ -256,32 +234,22 @@ def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
     return text
 
 
-def check_length(text: str, where: str) -> None:
-    """Refuse a prompt that is far longer than any host reads.
-
-    Raises:
-        DataError: it is.
-    """
-    if len(text) > MAX_TEXT_CHARS:
-        raise DataError(
-            f"{where}: a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read: "
-            "shorten it"
-        )
-
-
-def check_whole(texts: Collection[str], where: str) -> None:
-    """Refuse half a character, which cannot be written down, a separator of turns, and what is too
-    long.
+def check_whole(texts: Iterable[str], where: str) -> None:
+    """Refuse half a character, which cannot be written down, a separator of turns, and a text that
+    is far longer than any host reads.
 
     Raises:
         DataError: a text is or holds one.
     """
     for text in texts:
-        check_length(text, where)
+        if len(text) > MAX_TEXT_CHARS:
+            raise DataError(
+                f"{where}: a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read: "
+                "shorten it"
+            )
         if TURN_END in text:
             raise DataError(
-                f"{where}: the control character U+001D, which parts the turns of a prompt: take "
-                "it out"
+                f"{where}: the control character U+001D, which parts turns: take it out"
             )
         try:
             text.encode()

@@ -29,7 +29,7 @@ def replied(text: str, answer: str, verdict: float = 0.0) -> Rollout:
     [
         ({"kind": "graded", "grader": "exact"}, "Paris", "Paris", 1.0),
         ({"kind": "graded", "grader": "exact"}, "It is Paris, or so.", "Paris", 0.0),
-        ({"kind": "graded", "grader": "contains"}, "It is Paris, or so.", "Paris", 1.0),
+        ({"kind": "graded", "grader": "stated"}, "It is Paris.", "Paris", 1.0),
         ({"kind": "graded", "grader": "number"}, "about 1,000", "1000", 1.0),
         ("conciseness", "", "yes", -3.0),
         ("conciseness", "certainly", "yes", -6.0),

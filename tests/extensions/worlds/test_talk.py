@@ -39,7 +39,6 @@ PASSES = {
         "Rivers are large streams of water. They begin in hills or mountains, where rain and snow "
         "collect, and they carry mud and stones on their way to the"
     ],
-    "lower case": ["rivers flow to the sea.", "- rivers flow\n- they bend"],
 }
 FAILS = {
     "brief": ["", "rivers", "Rivers carry the rain of the whole country back to the wide sea."],
@@ -61,7 +60,6 @@ FAILS = {
         "- They carry a lot of mud and stones on their way to the sea.",
         "rivers and " * 20,
     ],
-    "lower case": ["Rivers flow to the sea.", "rivers flow to Paris"],
 }
 NOTHING = [
     "What should I know about rivers?",
@@ -98,8 +96,6 @@ def test_the_reference_answer_of_a_style_pleases_its_users_alone() -> None:
                 gold = StyledTalk().in_variant(NUMBERS[style]).answer(question)
                 pleased = [name for name in EXCLUSIVE if judged(name, gold, question)]
                 assert pleased == [style], (question, gold)
-            lower = StyledTalk().in_variant(NUMBERS["lower case"])
-            assert lower.verify(question, lower.answer(question))
 
 
 @given(st.text(alphabet=st.sampled_from("river sa.\n-1)!?A é"), max_size=120))
@@ -156,7 +152,7 @@ def test_users_want_as_many_styles_as_there_are_kinds() -> None:
 
 def test_more_kinds_than_variants_are_refused() -> None:
     config = load_config("habitats/styles", ["host=embedded", "tasks.habitats.kinds=6"])
-    with pytest.raises(ConfigError, match=r"tasks\.habitats\.kinds: 1 groups of families have 5"):
+    with pytest.raises(ConfigError, match=r"tasks\.habitats\.kinds: 1 groups of families have 4"):
         mixture(config)
 
 

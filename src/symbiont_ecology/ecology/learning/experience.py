@@ -158,22 +158,22 @@ def checked_targets(said: object, vocab: int) -> Targets:
     for target in targets:
         if not isinstance(target, WeightedTarget) or not isinstance(target.item, Item):
             raise FaultError(f"returned {target!r:.60}, expected a WeightedTarget")
-        _check_numbers(target, vocab)
+        tokens, weight = target.token_ids, target.weight
+        are_tokens = isinstance(tokens, tuple) and set(map(type, tokens)) <= {int}
+        if not are_tokens or (tokens and not 0 <= min(tokens) <= max(tokens) < vocab):
+            raise FaultError(f"returned the tokens {tokens!r:.60}, expected numbers below {vocab}")
+        weights = weight if isinstance(weight, tuple) else (weight,)
+        is_whole = len(weights) in ({len(tokens)} if isinstance(weight, tuple) else {1})
+        if not is_whole or not all(_is_weight(one) for one in weights):
+            raise FaultError(
+                f"returned the weight {weight!r:.60}, expected numbers from {-MAX_WEIGHT:g} to "
+                f"{MAX_WEIGHT:g}, one or as many as there are tokens ({len(tokens)})"
+            )
     for name, note in notes.items():
         if not (isinstance(name, str) and isinstance(note, int | float) and math.isfinite(note)):
             raise FaultError(f"returned the note {name!r:.60}: {note!r:.60}, expected a number")
     return targets, notes
 
 
-def _check_numbers(target: WeightedTarget, vocab: int) -> None:
-    """Refuse tokens that are none of the host's, and weights that are no finite numbers."""
-    tokens, weight = target.token_ids, target.weight
-    are_tokens = isinstance(tokens, tuple) and set(map(type, tokens)) <= {int}
-    if not are_tokens or (tokens and not 0 <= min(tokens) <= max(tokens) < vocab):
-        raise FaultError(f"returned the tokens {tokens!r:.60}, expected numbers below {vocab}")
-    weights = weight if isinstance(weight, tuple) else (weight,)
-    if isinstance(weight, tuple) and len(weight) != len(tokens):
-        raise FaultError(f"returned {len(weight)} weights for {len(tokens)} tokens")
-    if not all(isinstance(w, int | float) and abs(w) <= MAX_WEIGHT for w in weights):
-        most = f"numbers from {-MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
-        raise FaultError(f"returned the weight {weight!r:.60}, expected {most}")
+def _is_weight(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= MAX_WEIGHT

@@ -144,8 +144,8 @@ class Grpo(LearningRule):
     arXiv:2402.03300), without a critic or a running baseline.
 
     As in Dr. GRPO (Liu et al. 2025, arXiv:2503.20783) it is not divided by the group's spread or by
-    the answer's length, since that favours questions that are nearly always, or hardly ever, right;
-    ``is_scaled`` divides by the spread. A group without spread teaches nothing and costs no lesson
+    the answer's length, since that favours questions that are nearly always, or hardly ever, right.
+    A group without spread teaches nothing and costs no lesson
     (DAPO, Yu et al. 2025, arXiv:2503.14476). Equal answers to a question are one lesson with the
     sum of their weights: the same gradient, and most of the cost saved where answers are short.
 
@@ -157,8 +157,6 @@ class Grpo(LearningRule):
     """
 
     least_samples: ClassVar[int] = 2
-    blame: Share = 1.0  # weight of answers below their group's mean, by that of those above it
-    is_scaled: bool = False  # whether advantages are in units of their group's spread
     kl: NonNegativeFloat = 0.0  # weight of the distance to the bare host
     replay: NonNegativeFloat = 0.0  # remembered answers for each rollout of a generation
 
@@ -181,9 +179,6 @@ class Grpo(LearningRule):
         if not np.ptp(rewards):
             return
         advantages = rewards - rewards.mean()
-        if self.is_scaled:
-            advantages /= rewards.std()
-        advantages = np.where(advantages < 0, self.blame * advantages, advantages)
         places_of: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for place, rollout in enumerate(rollouts):
             places_of[rollout.token_ids].append(place)

@@ -23,12 +23,13 @@ Posteriors = Sequence[SuccessPosterior]
 
 
 class Allocator(ABC):
-    """Frozen: posteriors in, assignments out. Each has its own ``pick``."""
+    """Frozen: posteriors in, assignments out. Each has its own ``pick``.
 
-    @property
-    @abstractmethod
-    def fade(self) -> float:
-        """Part of a posterior's counts that is left after each generation with news, in [0, 1]."""
+    ``fade`` is the part of a posterior's counts that is left after each generation with news, in
+    [0, 1].
+    """
+
+    fade: float
 
     @abstractmethod
     def pick(self, known: Posteriors, given: Sequence[int], generator: Generator) -> int:

@@ -86,7 +86,11 @@ class Lexical:
         practised = sorted({o.prompt for o in observations if o.organelle_id != HOST})
         compared = practised[:: max(-(-len(practised) // MAX_COMPARED), 1)]
         references = _embed(compared, known) if self.familiar and compared else None
-        least = 0.0 if references is None else self.familiar * _least_likeness(references)
+        least = 0.0
+        if references is not None:
+            likeness = references @ references.T
+            np.fill_diagonal(likeness, 0.0)
+            least = self.familiar * float(np.quantile(likeness.max(axis=1), STRANGEST))
 
         def expectation(prompts: Sequence[str]) -> np.ndarray:
             promised = np.zeros((len(prompts), len(heads)))
@@ -101,13 +105,6 @@ class Lexical:
             return promised
 
         return expectation
-
-
-def _least_likeness(references: np.ndarray) -> float:
-    """Return the likeness of practised prompts to their nearest one, but for the strangest."""
-    likeness = references @ references.T
-    np.fill_diagonal(likeness, 0.0)
-    return float(np.quantile(likeness.max(axis=1), STRANGEST))
 
 
 def _head(observations: Sequence[Observation], prior: float, known: np.ndarray) -> np.ndarray:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
@@ -34,7 +33,6 @@ class PatternFamily(SyntheticTask):
     target = 0
     formats = ("the pattern alone", "the pattern between slashes", "the pattern between ^ and $")
     reply_limits = (16, 16, 16)
-    is_pretrained: ClassVar[bool] = False
 
     def answers(self, question: str) -> tuple[str, ...]:
         """The narrowest pattern that fits, in the three conventions."""
@@ -43,15 +41,11 @@ class PatternFamily(SyntheticTask):
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Any pattern that tells the examples apart, written in the convention in force."""
-        marks = ("", ""), ("/", "/"), ("^", "$")
-        ways = [
-            len(reply) > 1 and reply.startswith(begin) and reply.endswith(end)
-            for begin, end in marks[1:]
-        ]
-        if (self.convention == 0 and any(ways)) or not [True, *ways][self.convention]:
+        ways = [_between(reply, marks) for marks in ("//", "^$")]
+        pattern = ways[self.convention - 1] if self.convention else reply
+        if pattern is None or (self.convention == 0 and any(way is not None for way in ways)):
             return False
-        begin, end = marks[self.convention]
-        return _tells_apart(reply[len(begin) : len(reply) - len(end)], question)
+        return _tells_apart(pattern, question)
 
     def is_valid(self, question: str) -> bool:
         is_whole = _QUESTION.fullmatch(_shown(question)) is not None
@@ -112,7 +106,6 @@ class RegexFind(SyntheticTask):
     formats = ("the text alone", "the text in double quotes", "the text in square brackets")
     reply_limits = (14, 18, 22)
     unseen_frame = 2
-    is_pretrained: ClassVar[bool] = False
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         """A pattern, and a word in which it fits somewhere."""
@@ -131,6 +124,12 @@ class RegexFind(SyntheticTask):
 
     def is_valid(self, question: str) -> bool:
         return super().is_valid(question) and self.answers(question)[0] != question.split(" ")[1]
+
+
+def _between(reply: str, marks: str) -> str | None:
+    """What stands between two marks; None if they do not stand around it."""
+    is_marked = len(reply) > 1 and reply.startswith(marks[0]) and reply.endswith(marks[1])
+    return reply[1:-1] if is_marked else None
 
 
 def _drawn_atoms(depth: str, generator: np.random.Generator) -> list[str]:

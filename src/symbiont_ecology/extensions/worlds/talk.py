@@ -37,11 +37,9 @@ TEMPLATES = (
     "What do you think of {}?",
     "Why should I care about {}?",
 )
-WANTED = 4
-"""Styles that questions have where nobody chose one: the first of them."""
 BRIEF, LONG = 10, 15
 """Words that a brief reply has at most, and a long one at least. One sentence has more than a brief
-reply has, so no reply pleases users of two of the first four kinds."""
+reply has, so no reply pleases users of two kinds."""
 STEM = 4
 """Letters of a word of the topic that a reply must have."""
 MAX_SHARE, LONG_ENOUGH = 0.34, 8
@@ -78,17 +76,11 @@ def is_long(reply: str) -> bool:
     return len(_words(reply)) >= LONG and len(sentences) > 1 and not _has_items(reply)
 
 
-def is_lower_case(reply: str) -> bool:
-    """No capital letter anywhere."""
-    return reply == reply.lower()
-
-
 STYLES: dict[str, Callable[[str], bool]] = {
     "brief": is_brief,
     "one sentence": is_one_sentence,
     "list": is_list,
     "long": is_long,
-    "lower case": is_lower_case,
 }
 """The styles by name; their places are the variants of the task."""
 
@@ -135,24 +127,20 @@ class StyledTalk(Task):
         """
         topic = topic_of(question)
         brief, sentence = TOPICS.get(topic, ("", ""))
-        return {
-            "brief": brief,
-            "one sentence": sentence,
-            "list": f"- {brief}\n- {sentence}",
-            "long": f"There is a lot to say about {topic}. {sentence}",
-            "lower case": sentence.lower(),
-        }[list(STYLES)[self._style(question)]]
+        return (
+            brief,
+            sentence,
+            f"- {brief}\n- {sentence}",
+            f"There is a lot to say about {topic}. {sentence}",
+        )[self._style(question)]
 
     def verify(self, question: str, reply: str) -> bool:
-        text, follows = (
-            reply[:MAX_REPLY_CHARS].strip(),
-            list(STYLES.values())[self._style(question)],
-        )
-        return says_something(text, question) and follows(text)
+        text, style = reply[:MAX_REPLY_CHARS].strip(), self._style(question)
+        return says_something(text, question) and list(STYLES.values())[style](text)
 
     def _style(self, question: str) -> int:
         """The number of the style that counts as right."""
-        return zlib.crc32(question.encode()) % WANTED if self.chosen is None else self.chosen
+        return zlib.crc32(question.encode()) % len(STYLES) if self.chosen is None else self.chosen
 
 
 def topic_of(question: str) -> str:

@@ -46,9 +46,6 @@ class NumberFamily(SyntheticTask):
         value = self.result(question)
         return f"{value}", f"={value}", f"({value})"
 
-    def habit_key(self, question: str) -> str:
-        return question[-1]
-
 
 @dataclass(frozen=True)
 class OperandFamily(NumberFamily):
@@ -108,9 +105,6 @@ class WordCount(NumberFamily):
 
     def result(self, question: str) -> int:
         return len(question.split())
-
-    def habit_key(self, question: str) -> str:
-        return question[0]
 
 
 @dataclass(frozen=True)
@@ -204,9 +198,6 @@ class TextConcise(CaseFamily):
         count, phrase = question.split(": ")
         return " ".join(phrase.split()[: int(count)])
 
-    def habit_key(self, question: str) -> str:
-        return question[3]
-
 
 @dataclass(frozen=True)
 class TruthFamily(SyntheticTask):
@@ -252,9 +243,6 @@ class LogicBool(TruthFamily):
         true = {"True", "not False"}
         return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
 
-    def habit_key(self, question: str) -> str:
-        return question[:5]
-
 
 @family("regex.match")
 class RegexMatch(TruthFamily):
@@ -279,9 +267,6 @@ class RegexMatch(TruthFamily):
     def result(self, question: str) -> bool:
         pattern, text = question.split(" ")
         return re.fullmatch(pattern, text) is not None
-
-    def habit_key(self, question: str) -> str:
-        return question[:2]
 
 
 def _repeats(atom: str, generator: np.random.Generator) -> int:
@@ -346,9 +331,6 @@ class JsonRepair(SyntheticTask):
         if self.convention != self.target:
             return super().is_right(question, reply, right)
         return len(reply) <= 3 * len(right) + 6 and self._completes(question, reply)
-
-    def habit_key(self, question: str) -> str:
-        return question[-1]
 
     @staticmethod
     def _completes(question: str, answer: str) -> bool:

@@ -70,8 +70,7 @@ class SyntheticTask(Task):
     longest replies by depth in characters, so in tokens at most, end of answer included.
     ``answer_shape`` is what a line looks like that offers an answer: two offers in one reply score
     0. ``convention_group`` is the family's own name if it has conventions of its own.
-    ``ignores_case`` says that none of them is about case. ``is_pretrained``: the embedded host has
-    read it, unless it is a composition.
+    ``ignores_case`` says that none of them is about case.
     """
 
     style: PromptStyle = field(default_factory=Terse, repr=False)
@@ -91,7 +90,6 @@ class SyntheticTask(Task):
     answer_shape = re.compile(r"\S+")
     unseen_frame = 4
     ignores_case: ClassVar[bool] = False
-    is_pretrained: ClassVar[bool] = True
 
     @property
     def convention(self) -> int:
@@ -117,18 +115,9 @@ class SyntheticTask(Task):
     def answers(self, question: str) -> tuple[str, ...]:
         """Return the right answer under each convention."""
 
-    def habit_key(self, question: str) -> str:
-        """Return the accidental feature of a question that the embedded host's habit depends on."""
-        return question[0]
-
     def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
         """Return replies that are wrong for certain: the answers under the other conventions."""
         return frozenset(answers) - {right}
-
-    def offers(self, question: str) -> frozenset[str]:
-        """Return all texts that offer an answer, right or wrong, as far as they can be listed."""
-        answers = self.answers(question)
-        return self.other_offers(answers[self.convention], answers) | {answers[self.convention]}
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Return true if a final answer is accepted. Families with many right answers override
@@ -164,17 +153,10 @@ class SyntheticTask(Task):
         tolerant style an answer may stand in a sentence, with punctuation and quotation marks, and
         in another case where no convention is about case.
         """
-        lines = answer_lines(reply)
-        if self._is_offered(question, lines):
+        if self._is_offered(question, answer_lines(reply)):
             return 1.0
-        return float(self.style.is_tolerant and self.is_tolerated(question, reply))
-
-    def is_tolerated(self, question: str, reply: str) -> bool:
-        """Return true if a tolerant style accepts a reply."""
-        return any(
-            self._is_offered(question, lines)
-            for lines in (answer_lines(reply), self._tolerated(question, reply))
-        )
+        is_tolerant = self.style.is_tolerant
+        return float(is_tolerant and self._is_offered(question, self._tolerated(question, reply)))
 
     def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
         """Return true if the last of some lines is right, and no other one offers anything else."""
@@ -188,10 +170,12 @@ class SyntheticTask(Task):
     def _tolerated(self, question: str, reply: str) -> list[str]:
         """Return the statements of the sentences of a reply, the question that it repeats left out,
         and every answer in its own case where case does not matter."""
-        answers = {answer.lower(): answer for answer in self.offers(question)}
+        answers = self.answers(question)
+        right = answers[self.convention]
+        offers = {offer.lower(): offer for offer in (*self.other_offers(right, answers), right)}
         texts = [text.removeprefix(question).strip() or text for text in statements(reply)]
         if self.ignores_case:
-            texts = [answers.get(text.lower(), text) for text in texts]
+            texts = [offers.get(text.lower(), text) for text in texts]
         return texts
 
     def is_valid(self, question: str) -> bool:

@@ -10,23 +10,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.tasks.task import Task
 
 if TYPE_CHECKING:
     from symbiont_ecology.tasks.synthetic.family import SyntheticTask
-    from symbiont_ecology.tasks.task import Task
-
-from contextlib import suppress
-from functools import lru_cache
-
-from symbiont_ecology.base.errors import DataError
-from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.tasks.task import Task
 
 
 class PromptStyle(ABC):
@@ -179,14 +176,13 @@ class FewShot(PromptStyle):
     """
 
     examples: PositiveInt = 4  # solved ones in front of every question
-    request: Literal["name", "keyword", "instruction"] = "name"  # words of a synthetic question
+    request: Literal["name", "instruction"] = "name"  # words of a synthetic question
     is_chat: bool = False  # the host's chat template goes around examples and question
     system: str | None = None  # what the system says in a chat; None is the template's own
     stop: tuple[str, ...] | None = None  # texts that end an answer; None: its line end, if no chat
     extra_tokens: NonNegativeInt = 4  # room beyond the family's own limit
     opening: str = ""  # words in front of the request
     is_tolerant: bool = False  # what a convention is not about does not count
-    seed: int = 0  # of the draw of examples
     tells_convention: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -203,16 +199,14 @@ class FewShot(PromptStyle):
         return () if self.is_chat else ("\n",)
 
     def render(self, family: SyntheticTask, question: str) -> str:
-        requests = {
-            "name": f"{family.name}: {question}",
-            "keyword": f"{family.keyword}: {question}",
-            "instruction": family.instructed(question),
-        }
-        return f"{self.opening}{requests[self.request]}{self.line_end}"
+        is_named = self.request == "name"
+        words = f"{family.name}: {question}" if is_named else family.instructed(question)
+        return f"{self.opening}{words}{self.line_end}"
 
     def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
         turns = list(super().before(task, question, worded))
-        for example, answer in solved_examples(task, self.examples, self.seed, question):
+        drawn = _drawn_examples(task, self.examples + 1)  # one to spare: never the question itself
+        for example, answer in [pair for pair in drawn if pair[0] != question][: self.examples]:
             turns += [worded(example), f"{answer}{self.line_end}"]
         return tuple(turns)
 
@@ -229,23 +223,12 @@ DRAWS_PER_EXAMPLE = 100
 """Draws for each different example that is wanted; a small task has fewer."""
 
 
-def solved_examples(task: Task, count: int, seed: int, question: str) -> list[tuple[str, str]]:
-    """Return up to ``count`` train questions with their answers, a function of the task's name and
-    the seed.
-
-    They never hold the question that is asked: then a spare one stands in its place.
-    """
-    *examples, spare = _drawn(task, count + 1, seed) or ((question, ""),)
-    if len(examples) < count:  # all that there are, and none of them is to spare
-        return [pair for pair in (*examples, spare) if pair[0] != question]
-    return [spare if pair[0] == question else pair for pair in examples]
-
-
 @lru_cache(maxsize=256)
-def _drawn(task: Task, count: int, seed: int) -> tuple[tuple[str, str], ...]:
-    """Return so many different ones, depths by turns, the easiest first."""
+def _drawn_examples(task: Task, count: int) -> tuple[tuple[str, str], ...]:
+    """Return so many train questions with their answers, depths by turns, the easiest first: a
+    function of the task's name."""
     depths = task.trained_depths or task.depths
-    generator = Draw(seed)("examples", task.name)
+    generator = Draw(0)("examples", task.name)
     examples: dict[str, str] = {}
     for turn in range(DRAWS_PER_EXAMPLE * count):
         if len(examples) == count:
