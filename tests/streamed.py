@@ -9,9 +9,9 @@ from hosts import PROMPTS
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT, Completion, Decoding, Request
-from symbiont_ecology.model.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.streaming import NewToken, StreamedRequest
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.streaming import NewToken, StreamedRequest
 
 LIMITS = (12, 3, 9, 1, 12, 7, 5, 11)
 OWNERS = (0, 1, HOST_SLOT, 2, 1, 1, 0, HOST_SLOT)

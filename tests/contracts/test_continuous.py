@@ -13,10 +13,10 @@ from streamed import LIMITS, SAMPLED, Written, alone, in_company, requests, scor
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import AdapterError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.streaming import NewToken, StreamedRequest
 from symbiont_ecology.model.codec import TextCodec
-from symbiont_ecology.model.continuous import ContinuousBatch
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.streaming import NewToken, StreamedRequest
 
 HOSTS = (
     ("qwen3", True, "float32"),
@@ -56,7 +56,7 @@ def adapters(kernel: HostKernel) -> list[AdapterWeights]:
 def test_a_batch_that_never_ends_needs_no_more_memory(host_folders: dict[str, Path]) -> None:
     """Rows through transformers stand in columns, one more for each token of the batch."""
     kernel = HostKernel.from_pretrained(host_folders["gpt2"], slots=1)
-    batch, columns = kernel.continuous(1), list[int]()
+    batch, columns = ContinuousBatch(kernel, 1), list[int]()
     prompt = kernel.encode(["12+7="])[0]
     for step in range(200):
         if step % 5 == 0:  # before the last one has ended
@@ -80,7 +80,7 @@ def test_a_row_says_what_it_would_say_alone(
     is_exact: bool,
 ) -> None:
     expected = alone(kernel, adapters, decoding)
-    found = in_company(kernel.continuous(3), requests(kernel, adapters, decoding), moments)
+    found = in_company(ContinuousBatch(kernel, 3), requests(kernel, adapters, decoding), moments)
     close = 1e-4 if is_exact else 0.2
     for place, (ours, theirs, limit) in enumerate(zip(found, expected, LIMITS, strict=True)):
         if is_exact:
@@ -106,7 +106,7 @@ def test_log_probabilities_are_the_kernels(
 ) -> None:
     expected = alone(kernel, adapters, SAMPLED)
     moments = (0, 2, 1, 0, 3, 1, 0, 2)
-    found = in_company(kernel.continuous(3), requests(kernel, adapters, SAMPLED), moments)
+    found = in_company(ContinuousBatch(kernel, 3), requests(kernel, adapters, SAMPLED), moments)
     compared = 0
     for ours, theirs in zip(found, expected, strict=True):
         same = alike(ours.ids, theirs.token_ids)
@@ -128,7 +128,9 @@ def test_equal_prompts_beside_others_are_answered_alike(
 ) -> None:
     expected = alone(kernel, adapters, Decoding())
     asked = requests(kernel, adapters, Decoding())
-    found = in_company(kernel.continuous(3), [*asked[:4], asked[4], asked[4]], (0, 0, 0, 0, 1, 1))
+    found = in_company(
+        ContinuousBatch(kernel, 3), [*asked[:4], asked[4], asked[4]], (0, 0, 0, 0, 1, 1)
+    )
     assert found[4] == found[5]
     if is_exact:
         assert [tuple(row.ids) for row in found[:5]] == [row.token_ids for row in expected[:5]]
@@ -137,7 +139,7 @@ def test_equal_prompts_beside_others_are_answered_alike(
 def test_a_request_waits_for_a_free_slot(
     kernel: HostKernel, adapters: list[AdapterWeights]
 ) -> None:
-    batch, asked = kernel.continuous(1), requests(kernel, adapters, Decoding())
+    batch, asked = ContinuousBatch(kernel, 1), requests(kernel, adapters, Decoding())
     assert len(batch.join([asked[0], asked[6], asked[1], asked[2]])) == 2  # one adapter for both
     while len(batch):
         batch.step()
@@ -149,7 +151,7 @@ def test_a_row_keeps_the_adapter_with_which_it_began(
 ) -> None:
     expected = alone(kernel, adapters, Decoding())
     first = max((0, 6), key=lambda place: len(expected[place].token_ids))
-    batch, asked = kernel.continuous(2), requests(kernel, adapters, Decoding())
+    batch, asked = ContinuousBatch(kernel, 2), requests(kernel, adapters, Decoding())
     (row,) = batch.join([asked[first]])
     written = Written()
     for news in told(batch):
@@ -172,7 +174,7 @@ def test_rows_that_nobody_waits_for_leave(
     kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
 ) -> None:
     expected = alone(kernel, adapters, Decoding())
-    batch, asked = kernel.continuous(3), requests(kernel, adapters, Decoding())
+    batch, asked = ContinuousBatch(kernel, 3), requests(kernel, adapters, Decoding())
     first, second, third = batch.join([asked[0], asked[4], asked[7]])
     batch.step()
     batch.leave([first, third])
@@ -188,7 +190,7 @@ def test_rows_that_nobody_waits_for_leave(
 
 def test_the_likeliest_tokens_are_told(kernel: HostKernel, adapters: list[AdapterWeights]) -> None:
     prompt = kernel.encode(["12+7="])[0]
-    batch = kernel.continuous(1)
+    batch = ContinuousBatch(kernel, 1)
     batch.join([StreamedRequest(prompt, adapters[0], 2, alternatives=5)])
     (news,) = told(batch)
     assert len(news.alternatives) == 5
@@ -199,7 +201,7 @@ def test_the_likeliest_tokens_are_told(kernel: HostKernel, adapters: list[Adapte
 def test_what_can_never_be_answered_is_refused(
     kernel: HostKernel, adapters: list[AdapterWeights]
 ) -> None:
-    batch, prompt = kernel.continuous(1), kernel.encode(["12+7="])[0]
+    batch, prompt = ContinuousBatch(kernel, 1), kernel.encode(["12+7="])[0]
     with pytest.raises(HostError, match="at most"):
         batch.check(StreamedRequest(prompt, None, kernel.shape.max_positions))
     with pytest.raises(HostError, match=">= 1"):
@@ -220,7 +222,7 @@ def streamed(batch: ContinuousBatch, request: StreamedRequest) -> list[NewToken]
 
 def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    prompt, batch = kernel.encode(["12+7="])[0], ContinuousBatch(kernel, 1)
     free = streamed(batch, StreamedRequest(prompt, None, 60))
     text = "".join(news.text for news in free)
     stop = text[20:23]
@@ -232,7 +234,7 @@ def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
 
 def test_a_letter_is_shown_when_it_is_complete(host_folders: dict[str, Path]) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    prompt, batch = kernel.encode(["réd"])[0], kernel.continuous(1)
+    prompt, batch = kernel.encode(["réd"])[0], ContinuousBatch(kernel, 1)
     heard = streamed(batch, StreamedRequest(prompt, None, 60))
     whole = kernel.rollout([Request("réd", HOST_SLOT, 60)], None, Decoding())[0]
     assert "".join(news.text for news in heard) == whole.text
@@ -242,7 +244,7 @@ def test_a_part_of_a_stop_text_waits_for_its_last_letter(
     host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    prompt, batch = kernel.encode(["12+7="])[0], ContinuousBatch(kernel, 1)
     texts = ("Hi", "Hi\n", "Hi\n\ufffd", "Hi\n\ufffd\ufffd", "Hi\n😀")
 
     def decode(codec: TextCodec, rows: Sequence[Sequence[int]]) -> list[str]:

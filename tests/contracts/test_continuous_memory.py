@@ -14,10 +14,11 @@ from streamed import Written, alone, in_company, requests, told, told_once
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.extensions.native.back_end import RaggedCache
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.streaming import LostRow
 from symbiont_ecology.model.backend.torch_backend import PaddedCache
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.llama import LlamaDecoder, LlamaSession
-from symbiont_ecology.model.streaming import LostRow
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
     qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = alone(qwen3, three, Decoding())
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
     free, fitting, tries = RaggedCache._free_entries, [2], [0]
 
     def scarce(cache: RaggedCache, count: int, room: int) -> np.ndarray:
@@ -86,9 +87,9 @@ def test_newcomers_are_read_in_the_pass_of_the_others_unless_they_share(
     qwen3: HostKernel, three: list[AdapterWeights], in_one_pass: list[int]
 ) -> None:
     asked = requests(qwen3, three, Decoding())
-    in_company(qwen3.continuous(3), asked[:4], (0, 1, 1, 2))
+    in_company(ContinuousBatch(qwen3, 3), asked[:4], (0, 1, 1, 2))
     assert in_one_pass == [2, 1]
-    in_company(qwen3.continuous(3), [asked[0], asked[4], asked[4]], (0, 1, 1))
+    in_company(ContinuousBatch(qwen3, 3), [asked[0], asked[4], asked[4]], (0, 1, 1))
     assert in_one_pass == [2, 1]
 
 
@@ -99,7 +100,7 @@ def test_rows_stand_where_they_stood_if_memory_runs_out_in_the_midst_of_a_pass(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     expected = alone(qwen3, three, Decoding())
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
     attend = RaggedCache.attend
 
     def scarce(cache: RaggedCache, layer: int, heads: torch.Tensor) -> torch.Tensor:
@@ -126,7 +127,7 @@ def test_rows_stand_where_they_stood_if_memory_runs_out_in_the_midst_of_a_pass(
 def test_a_row_that_fits_nowhere_is_lost_where_nothing_is_being_written(
     qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
     rows = batch.join(asked[:2])
     with monkeypatch.context() as patched:
         patched.setattr(LlamaDecoder, "start", no_memory)
@@ -143,7 +144,7 @@ def test_all_rows_are_lost_if_memory_runs_out_as_they_go_on(
     qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     expected = alone(qwen3, three, Decoding())
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
     rows = batch.join(asked[4:7])
     assert len(told(batch)) == 3
     with monkeypatch.context() as patched:
@@ -174,7 +175,7 @@ def test_rows_in_rectangles_go_on_if_memory_runs_out_as_others_join(
 
     monkeypatch.setattr(PaddedCache, "join", scarce)
     for newcomers in (asked[2:3], []):
-        batch = kernel.continuous(3)
+        batch = ContinuousBatch(kernel, 3)
         rows, heard = batch.join(asked[:2]), told(batch)
         waiting = batch.join(newcomers)
         while len(batch) > len(waiting):

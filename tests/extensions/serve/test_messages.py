@@ -28,7 +28,7 @@ from symbiont_ecology.extensions.serve.messages import (
     TokenWritten,
     encode,
 )
-from symbiont_ecology.model.streaming import NewToken
+from symbiont_ecology.extensions.serve.streaming import NewToken
 
 TEXT = "two\nlines 𝔘\u2028 \x1d\x00"
 TOKEN = NewToken(7, 12, -0.25, "a\u0301", "stop", {12: -0.25, 3: -math.inf})

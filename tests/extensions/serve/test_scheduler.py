@@ -15,8 +15,8 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.journal import Journal
 from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob, Scheduler
+from symbiont_ecology.extensions.serve.streaming import NewToken, RowId, StreamedRequest
 from symbiont_ecology.extensions.serve.world import ServingSnapshot
-from symbiont_ecology.model.streaming import NewToken, RowId, StreamedRequest
 
 READING, WRITING = 8.0, 2.0
 """Seconds that prompts take, however many they are, and a token of all rows."""

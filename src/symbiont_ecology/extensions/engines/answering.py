@@ -27,9 +27,9 @@ from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
 from symbiont_ecology.extensions.engines.servers import LostError, Question, Server, Tokens
+from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.model.decoding import Observer
 from symbiont_ecology.model.kernel import HostKernel, draws_of
-from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 PROBES = ("The weather today is", "12+7=", "Once upon a time there was", "1, 2, 3, 4,")
 """Prompts that tell which model a server serves."""

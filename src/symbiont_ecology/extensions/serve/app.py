@@ -46,8 +46,8 @@ from symbiont_ecology.extensions.serve.openai_api import (
 )
 from symbiont_ecology.extensions.serve.pages import ServiceMetrics, ServicePages, TimedRequests
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
+from symbiont_ecology.extensions.serve.streaming import NewToken
 from symbiont_ecology.extensions.serve.world import family_of, prompt_of
-from symbiont_ecology.model.streaming import NewToken
 
 _log = logging.getLogger(__name__)
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"

@@ -29,7 +29,7 @@ from symbiont_ecology.extensions.serve.messages import (
 )
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.service import Service
-from symbiont_ecology.model.streaming import NewToken
+from symbiont_ecology.extensions.serve.streaming import NewToken
 
 
 class EngineEndpoint:

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter
 from symbiont_ecology.base.errors import DataError, EcologyError, HostError
 from symbiont_ecology.base.types import Decoding, OrganelleId
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
-from symbiont_ecology.model.streaming import NewToken
+from symbiont_ecology.extensions.serve.streaming import NewToken
 
 _log = logging.getLogger(__name__)
 READ_BYTES = 1 << 20

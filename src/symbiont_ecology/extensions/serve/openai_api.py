@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
-from symbiont_ecology.model.streaming import NewToken
+from symbiont_ecology.extensions.serve.streaming import NewToken
 
 MAX_PROMPT_CHARS, MAX_MESSAGES, MAX_PARTS, MAX_CHOICES, MAX_STOPS = 65_536, 64, 64, 8, 4
 MAX_ALTERNATIVES, MAX_USER_CHARS = 20, 128

@@ -15,9 +15,14 @@ from symbiont_ecology.base.errors import EcologyError, RunError
 from symbiont_ecology.base.types import OrganelleId, prepend_phrase
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, Journal
 from symbiont_ecology.extensions.serve.messages import Ask, LateError
+from symbiont_ecology.extensions.serve.streaming import (
+    AnswerBatch,
+    LostRow,
+    NewToken,
+    RowId,
+    StreamedRequest,
+)
 from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_of
-from symbiont_ecology.model.engines import AnswerBatch
-from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 DECAY = 0.9
 """Factor on a measured time for each step in which it is only used."""

@@ -19,11 +19,13 @@ from symbiont_ecology.base.fence import blamed, foreign_place, said_of
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
 from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
+from symbiont_ecology.extensions.serve.streaming import AnswerBatch, BatchingEngine
 from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
 from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
-from symbiont_ecology.model.engines import AnswerBatch, engines
+from symbiont_ecology.model.engines import engines
 from symbiont_ecology.run.budget import budget_phase
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import OpenRun, opened
@@ -317,7 +319,9 @@ def opened_service(
         HostError: a server that is to answer is not there, or serves another model.
     """
     check_served(config, folder)
-    batch = engines.build(config.host.engine).batch(kernel, limits.slots)
+    engine = engines.build(config.host.engine)
+    begin = engine.batch if isinstance(engine, BatchingEngine) else ContinuousBatch
+    batch = begin(kernel, limits.slots)
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
         journal = Journal(folder, run.state.generation)
         try:

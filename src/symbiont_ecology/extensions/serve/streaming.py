@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import Decoding
+
+if TYPE_CHECKING:
+    from symbiont_ecology.model.kernel import HostKernel
 
 RowId = int
 
@@ -73,3 +77,40 @@ class LostRow:
 
     row: RowId
     error: EcologyError
+
+
+class AnswerBatch(Protocol):
+    """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that are being written, or wait for their prompts to be
+        read."""
+
+    def check(self, request: StreamedRequest) -> None:
+        """Check that a request can be answered at all.
+
+        Raises:
+            HostError: it cannot.
+            AdapterError: its adapter does not fit.
+        """
+
+    def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
+        """Take in the first of these, as many as there is room for; return their rows' ids."""
+
+    def step(self) -> Sequence[NewToken | LostRow]:
+        """Return what was written since the last step. Rows that end leave, and so do lost ones."""
+
+    def leave(self, rows: Sequence[RowId]) -> None:
+        """Drop rows that nobody waits for any more."""
+
+
+@runtime_checkable
+class BatchingEngine(Protocol):
+    """An engine that has a batch of its own for a service. The kernel has ``ContinuousBatch``."""
+
+    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
+        """Return the batch, which answers by ``slots`` adapters at a time.
+
+        Raises:
+            HostError: see ``Engine.host``.
+        """

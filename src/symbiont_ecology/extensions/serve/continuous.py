@@ -20,12 +20,11 @@ from torch import Tensor
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
-from symbiont_ecology.model.backend.bank import SlotBank
-from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts, is_out_of_memory
-from symbiont_ecology.model.codec import TextCodec
-from symbiont_ecology.model.decoder import Decoder, Prefill, Session
+from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
+from symbiont_ecology.model.budget import if_memory_lasts, is_out_of_memory
+from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.decoding import inverse_cdf
-from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
+from symbiont_ecology.model.kernel import HostKernel
 
 UNSURE = "\ufffd"
 """Stands at the end of a text whose last letter is not complete yet."""
@@ -54,10 +53,9 @@ class ContinuousBatch:
     It has a slot bank of its own: whatever happens in the slots of the kernel does not reach it.
     """
 
-    def __init__(
-        self, decoder: Decoder, codec: TextCodec, bank: SlotBank, slots: int, budget: MemoryBudget
-    ) -> None:
-        self._decoder, self._codec, self._bank, self._budget = decoder, codec, bank, budget
+    def __init__(self, kernel: HostKernel, slots: int) -> None:
+        self._codec = kernel.codec
+        self._decoder, self._bank, self._budget = kernel.parts(slots)
         self._rows: list[_Row] = []  # as in the session: by slot
         self._session: Session | None = None
         self._newest = torch.empty(0, dtype=torch.int64)  # of each row, and not read yet
