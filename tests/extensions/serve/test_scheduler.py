@@ -80,10 +80,7 @@ def scheduler(batch: SlowBatch) -> Scheduler:
     def encode(texts: Sequence[str]) -> list[np.ndarray]:
         return [np.arange(4) for _ in texts]
 
-    journal = cast(Journal, None)
-    return Scheduler(
-        batch, encode, journal, max_waiting=1000, positions=512, clock=lambda: batch.now
-    )
+    return Scheduler(batch, encode, cast(Journal, None), 512, lambda: batch.now)
 
 
 def job(name: str) -> AnswerJob:

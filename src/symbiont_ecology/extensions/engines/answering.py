@@ -265,11 +265,6 @@ class ForwardedBatch:
         request.check(self._host.shape.max_positions)
         if request.weights is not None:
             self._host.check(request.weights)
-        if request.alternatives:
-            raise HostError(
-                "expected no top_logprobs: another engine answers, and tells those of its own "
-                "tokens alone"
-            )
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
         ids = list[RowId]()

@@ -9,10 +9,9 @@ meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -21,7 +20,7 @@ from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
-from symbiont_ecology.model.budget import if_memory_lasts, is_out_of_memory
+from symbiont_ecology.model.budget import is_out_of_memory
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.decoding import inverse_cdf
 from symbiont_ecology.model.kernel import HostKernel
@@ -46,6 +45,11 @@ class _Row:
         """Tokens that prompt and answer have at most."""
         return len(self.request.prompt) + self.request.max_new_tokens
 
+    @property
+    def prompt_bytes(self) -> bytes:
+        """The order of prompts in a pass."""
+        return self.request.prompt.tobytes()
+
 
 class ContinuousBatch:
     """Rows that are being written, each by its adapter. Not for several threads.
@@ -60,10 +64,10 @@ class ContinuousBatch:
         self._session: Session | None = None
         self._newest = torch.empty(0, dtype=torch.int64)  # of each row, and not read yet
         self._waiting: list[_Row] = []  # whose prompts are not read yet
-        self._most: int | None = None  # as many of them as memory had room for, until a row leaves
+        self._is_full = False  # memory had no room for them, and no row has left since
         self._slots: list[AdapterWeights | None] = [None] * slots
         self._next_id = 0
-        self._lost: list[LostRow] = []  # and not told yet
+        self._gone = set[RowId]()  # rows that nobody waits for
 
     def __len__(self) -> int:
         return len(self._rows) + len(self._waiting)
@@ -80,14 +84,14 @@ class ContinuousBatch:
             self._bank.check(request.weights)
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
-        """Takes in the first of these requests, as many as there is room for now; returns their
+        """Take in the first of these requests, as many as there is room for now; return their
         rows' ids. The others have to ask again. The next step reads their prompts, or a later one:
         if memory runs out beside rows that are being written, newcomers wait for one of these to
         leave."""
         joined = list[RowId]()
         for request in requests:
             slot = self._slot_for(request.weights)
-            longest = max(len(request.prompt) + request.max_new_tokens, self._longest())
+            longest = max(row.longest for row in (_Row(0, request, 0), *self._all))
             count = len(self) + 1
             if slot is None or (count > 1 and count > self._budget.rows(longest)):
                 break
@@ -96,30 +100,25 @@ class ContinuousBatch:
             self._next_id += 1
         return joined
 
-    def step(self) -> list[NewToken | LostRow]:
-        """Write one more token of every row. Rows that end leave. If memory runs out, all
-        that are being written are lost; so is a newcomer for which there is none at all."""
-        messages = list[NewToken | LostRow]()
-        with self._all_or_none():
-            logits = self._sorted(self._next_logits())
-            if self._rows:
-                messages += self._written(logits)
-        losses, self._lost = self._lost, []
-        return messages + losses
-
     def leave(self, rows: Sequence[RowId]) -> None:
-        """Drop rows that nobody waits for any more."""
+        """Drop rows that nobody waits for any more, before the next token."""
         self._waiting = [row for row in self._waiting if row.id not in rows]
-        with self._all_or_none():
-            self._keep([row.id not in rows for row in self._rows])
+        self._gone.update(rows)
 
-    @contextmanager
-    def _all_or_none(self) -> Iterator[None]:
-        """Guard what changes the rows. If memory runs out in the midst of it, nobody can say
-        how far each of them came: all are lost, which the next step tells."""
+    @torch.inference_mode()
+    def step(self) -> Sequence[NewToken | LostRow]:
+        """Write one more token of every row. Rows that end leave. If memory runs out, nobody can
+        say how far each of them came: all are lost."""
         try:
-            with torch.inference_mode():
-                yield
+            self._keep([row.id not in self._gone for row in self._rows])
+            self._gone.clear()
+            if self._waiting and not self._is_full:
+                logits = self._admit()
+            elif self._session is None:
+                return []
+            else:
+                logits = self._session.step(self._newest, *self._bank.for_step(self._row_slots))
+            return self._written(self._sorted(logits))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -127,71 +126,44 @@ class ContinuousBatch:
                 f"expected memory to go on with {len(self._rows)} answers, got none: ask for fewer "
                 "tokens, or later"
             )
-            self._lost += [LostRow(row.id, reason) for row in self._rows]
-            self._empty()
+            lost = [LostRow(row.id, reason) for row in self._rows]
+            self._arrange([])
+            return lost
+
+    @property
+    def _all(self) -> list[_Row]:
+        return [*self._rows, *self._waiting]
 
     def _slot_for(self, weights: AdapterWeights | None) -> int | None:
         """Return the slot of an adapter, which is placed there; None if all are in use."""
         if weights is None:
             return HOST_SLOT
-        used = {row.slot for row in (*self._rows, *self._waiting)}
-        slot = find_slot(weights, self._slots, used)
-        if slot is None:
-            return None
-        self._slots[slot] = weights
-        self._bank.place(slot, weights)
+        slot = find_slot(weights, self._slots, {row.slot for row in self._all})
+        if slot is not None:
+            self._slots[slot] = weights
+            self._bank.place(slot, weights)
         return slot
 
-    def _longest(self) -> int:
-        """Return the tokens that any row may have."""
-        return max((row.longest for row in (*self._rows, *self._waiting)), default=0)
-
-    def _next_logits(self) -> Tensor:
-        """Lets all rows go on, and as many newcomers in as memory has room for; what each row's
-        next token is chosen from, ``(rows, vocab)``."""
-        newcomers = self._waiting[: self._most]
-        if newcomers:
-            return self._admit(newcomers)
-        if self._session is None:
-            return torch.empty(0)
-        return self._session.step(self._newest, *self._bank.for_step(self._row_slots))
-
-    def _admit(self, newcomers: Sequence[_Row]) -> Tensor:
-        """Reads the prompts of newcomers beside the rows that go on. If there is no memory for
-        them, they wait."""
-        readers = sorted(newcomers, key=lambda row: (row.slot, row.request.prompt.tobytes()))
+    def _admit(self) -> Tensor:
+        """Read the prompts of newcomers beside the rows that go on; return what each row's next
+        token is chosen from, ``(rows, vocab)``. If there is no memory for newcomers, they wait."""
+        key = attrgetter("slot", "prompt_bytes")
+        writing, readers = self._rows, sorted(self._waiting, key=key)
         prompts, slots = [row.request.prompt for row in readers], [row.slot for row in readers]
-        rows, session, logits = [*self._rows, *readers], self._session, torch.empty(0)
-        prefill = Prefill(prompts, slots, self._places(rows), self._bank, self._budget)
-        if session is None:
-            started = if_memory_lasts(partial(self._decoder.start, prefill))
-            logits, session = started or (logits, None)
-        else:
-            logits = session.admit(self._newest, self._row_slots, prefill)
-        if len(logits) == len(rows):
-            self._rows, self._session = rows, session
-            self._waiting = self._waiting[len(newcomers) :]
-        else:
-            self._wait(newcomers)
+        self._rows, self._waiting = [*writing, *readers], []
+        prefill = Prefill(prompts, slots, self._places(), self._bank, self._budget)
+        if self._session is None:
+            logits, self._session = self._decoder.start(prefill)
+            return logits
+        logits = self._session.admit(self._newest, [row.slot for row in writing], prefill)
+        if len(logits) < len(self._rows):
+            self._rows, self._waiting, self._is_full = writing, readers, True
         return logits
-
-    def _wait(self, newcomers: Sequence[_Row]) -> None:
-        """Read fewer at a time, as there was no memory for so many. A single one waits for
-        a row to leave, or is lost if there is none."""
-        self._most = len(newcomers) // 2
-        if self._most or self._rows:
-            return
-        self._most = None
-        row = self._waiting.pop(0)
-        reason = HostError(
-            f"expected memory for {row.longest} tokens of prompt and answer, got none: ask for "
-            "fewer, or later"
-        )
-        self._lost.append(LostRow(row.id, reason))
 
     def _sorted(self, logits: Tensor) -> Tensor:
         """Sort rows by slot; return their logits."""
-        order = sorted(range(len(self._rows)), key=lambda place: self._rows[place].slot)
+        slots = self._row_slots
+        order = sorted(range(len(slots)), key=slots.__getitem__)
         if order == list(range(len(order))):
             return logits
         self._arrange(order)
@@ -201,60 +173,28 @@ class ContinuousBatch:
     def _row_slots(self) -> list[int]:
         return [row.slot for row in self._rows]
 
-    def _places(self, rows: Sequence[_Row]) -> int:
+    def _places(self) -> int:
         """Return room that every row has in the cache: all of them write side by side with torch,
         behind the longest."""
-        length = max(len(row.request.prompt) + len(row.ids) for row in rows)
-        rest = max(row.request.max_new_tokens - len(row.ids) for row in rows)
-        return length + rest
+        length = max(len(row.request.prompt) + len(row.ids) for row in self._rows)
+        return length + max(row.request.max_new_tokens - len(row.ids) for row in self._rows)
 
     def _written(self, logits: Tensor) -> list[NewToken]:
         """Return the next token of every row; rows that end leave."""
-        tokens, scores, alternatives = self._choose(logits.float())
-        for row, token in zip(self._rows, tokens.tolist(), strict=True):
+        logits = logits.float()
+        self._newest = logits.argmax(-1)
+        drawn = [place for place, row in enumerate(self._rows) if row.request.generator]
+        if drawn:
+            self._newest[drawn] = _drawn(logits[drawn], [self._rows[place] for place in drawn])
+        scores = logits.log_softmax(-1).gather(1, self._newest[:, None])[:, 0]
+        for row, token in zip(self._rows, self._newest.tolist(), strict=True):
             row.ids.append(token)
         texts = self._codec.decode([row.ids for row in self._rows])
-        facts = zip(self._rows, texts, scores, alternatives, strict=True)
-        new_tokens = [self._told(*new_token) for new_token in facts]
-        self._newest = tokens
-        self._keep([not fact.end for fact in new_tokens])
-        return new_tokens
+        told = list(map(self._told, self._rows, texts, scores.tolist()))
+        self._keep([not token.end for token in told])
+        return told
 
-    def _choose(self, logits: Tensor) -> tuple[Tensor, list[float], list[dict[int, float]]]:
-        """Return tokens ``(rows,)``, their log-probabilities, and the likeliest ones of who
-        asked."""
-        scores = logits.log_softmax(-1)
-        places = [place for place, row in enumerate(self._rows) if row.request.generator]
-        if len(places) == len(self._rows):
-            tokens = self._drawn(logits, self._rows)
-        else:
-            tokens = logits.argmax(-1)
-        if 0 < len(places) < len(self._rows):
-            tokens[places] = self._drawn(logits[places], [self._rows[place] for place in places])
-        token_scores = scores.gather(1, tokens[:, None])[:, 0].tolist()
-        alternatives = list[dict[int, float]]()
-        for place, row in enumerate(self._rows):
-            if not row.request.alternatives:
-                alternatives.append({})
-                continue
-            best = scores[place].topk(row.request.alternatives)
-            pairs = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-            alternatives.append(dict(pairs))
-        return tokens, token_scores, alternatives
-
-    def _drawn(self, logits: Tensor, rows: Sequence[_Row]) -> Tensor:
-        """Return tokens of rows that draw theirs."""
-        uniforms = [row.request.generator.random() for row in rows if row.request.generator]
-        knobs = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
-        numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
-        columns = torch.tensor(knobs, dtype=torch.float64, device=logits.device).T
-        temperature, top_p = columns[..., None]
-        mass = top_p if bool((top_p < 1.0).any()) else 1.0
-        return inverse_cdf(logits, numbers, temperature, mass)
-
-    def _told(
-        self, row: _Row, text: str, score: float, alternatives: Mapping[int, float]
-    ) -> NewToken:
+    def _told(self, row: _Row, text: str, score: float) -> NewToken:
         """Return what is to be said of a row's newest token, which ends its text."""
         decoding, token, end = row.request.decoding, row.ids[-1], ""
         cut = decoding.cut(text)
@@ -265,29 +205,33 @@ class ContinuousBatch:
         ready = len(cut) if end else _ready(cut, decoding.stop)
         new_text = cut[row.shown : ready]
         row.shown = max(row.shown, ready)
-        return NewToken(row.id, token, score, new_text, end, alternatives)
+        return NewToken(row.id, token, score, new_text, end)
 
     def _keep(self, stays: Sequence[bool]) -> None:
-        """Goes on with these rows only."""
-        if all(stays):
-            return
-        self._most = None
-        places = [place for place, stay in enumerate(stays) if stay]
-        self._newest = self._newest[places]
-        self._arrange(places)
+        """Go on with these rows only."""
+        if not all(stays):
+            places = [place for place, stay in enumerate(stays) if stay]
+            self._newest, self._is_full = self._newest[places], False
+            self._arrange(places)
 
     def _arrange(self, places: Sequence[int]) -> None:
-        """Goes on with the rows at these places, in this order."""
-        if not places or self._session is None:
-            self._empty()
-            return
-        self._session.keep(torch.tensor(places, device=self._decoder.device))
+        """Go on with the rows at these places, in this order."""
+        if places and self._session is not None:
+            self._session.keep(torch.tensor(places, device=self._decoder.device))
+        else:
+            self._session, self._is_full = None, False
         self._rows = [self._rows[place] for place in places]
 
-    def _empty(self) -> None:
-        """Forget all rows."""
-        self._rows, self._session, self._most = [], None, None
-        self._newest = self._newest[:0]
+
+def _drawn(logits: Tensor, rows: Sequence[_Row]) -> Tensor:
+    """Return tokens of rows that draw theirs."""
+    uniforms = [row.request.generator.random() for row in rows if row.request.generator]
+    knobs = [(row.request.decoding.temperature, row.request.decoding.top_p) for row in rows]
+    numbers = torch.tensor(uniforms, dtype=torch.float64, device=logits.device)
+    columns = torch.tensor(knobs, dtype=torch.float64, device=logits.device).T
+    temperature, top_p = columns[..., None]
+    mass = top_p if bool((top_p < 1.0).any()) else 1.0
+    return inverse_cdf(logits, numbers, temperature, mass)
 
 
 def _ready(text: str, stops: Sequence[str]) -> int:

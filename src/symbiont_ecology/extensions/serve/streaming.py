@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -23,8 +23,7 @@ class StreamedRequest:
     """A prompt, as token ids, for one adapter (None: the bare host), with its own way to choose
     tokens.
 
-    Without a generator the answer is greedy. ``alternatives`` likeliest tokens are told beside each
-    one.
+    Without a generator the answer is greedy.
     """
 
     prompt: np.ndarray
@@ -32,9 +31,6 @@ class StreamedRequest:
     max_new_tokens: int
     decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
     generator: np.random.Generator | None = None
-    alternatives: int = 0
-    owner: str = ""
-    """Whose adapter it is: the same name has other weights once it has learned."""
 
     def check(self, most: int) -> None:
         """Check that prompt and answer have room in a host's ``most`` positions.
@@ -68,7 +64,6 @@ class NewToken:
     log_probability: float
     text: str
     end: str = ""
-    alternatives: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
