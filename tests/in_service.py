@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,8 @@ from fastapi.testclient import TestClient
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
-from symbiont_ecology.extensions.serve.limits import HttpLimits
-from symbiont_ecology.extensions.serve.messages import SocketChannel
+from symbiont_ecology.extensions.serve.messages import Channel
 from symbiont_ecology.extensions.serve.service import Service
-from symbiont_ecology.model.kernel import HostKernel
 
 TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"
@@ -48,7 +47,7 @@ class Served:
         """From now on these organelles live."""
         self.service.snapshot = replace(self.service.snapshot, weights=weights)
         self.service.changed()
-        wait_until(lambda: list(self.engine.names) == sorted(weights))
+        wait_until(lambda: list(self.engine.state.names) == sorted(weights))
 
     def stop(self) -> None:
         """As Ctrl-C does."""
@@ -61,18 +60,18 @@ Serve = Callable[..., Served]
 
 
 @contextmanager
-def client_of(service: Service, kernel: HostKernel, http: HttpLimits) -> Iterator[EngineClient]:
+def client_of(service: Service) -> Iterator[EngineClient]:
     """A client with its channel to the service, as if this were another process."""
     ours, theirs = socket.socketpair()
-    channel, can_begin = SocketChannel(theirs), threading.Event()
-    engine = EngineClient(channel, service.run.folder, service.run.runtime.tasks, http.max_waiting)
+    plug, can_begin = ours.dup(), threading.Event()
+    channel = Channel(Connection(theirs.detach()))
+    engine = EngineClient(channel, service.run.folder, service.run.runtime.tasks)
     listener = threading.Thread(target=engine.listen, args=(can_begin.set, list), daemon=True)
     listener.start()
-    decode = kernel.tokenizer.decode
-    EngineEndpoint(service, SocketChannel(ours), lambda name: str(decode([name]))).listen()
+    EngineEndpoint(service, Channel(Connection(ours.detach()))).listen()
     assert can_begin.wait(60)
     yield engine
-    channel.close()
+    plug.shutdown(socket.SHUT_RDWR)
     listener.join(60)
 
 

@@ -23,7 +23,7 @@ class ServerProcess:
     def __init__(
         self, folder: Path, *options: str, before: Callable[[], None] | None = None
     ) -> None:
-        words = ["serve", str(folder), "--port", "0", "--per-minute", "1e9", *options]
+        words = ["serve", str(folder), "--port", "0", *options]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "symbiont_ecology", *words],
             stderr=subprocess.PIPE,

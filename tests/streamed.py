@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from hosts import PROMPTS
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT, Completion, Decoding, Request
-from symbiont_ecology.model.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.streaming import NewToken, StreamedRequest
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.streaming import NewToken, StreamedRequest
 
 LIMITS = (12, 3, 9, 1, 12, 7, 5, 11)
 OWNERS = (0, 1, HOST_SLOT, 2, 1, 1, 0, HOST_SLOT)
@@ -48,18 +50,6 @@ def alone(
     return rows
 
 
-def score_alone(
-    kernel: HostKernel, adapters: Sequence[AdapterWeights], place: int, ids: Sequence[int]
-) -> list[float]:
-    """The log-probabilities of these tokens behind one of the prompts, read by itself."""
-    owner = OWNERS[place]
-    if owner != HOST_SLOT:
-        kernel.place(0, adapters[owner])
-    slot = HOST_SLOT if owner == HOST_SLOT else 0
-    (scores,) = kernel.score([PROMPTS[place]], [list(ids)], slot)
-    return [float(score) for score in scores]
-
-
 def requests(
     kernel: HostKernel, adapters: Sequence[AdapterWeights], decoding: Decoding
 ) -> list[StreamedRequest]:
@@ -87,21 +77,31 @@ def in_company(
     batch: ContinuousBatch, asked: Sequence[StreamedRequest], moments: Sequence[int]
 ) -> list[Written]:
     """Every request joins at its moment, in steps."""
-    written = {place: Written() for place in range(len(asked))}
-    places = dict[int, int]()
+    written, places = dict[int, Written](), dict[int, int]()
     for step in range(100):
         joining = [place for place, moment in enumerate(moments) if moment == step]
         ids = batch.join([asked[place] for place in joining])
         assert len(ids) == len(joining)
         places |= dict(zip(ids, joining, strict=True))
-        for news in told(batch):
-            written[places[news.row]].add(news)
+        told_once(batch, written)
         if step > max(moments) and not len(batch):
             break
-    return list(written.values())
+    found = {places[row]: one for row, one in written.items()}
+    return [found[place] for place in range(len(asked))]
 
 
 def told_once(batch: ContinuousBatch, written: dict[int, Written]) -> None:
     """One step, into what has been written."""
     for news in told(batch):
-        written[news.row].add(news)
+        written.setdefault(news.row, Written()).add(news)
+
+
+def alike(ours: Written, theirs: Completion, *, is_exact: bool) -> int:
+    """Compare two answers up to where they part, which exact ones do not; return the number of
+    tokens."""
+    pairs = list(zip(ours.ids, theirs.token_ids, strict=is_exact))
+    same = next((at for at, (one, other) in enumerate(pairs) if one != other), len(pairs))
+    assert not is_exact or (same == len(pairs) and ours.text == theirs.text)
+    scores, close = theirs.log_probabilities[:same], 1e-4 if is_exact else 0.2
+    np.testing.assert_allclose(ours.scores[:same], scores, atol=close)
+    return same

@@ -27,6 +27,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 """Packages of the core that a package may import. An extension may import all of them."""
 NEIGHBOURS: dict[str, set[str]] = {
+    "engines": {"serve"},  # a server writes the rows of a service
     "evoscope": {"study"},  # ``report`` on the folder of a suite makes its pack
     "methods": {"evoscope"},  # figures of their runs
     "serve": {"evoscope"},  # the page of a run that serves

@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hosts import random_weights
-from streamed import LIMITS, SAMPLED, Written, alone, in_company, requests, score_alone, told
+from streamed import LIMITS, SAMPLED, Written, alike, alone, in_company, requests, told, told_once
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import AdapterError, HostError
-from symbiont_ecology.base.types import HOST_SLOT, Decoding, Request
+from symbiont_ecology.base.types import Decoding
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.streaming import NewToken, StreamedRequest
 from symbiont_ecology.model.codec import TextCodec
-from symbiont_ecology.model.continuous import ContinuousBatch
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.streaming import NewToken, StreamedRequest
 
 HOSTS = (
     ("qwen3", True, "float32"),
@@ -56,7 +55,7 @@ def adapters(kernel: HostKernel) -> list[AdapterWeights]:
 def test_a_batch_that_never_ends_needs_no_more_memory(host_folders: dict[str, Path]) -> None:
     """Rows through transformers stand in columns, one more for each token of the batch."""
     kernel = HostKernel.from_pretrained(host_folders["gpt2"], slots=1)
-    batch, columns = kernel.continuous(1), list[int]()
+    batch, columns = ContinuousBatch(kernel, 1), list[int]()
     prompt = kernel.encode(["12+7="])[0]
     for step in range(200):
         if step % 5 == 0:  # before the last one has ended
@@ -80,47 +79,14 @@ def test_a_row_says_what_it_would_say_alone(
     is_exact: bool,
 ) -> None:
     expected = alone(kernel, adapters, decoding)
-    found = in_company(kernel.continuous(3), requests(kernel, adapters, decoding), moments)
-    close = 1e-4 if is_exact else 0.2
-    for place, (ours, theirs, limit) in enumerate(zip(found, expected, LIMITS, strict=True)):
-        if is_exact:
-            assert tuple(ours.ids) == theirs.token_ids
-            assert ours.text == theirs.text
-        first = slice(0, 1)
-        if is_exact or not decoding.temperature:
-            scores = theirs.log_probabilities[first]
-        else:  # rounding may give a draw to another token, so what was drawn is scored
-            scores = score_alone(kernel, adapters, place, ours.ids[first])
-        np.testing.assert_allclose(ours.scores[first], scores, atol=close)
-        assert ours.end == (
-            "length" if len(ours.ids) == limit and not ended(ours, kernel) else "stop"
-        )
-
-
-def ended(row: Written, kernel: HostKernel) -> bool:
-    return row.ids[-1] == kernel.end_token_id
-
-
-def test_log_probabilities_are_the_kernels(
-    kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
-) -> None:
-    expected = alone(kernel, adapters, SAMPLED)
-    moments = (0, 2, 1, 0, 3, 1, 0, 2)
-    found = in_company(kernel.continuous(3), requests(kernel, adapters, SAMPLED), moments)
-    compared = 0
-    for ours, theirs in zip(found, expected, strict=True):
-        same = alike(ours.ids, theirs.token_ids)
-        assert not is_exact or same == len(ours.ids) == len(theirs.token_ids)
-        close = 1e-4 if is_exact else 0.2
-        np.testing.assert_allclose(ours.scores[:same], theirs.log_probabilities[:same], atol=close)
-        compared += same
+    found = in_company(ContinuousBatch(kernel, 3), requests(kernel, adapters, decoding), moments)
+    pairs = list(zip(found, expected, strict=True))
+    compared = sum(alike(ours, theirs, is_exact=is_exact) for ours, theirs in pairs)
     assert compared >= sum(LIMITS) / 3
-
-
-def alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
-    """How many tokens two texts have in common before they part."""
-    pairs = zip(ours, theirs, strict=False)
-    return next((at for at, (one, other) in enumerate(pairs) if one != other), len(ours))
+    for ours, limit in zip(found, LIMITS, strict=True):
+        has_ended = ours.ids[-1] == kernel.end_token_id
+        is_cut = len(ours.ids) == limit and not has_ended
+        assert ours.end == ("length" if is_cut else "stop")
 
 
 def test_equal_prompts_beside_others_are_answered_alike(
@@ -128,78 +94,46 @@ def test_equal_prompts_beside_others_are_answered_alike(
 ) -> None:
     expected = alone(kernel, adapters, Decoding())
     asked = requests(kernel, adapters, Decoding())
-    found = in_company(kernel.continuous(3), [*asked[:4], asked[4], asked[4]], (0, 0, 0, 0, 1, 1))
+    asked, moments = [*asked[:4], asked[4], asked[4]], (0, 0, 0, 0, 1, 1)
+    found = in_company(ContinuousBatch(kernel, 3), asked, moments)
     assert found[4] == found[5]
-    if is_exact:
-        assert [tuple(row.ids) for row in found[:5]] == [row.token_ids for row in expected[:5]]
+    for ours, theirs in zip(found[:5], expected[:5], strict=True):
+        alike(ours, theirs, is_exact=is_exact)
 
 
 def test_a_request_waits_for_a_free_slot(
     kernel: HostKernel, adapters: list[AdapterWeights]
 ) -> None:
-    batch, asked = kernel.continuous(1), requests(kernel, adapters, Decoding())
+    batch, asked = ContinuousBatch(kernel, 1), requests(kernel, adapters, Decoding())
     assert len(batch.join([asked[0], asked[6], asked[1], asked[2]])) == 2  # one adapter for both
     while len(batch):
         batch.step()
     assert len(batch.join([asked[1], asked[2]])) == 2
 
 
-def test_a_row_keeps_the_adapter_with_which_it_began(
+def test_a_row_keeps_the_adapter_with_which_it_began_and_others_leave(
     kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
 ) -> None:
     expected = alone(kernel, adapters, Decoding())
     first = max((0, 6), key=lambda place: len(expected[place].token_ids))
-    batch, asked = kernel.continuous(2), requests(kernel, adapters, Decoding())
-    (row,) = batch.join([asked[first]])
-    written = Written()
-    for news in told(batch):
-        written.add(news)
+    batch, asked = ContinuousBatch(kernel, 2), requests(kernel, adapters, Decoding())
+    row, leaver = batch.join([asked[first], asked[7]])
+    written = dict[int, Written]()
+    told_once(batch, written)
     kernel.place(0, adapters[1])
-    batch.join([asked[1]])
+    batch.leave([leaver])
+    (other,) = batch.join([asked[1]])
     while len(batch):
-        for news in told(batch):
-            if news.row == row:
-                written.add(news)
-    same, close = alike(written.ids, expected[first].token_ids), 1e-4 if is_exact else 0.2
-    assert same > 1  # so tokens are compared that were written after the other came
-    assert not is_exact or tuple(written.ids) == expected[first].token_ids
-    np.testing.assert_allclose(
-        written.scores[:same], expected[first].log_probabilities[:same], atol=close
-    )
-
-
-def test_rows_that_nobody_waits_for_leave(
-    kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
-) -> None:
-    expected = alone(kernel, adapters, Decoding())
-    batch, asked = kernel.continuous(3), requests(kernel, adapters, Decoding())
-    first, second, third = batch.join([asked[0], asked[4], asked[7]])
-    batch.step()
-    batch.leave([first, third])
-    written = Written(ids=[])
-    while len(batch):
-        heard = told(batch)
-        assert {news.row for news in heard} == {second}
-        for news in heard:
-            written.add(news)
-    if is_exact:
-        assert tuple(written.ids) == expected[4].token_ids[1:]
-
-
-def test_the_likeliest_tokens_are_told(kernel: HostKernel, adapters: list[AdapterWeights]) -> None:
-    prompt = kernel.encode(["12+7="])[0]
-    batch = kernel.continuous(1)
-    batch.join([StreamedRequest(prompt, adapters[0], 2, alternatives=5)])
-    (news,) = told(batch)
-    assert len(news.alternatives) == 5
-    assert next(iter(news.alternatives)) == news.token_id
-    assert max(news.alternatives.values()) == news.alternatives[news.token_id]
+        told_once(batch, written)
+    assert len(written[leaver].ids) == 1
+    assert alike(written[row], expected[first], is_exact=is_exact) > 1
+    alike(written[other], expected[1], is_exact=is_exact)
 
 
 def test_what_can_never_be_answered_is_refused(
     kernel: HostKernel, adapters: list[AdapterWeights]
 ) -> None:
-    batch, prompt = kernel.continuous(1), kernel.encode(["12+7="])[0]
+    batch, prompt = ContinuousBatch(kernel, 1), kernel.encode(["12+7="])[0]
     with pytest.raises(HostError, match="at most"):
         batch.check(StreamedRequest(prompt, None, kernel.shape.max_positions))
     with pytest.raises(HostError, match=">= 1"):
@@ -220,7 +154,7 @@ def streamed(batch: ContinuousBatch, request: StreamedRequest) -> list[NewToken]
 
 def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    prompt, batch = kernel.encode(["12+7="])[0], ContinuousBatch(kernel, 1)
     free = streamed(batch, StreamedRequest(prompt, None, 60))
     text = "".join(news.text for news in free)
     stop = text[20:23]
@@ -230,19 +164,11 @@ def test_a_stop_text_is_never_shown(host_folders: dict[str, Path]) -> None:
     assert len(heard) < len(free)
 
 
-def test_a_letter_is_shown_when_it_is_complete(host_folders: dict[str, Path]) -> None:
-    kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    prompt, batch = kernel.encode(["réd"])[0], kernel.continuous(1)
-    heard = streamed(batch, StreamedRequest(prompt, None, 60))
-    whole = kernel.rollout([Request("réd", HOST_SLOT, 60)], None, Decoding())[0]
-    assert "".join(news.text for news in heard) == whole.text
-
-
 def test_a_part_of_a_stop_text_waits_for_its_last_letter(
     host_folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernel = HostKernel.from_pretrained(host_folders["qwen3"], slots=1)
-    prompt, batch = kernel.encode(["12+7="])[0], kernel.continuous(1)
+    prompt, batch = kernel.encode(["12+7="])[0], ContinuousBatch(kernel, 1)
     texts = ("Hi", "Hi\n", "Hi\n\ufffd", "Hi\n\ufffd\ufffd", "Hi\n😀")
 
     def decode(codec: TextCodec, rows: Sequence[Sequence[int]]) -> list[str]:

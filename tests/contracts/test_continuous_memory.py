@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
@@ -13,10 +13,11 @@ from streamed import Written, alone, in_company, requests, told, told_once
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.types import Decoding
 from symbiont_ecology.extensions.native.back_end import RaggedCache
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
+from symbiont_ecology.extensions.serve.streaming import LostRow
 from symbiont_ecology.model.backend.torch_backend import PaddedCache
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.llama import LlamaDecoder, LlamaSession
-from symbiont_ecology.model.streaming import LostRow
 
 
 @pytest.fixture
@@ -33,36 +34,44 @@ def no_memory(*arguments: object, **options: object) -> None:
     raise torch.OutOfMemoryError("out of memory")
 
 
+def scarce(function: Callable[..., Any], calls: list[int], *, is_few: Callable[..., bool]) -> Any:
+    """The function, with memory for few rows alone."""
+
+    def tried(*arguments: Any) -> Any:
+        if is_few(*arguments):
+            return function(*arguments)
+        calls.append(1)
+        return no_memory()
+
+    return tried
+
+
+@pytest.mark.parametrize(
+    ("name", "is_few"),
+    [
+        ("_free_entries", lambda cache, count, room: count < 2),
+        ("attend", lambda cache, layer, heads: not layer or len(heads) <= 3),  # in mid pass
+    ],
+)
 def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
-    qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
+    qwen3: HostKernel,
+    three: list[AdapterWeights],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    is_few: Callable[..., bool],
 ) -> None:
     expected = alone(qwen3, three, Decoding())
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
-    free, fitting, tries = RaggedCache._free_entries, [2], [0]
-
-    def scarce(cache: RaggedCache, count: int, room: int) -> np.ndarray:
-        """Memory for a few newcomers."""
-        tries[0] += 1
-        if count > fitting[0]:
-            raise torch.OutOfMemoryError("out of memory")
-        return free(cache, count, room)
-
-    monkeypatch.setattr(RaggedCache, "_free_entries", scarce)
+    batch, asked, calls = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding()), list[int]()
     written = {row: Written() for row in batch.join(asked[:1])}
     told_once(batch, written)
     written |= {row: Written() for row in batch.join(asked[1:5])}
-    told_once(batch, written)  # for four of them there is no memory
-    told_once(batch, written)
-    assert [len(row.ids) for row in written.values()] == [3, 1, 1, 0, 0]
-    fitting[0] = 0
-    while sum(bool(row.ids and not row.end) for row in written.values()):
-        tried, ends = tries[0], [row.end for row in written.values()]
-        told_once(batch, written)
-        # It is tried again when a row has left, and not at every token.
-        assert tries[0] - tried <= 1
-        if ends == [row.end for row in written.values()]:
+    with monkeypatch.context() as patched:
+        tried = scarce(getattr(RaggedCache, name), calls, is_few=is_few)
+        patched.setattr(RaggedCache, name, tried)
+        for _ in range(3):
             told_once(batch, written)
-    fitting[0] = 9
+    assert [len(row.ids) for row in written.values()] == [4, 0, 0, 0, 0]
+    assert len(calls) == 1, "tried again when a row has left, and not at every token"
     while len(batch):
         told_once(batch, written)
     assert [row.text for row in written.values()] == [row.text for row in expected[:5]]
@@ -71,7 +80,7 @@ def test_rows_for_which_memory_runs_out_do_not_disturb_the_others(
 def test_a_row_that_fits_nowhere_is_lost_where_nothing_is_being_written(
     qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
     rows = batch.join(asked[:2])
     with monkeypatch.context() as patched:
         patched.setattr(LlamaDecoder, "start", no_memory)
@@ -88,11 +97,12 @@ def test_all_rows_are_lost_if_memory_runs_out_as_they_go_on(
     qwen3: HostKernel, three: list[AdapterWeights], monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     expected = alone(qwen3, three, Decoding())
-    batch, asked = qwen3.continuous(3), requests(qwen3, three, Decoding())
+    batch, asked = ContinuousBatch(qwen3, 3), requests(qwen3, three, Decoding())
     rows = batch.join(asked[4:7])
-    assert len(told(batch)) == 3
+    if moment != "start":
+        assert len(told(batch)) == 3
     with monkeypatch.context() as patched:
-        patched.setattr(LlamaSession, moment, no_memory)
+        patched.setattr(LlamaDecoder if moment == "start" else LlamaSession, moment, no_memory)
         batch.leave(rows[:1])
         lost = batch.step()
     assert {one.row for one in lost} >= set(rows[1:])
@@ -111,15 +121,15 @@ def test_rows_in_rectangles_go_on_if_memory_runs_out_as_others_join(
     adapters = [random_weights(kernel.layout, seed, rank) for seed, rank in enumerate((8, 4, 2))]
     asked, join, ids = requests(kernel, adapters, Decoding()), PaddedCache.join, list[list[int]]()
 
-    def scarce(cache: PaddedCache, other: PaddedCache, room: int) -> None:
+    def without_mask(cache: PaddedCache, other: PaddedCache, room: int) -> None:
         """Memory for the states, and none for the mask."""
         with monkeypatch.context() as patched:
             patched.setattr(torch, "zeros_like", no_memory)
             join(cache, other, room)
 
-    monkeypatch.setattr(PaddedCache, "join", scarce)
+    monkeypatch.setattr(PaddedCache, "join", without_mask)
     for newcomers in (asked[2:3], []):
-        batch = kernel.continuous(3)
+        batch = ContinuousBatch(kernel, 3)
         rows, heard = batch.join(asked[:2]), told(batch)
         waiting = batch.join(newcomers)
         while len(batch) > len(waiting):

@@ -8,7 +8,7 @@ The kernel learns and scores in any case.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,7 +16,6 @@ from symbiont_ecology.base.registry import Registry
 
 if TYPE_CHECKING:
     from symbiont_ecology.model.kernel import HostKernel
-    from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 
 class Engine(Protocol):
@@ -43,38 +42,6 @@ class Engine(Protocol):
             HostError: see ``reach``; or it serves another model than the kernel's.
         """
 
-    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
-        """Return the batch of a service, which answers by ``slots`` adapters at a time.
-
-        Raises:
-            HostError: see ``host``.
-        """
-
-
-class AnswerBatch(Protocol):
-    """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
-
-    def __len__(self) -> int:
-        """Return the number of rows that are being written, or wait for their prompts to be
-        read."""
-
-    def check(self, request: StreamedRequest) -> None:
-        """Check that a request can be answered at all.
-
-        Raises:
-            HostError: it cannot.
-            AdapterError: its adapter does not fit.
-        """
-
-    def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
-        """Take in the first of these, as many as there is room for; return their rows' ids."""
-
-    def step(self) -> Sequence[NewToken | LostRow]:
-        """Return what was written since the last step. Rows that end leave, and so do lost ones."""
-
-    def leave(self, rows: Sequence[RowId]) -> None:
-        """Drop rows that nobody waits for any more."""
-
 
 engines: Registry[Engine] = Registry("engine", __name__)
 
@@ -92,6 +59,3 @@ class KernelEngine:
 
     def host(self, load: Callable[[], HostKernel]) -> HostKernel:
         return load()
-
-    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
-        return kernel.continuous(slots)

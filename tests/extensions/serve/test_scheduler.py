@@ -15,8 +15,8 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.journal import Journal
 from symbiont_ecology.extensions.serve.messages import Ask
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob, Scheduler
+from symbiont_ecology.extensions.serve.streaming import NewToken, RowId, StreamedRequest
 from symbiont_ecology.extensions.serve.world import ServingSnapshot
-from symbiont_ecology.model.streaming import NewToken, RowId, StreamedRequest
 
 READING, WRITING = 8.0, 2.0
 """Seconds that prompts take, however many they are, and a token of all rows."""
@@ -80,10 +80,7 @@ def scheduler(batch: SlowBatch) -> Scheduler:
     def encode(texts: Sequence[str]) -> list[np.ndarray]:
         return [np.arange(4) for _ in texts]
 
-    journal = cast(Journal, None)
-    return Scheduler(
-        batch, encode, journal, max_waiting=1000, positions=512, clock=lambda: batch.now
-    )
+    return Scheduler(batch, encode, cast(Journal, None), 512, lambda: batch.now)
 
 
 def job(name: str) -> AnswerJob:

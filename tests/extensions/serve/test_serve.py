@@ -53,12 +53,12 @@ def test_curl_gets_an_answer(server: ServerProcess) -> None:
     assert json.loads(done.stdout)["choices"][0]["message"]["role"] == "assistant"
 
 
-def test_the_openai_package_chats_streams_and_completes(server: ServerProcess) -> None:
+def test_the_openai_package_chats_and_streams(server: ServerProcess) -> None:
     openai = pytest.importorskip("openai")
     client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none")
     assert {"ecology", "host"} <= {model.id for model in client.models.list()}
     asked = {"model": "ecology", "messages": [{"role": "user", "content": QUESTION}], "seed": 5}
-    whole = client.chat.completions.create(**asked, user="ada", logprobs=True, top_logprobs=2)
+    whole = client.chat.completions.create(**asked, user="ada")
     parts = client.chat.completions.create(
         **asked, user="ada", stream=True, stream_options={"include_usage": True}
     )
@@ -68,9 +68,6 @@ def test_the_openai_package_chats_streams_and_completes(server: ServerProcess) -
         text += "".join(choice.delta.content or "" for choice in part.choices)
     assert text == whole.choices[0].message.content
     assert usage == whole.usage
-    assert whole.choices[0].logprobs.content[0].top_logprobs
-    completed = client.completions.create(model="host", prompt=QUESTION, max_tokens=3)
-    assert completed.usage.completion_tokens <= 3
     with pytest.raises(openai.NotFoundError):
         client.chat.completions.create(model="gpt", messages=asked["messages"])
     with pytest.raises(openai.BadRequestError):
@@ -84,18 +81,6 @@ def test_langchain_chats(server: ServerProcess) -> None:
     )
     assert model.invoke(QUESTION).content
     assert "".join(part.content for part in model.stream(QUESTION))
-
-
-def test_litellm_chats(server: ServerProcess) -> None:
-    litellm = pytest.importorskip("litellm")
-    answer = litellm.completion(
-        model="openai/ecology",
-        messages=[{"role": "user", "content": QUESTION}],
-        api_base=f"http://127.0.0.1:{server.port}/v1",
-        api_key="none",
-        user="ada",
-    )
-    assert answer.choices[0].message.content
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
@@ -207,8 +192,6 @@ def test_mistakes_are_one_line_before_a_model_loads(
         ([folder, "--out", tmp_path / "other"], 2, "is a run already, and stays there"),
         (["service", "--out", folder], 2, "holds a run with another config"),
         (["habitats/town", "seed=3", "--out", folder], 2, "holds a run with another config"),
-        ([folder, "--per-minute", "nan"], 2, "expected finite numbers above 0"),
-        ([folder, "--per-minute", "0"], 2, "expected finite numbers above 0"),
         ([folder, "--timeout", "inf"], 2, "expected finite numbers above 0"),
         ([folder, "--patience", "nan"], 2, "expected finite numbers above 0"),
     ):

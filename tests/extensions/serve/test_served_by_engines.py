@@ -103,12 +103,6 @@ def test_a_streamed_reply_comes_in_one_piece(connect: Any, kernel: HostKernel) -
     assert '"finish_reason"' in text
 
 
-def test_alternatives_are_refused(connect: Any) -> None:
-    answer = ask(connect(), "o0", logprobs=True, top_logprobs=2)
-    assert answer.status_code == 400
-    assert "top_logprobs" in answer.json()["error"]["message"]
-
-
 def test_adapters_that_have_learned_answer_under_new_names(
     connect: Any, server: FakeServer
 ) -> None:
@@ -147,7 +141,7 @@ def test_a_fault_is_told_and_no_wrong_adapter_answers(
 def test_who_waits_for_a_server_that_hangs_is_told_in_time(
     connect: Any, server: FakeServer, kernel: HostKernel
 ) -> None:
-    served = connect(http=HttpLimits(per_minute=1e9, seconds=1.0))
+    served = connect(http=HttpLimits(seconds=1.0))
     server.fail("hang", 1)
     assert ask(served, "o0").status_code == 504
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")

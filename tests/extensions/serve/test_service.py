@@ -224,7 +224,7 @@ def test_the_log_says_that_the_disk_is_full(
         patched.setattr(os, "fsync", once)
         served.judge(name, accepted=True)
         wait_until(lambda: served.service.learning_error)
-    assert "No space left" in vars(caplog.records[-1])["reason"]
+    assert "No space left" in caplog.records[-1].getMessage()
 
 
 def fill_the_host(served: Served, kernel: HostKernel) -> None:

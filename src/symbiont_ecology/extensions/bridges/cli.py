@@ -17,7 +17,7 @@ def lm_eval(
 ) -> None:
     """The command lm_eval of lm-evaluation-harness, with the model symbiont: a run.
 
-    --model_args run=DIR; also who=ROUTING or who=ORGANELLE, habitat=ID, host=MODEL, device=DEVICE.
+    --model_args run=DIR; also who=ROUTING or who=ORGANELLE.
     """
     import_module("symbiont_ecology.extensions.bridges.lm_eval")  # which the harness knows then
     from lm_eval.__main__ import cli_evaluate

@@ -7,7 +7,6 @@ A tracker is a class here. It says which package it needs, and how its curves ar
 from __future__ import annotations
 
 import json
-import threading
 import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -34,36 +33,19 @@ Plot = Callable[[int, Mapping[str, float]], None]
 
 
 @dataclass(frozen=True)
-class TrackedRun:
-    """A run as trackers know it. ``id`` stays the same however often it is resumed; ``first`` is
-    the first generation that is reported in this sitting."""
-
-    id: str
-    folder: Path
-    config: RunConfig
-    first: int
-
-    @property
-    def name(self) -> str:
-        """Name for people; other runs may have the same."""
-        return self.folder.resolve().name
-
-
-@dataclass(frozen=True)
 class CurveTracker(ABC):
     """A tracker of curves.
 
     They begin with the first generation that is reported, so that a run without one leaves no
-    trace. Unless a tracker ``takes_back`` points of ``TrackedRun.first`` and later generations
-    that an earlier sitting has reported, it is not told of a generation twice.
+    trace. It is not told of a generation twice: what a resumed run lives again is the same.
     """
 
     package: ClassVar[str]
-    takes_back: ClassVar[bool] = False
 
     @abstractmethod
-    def curves(self, run: TrackedRun) -> AbstractContextManager[Plot]:
-        """Begin the curves of a run or go on with them, until the context ends."""
+    def curves(self, run: str, folder: Path, config: RunConfig) -> AbstractContextManager[Plot]:
+        """Begin the curves of a run or go on with them, until the context ends. ``run`` is its id,
+        which stays the same however often it is resumed."""
 
     @contextmanager
     def follow(self, config: RunConfig, folder: Path) -> Iterator[OnGeneration]:
@@ -73,9 +55,9 @@ class CurveTracker(ABC):
             def on_generation(generation: Generation) -> None:
                 number, record = generation.summary.generation, _recalled(path)
                 if not plots:
-                    run = TrackedRun(record["id"], folder, config, number)
-                    plots.append(stack.enter_context(self.curves(run)))
-                if self.takes_back or number > record["reported"].get(name, -1):
+                    curves = self.curves(record["id"], folder.resolve(), config)
+                    plots.append(stack.enter_context(curves))
+                if number > record["reported"].get(name, -1):
                     record["reported"][name] = number
                     write_whole(path, json.dumps(record) + "\n")  # first: none is told twice
                     plots[0](number, curve_values(generation))
@@ -86,10 +68,9 @@ class CurveTracker(ABC):
 def _recalled(path: Path) -> dict[str, Any]:
     """Return id and reports of a run; an id that is new is no named draw: two equal runs are two
     curves."""
-    if not path.exists():
-        return {"id": uuid.uuid4().hex[:8], "reported": {}}
+    new = json.dumps({"id": uuid.uuid4().hex[:8], "reported": {}})
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json.loads(path.read_text(encoding="utf-8") if path.exists() else new)
         return {"id": str(stored["id"]), "reported": dict(stored["reported"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RunError(f"{path.name} is damaged: delete it, and curves begin anew") from error
@@ -104,15 +85,11 @@ def curve_values(generation: Generation) -> dict[str, float]:
     values |= {"energy": summary.energy_total / 1000, "seconds": generation.seconds}
     if summary.accuracy is not None:  # nobody was asked
         values["accuracy"] = summary.accuracy
-    if state.habitats:
-        answers = [answer for habitat in state.habitats.values() for answer in habitat.answers]
-        served = state.served
-        return values | {
-            "habitats": len(state.habitats),
-            "habitats_served": sum(map(len, served.values())),
-            "serving": len(served),
-            "accepted_lately": sum(one.is_accepted for one in answers) / max(len(answers), 1),
-        }
+    if habitats := state.habitats.values():
+        verdicts = [answer.is_accepted for habitat in habitats for answer in habitat.answers]
+        lately = sum(verdicts) / max(len(verdicts), 1)
+        serving = len(state.served)
+        return values | {"habitats": len(habitats), "serving": serving, "accepted_lately": lately}
     cells: dict[str, list[float]] = defaultdict(list)
     for cell, share in state.success.items():
         cells[f"success/{cell_family(cell)}"].append(share)
@@ -122,23 +99,16 @@ def curve_values(generation: Generation) -> dict[str, float]:
 @trackers.register("tensorboard")
 @dataclass(frozen=True)
 class TensorBoard(CurveTracker):
-    """Event files in the folder ``tensorboard`` of the run, one for every sitting. The config is a
-    text and the hyper-parameters. TensorBoard leaves out what a resumed run has lived again."""
+    """Event files in the folder ``tensorboard`` of the run, one for every sitting."""
 
     package: ClassVar[str] = "tensorboard"
-    takes_back: ClassVar[bool] = True
 
     @contextmanager
-    def curves(self, run: TrackedRun) -> Iterator[Plot]:
+    def curves(self, run: str, folder: Path, config: RunConfig) -> Iterator[Plot]:
         from torch.utils.tensorboard import SummaryWriter
-        from torch.utils.tensorboard.summary import hparams
 
-        place = str(run.folder / "tensorboard")
-        with _quiet_threads(), SummaryWriter(place, purge_step=run.first) as writer:
-            writer.add_text("config", f"```yaml\n{dump_config(run.config)}```", run.first)
-            # Not add_hparams: it would make a second run in a folder of its own.
-            for summary in hparams(_flat(run.config.model_dump(mode="json")), {"accuracy": 0}):
-                writer.file_writer.add_summary(summary)
+        with SummaryWriter(str(folder / "tensorboard")) as writer:
+            writer.add_text("config", f"```yaml\n{dump_config(config)}```")
 
             def plot(generation: int, values: Mapping[str, float]) -> None:
                 for name, value in values.items():
@@ -146,31 +116,6 @@ class TensorBoard(CurveTracker):
                 writer.flush()
 
             yield plot
-
-
-@contextmanager
-def _quiet_threads() -> Iterator[None]:
-    """Keep a thread of TensorBoard that dies, for example of a full disk, from printing a
-    traceback: its error is raised again where the curves are drawn."""
-    default_hook = threading.excepthook
-
-    def hook(failed: threading.ExceptHookArgs) -> None:
-        if not type(failed.thread).__module__.startswith("tensorboard."):
-            default_hook(failed)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = default_hook
-
-
-def _flat(value: object, key: str = "") -> dict[str, bool | int | float | str]:
-    """Return nested values under dotted keys, as hyper-parameters must be."""
-    if isinstance(value, dict):
-        nested = [_flat(part, f"{key}.{name}" if key else name) for name, part in value.items()]
-        return {name: leaf for leaves in nested for name, leaf in leaves.items()}
-    return {key: value if isinstance(value, bool | int | float) else str(value)}
 
 
 @trackers.register("trackio")
@@ -182,21 +127,14 @@ class Trackio(CurveTracker):
     package: ClassVar[str] = "trackio"
 
     @contextmanager
-    def curves(self, run: TrackedRun) -> Iterator[Plot]:
+    def curves(self, run: str, folder: Path, config: RunConfig) -> Iterator[Plot]:
         # Trackio prints to stdout when it is imported, begins and ends; stdout is for results.
         with redirect_stdout(StringIO()):
             import trackio
 
-            tracked = trackio.init(
-                PROJECT,
-                # Trackio goes on with a run by its name, which other runs may have, too.
-                name=f"{run.name}-{run.id}",
-                resume="allow",
-                config=run.config.model_dump(mode="json"),
-                embed=False,
-                auto_log_cpu=False,
-                auto_log_gpu=False,
-            )
+            # It goes on with a run by its name, which other runs may have, too.
+            name, values = f"{folder.name}-{run}", config.model_dump(mode="json")
+            tracked = trackio.init(PROJECT, name=name, resume="allow", config=values, embed=False)
         try:
             yield lambda generation, values: tracked.log(dict(values), step=generation)
         finally:
@@ -216,28 +154,25 @@ class WeightsAndBiases(CurveTracker):
     package: ClassVar[str] = "wandb"
 
     @contextmanager
-    def curves(self, run: TrackedRun) -> Iterator[Plot]:
+    def curves(self, run: str, folder: Path, config: RunConfig) -> Iterator[Plot]:
         import wandb
 
+        settings = wandb.Settings(
+            silent=True,
+            console="off",
+            disable_git=True,  # it would keep a diff of the folder that one happens to be in
+            x_transaction_log_flush_interval=0.1,  # seconds; a kill takes what was not flushed
+        )
         is_chosen = "mode" in wandb.setup().settings.model_fields_set
-        tracked = wandb.init(
+        with wandb.init(
             project=PROJECT,
-            dir=str(run.folder),
-            id=run.id,
-            name=run.name,
-            config=run.config.model_dump(mode="json"),
+            dir=str(folder),
+            id=run,
+            name=folder.name,
+            config=config.model_dump(mode="json"),
             resume="allow",
             reinit="create_new",  # another run of this process goes on beside it
             mode=None if is_chosen else "offline",
-            settings=wandb.Settings(
-                silent=True,
-                console="off",
-                disable_git=True,  # it would keep a diff of the folder that one happens to be in
-                x_disable_stats=True,
-                x_transaction_log_flush_interval=0.1,  # seconds; a kill takes what was not flushed
-            ),
-        )
-        try:
+            settings=settings,
+        ) as tracked:
             yield lambda generation, values: tracked.log(dict(values), step=generation, commit=True)
-        finally:
-            tracked.finish()

@@ -15,23 +15,15 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning, MissingExtraError
-from symbiont_ecology.base.fence import Faults
-from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.base.registry import Spec, kind_of
+from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Decoding, Item, messages, without_turns
-from symbiont_ecology.ecology import Rollout
-from symbiont_ecology.ecology.learning import RewardRule, reward_rules
-from symbiont_ecology.ecology.learning.rewards import worths
 from symbiont_ecology.run.build import mixture
-from symbiont_ecology.run.config import RunConfig, load_config
+from symbiont_ecology.run.config import load_config
 from symbiont_ecology.tasks import judge
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
@@ -39,8 +31,6 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 if TYPE_CHECKING:
     from datasets import Dataset
 
-TRAINER = "trl"
-"""Author of the answers, as a reward is told."""
 COLUMNS = ("family", "depth", "habitat", "answer")
 """Fields of a question that the data set has."""
 Said: TypeAlias = str | Sequence[dict[str, str]]
@@ -49,58 +39,40 @@ Said: TypeAlias = str | Sequence[dict[str, str]]
 
 @dataclass(frozen=True)
 class TrlQuestions:
-    """Questions as a data set of trl, and a reward function for what was answered to them.
+    """Questions as a data set of trl, and a reward function: the verdict on what was answered.
 
     ``is_chat`` writes prompts as conversations, around which trl puts the model's chat template. An
     answer is judged up to the first of the ``stops``.
-
-    Raises:
-        ConfigError: a reward that nobody could give to answers of trl.
     """
 
     items: tuple[Item, ...]
-    reward: Spec = "verdict"
     is_chat: bool = False
     stops: tuple[str, ...] = ()
 
-    def __post_init__(self) -> None:
-        if self.rule.reads:
-            raise ConfigError(
-                f"reward: trl has answers to reward, and {kind_of(self.reward)} reads reference "
-                "answers: set reward=verdict"
-            )
-
     @classmethod
     def of(
-        cls,
-        config: str | Path | RunConfig,
-        *overrides: str,
-        per_cell: int = 100,
-        habitat: str = "",
-        split: Split = "train",
+        cls, config: str | Path, *overrides: str, per_cell: int = 100, split: Split = "train"
     ) -> TrlQuestions:
-        """Questions of the world of a config, in its style and with its reward.
+        """Return questions of the world of a config, in its style.
 
         Args:
-            config: a preset, a YAML file, or a config that is built.
-            overrides: changes of it such as ``"seed=1"``; none of one that is built.
+            config: a preset or a YAML file.
+            overrides: changes of it such as ``"seed=1"``.
             per_cell: different questions of each cell; of each habitat, in a world with habitats.
-            habitat: the only one that asks; all of them if it is left out.
             split: which questions.
 
         Raises:
-            ConfigError: the config does not fit together, or has no such habitat.
+            ConfigError: the config does not fit together, or has another reward than the verdict.
         """
-        if not isinstance(config, RunConfig):
-            config = load_config(config, overrides)
-        elif overrides:
+        chosen = load_config(config, overrides)
+        if (reward := kind_of(chosen.reward)) != "verdict":
             raise ConfigError(
-                f"{overrides[0]}: pass changes of a config that is built to load_config"
+                f"reward: expected verdict, which trl is given here, got {reward}: set "
+                "reward=verdict, and give trl a function of your own beside it"
             )
-        tasks, draw = mixture(config), Draw(config.seed)
+        tasks, draw = mixture(chosen), Draw(chosen.seed)
         if tasks.habitats is not None:
-            questions = tasks.habitats.drawn(per_cell, config.seed, split)
-            items = [item for item in questions if habitat in ("", item.habitat)]
+            items = list(tasks.habitats.drawn(per_cell, chosen.seed, split))
         else:
             items = [
                 item
@@ -109,15 +81,8 @@ class TrlQuestions:
                     depth, per_cell, draw("trl", family, depth, split), split=split
                 )
             ]
-        if not items or (habitat and tasks.habitats is None):
-            raise ConfigError(f"habitat: expected one of the world's, got {habitat!r}")
-        style = prompt_styles.build(config.tasks.style)
-        return cls(tuple(items), config.reward, style.is_chat, style.stops)
-
-    @cached_property
-    def rule(self) -> RewardRule:
-        """The worth of answers."""
-        return reward_rules.build(self.reward)
+        style = prompt_styles.build(chosen.tasks.style)
+        return cls(tuple(items), style.is_chat, style.stops)
 
     def dataset(self) -> Dataset:
         """Return a row for each question: its prompt, its number, and its place in the world.
@@ -140,41 +105,13 @@ class TrlQuestions:
     def __call__(
         self, completions: Sequence[Said], number: Sequence[int], **columns: Any
     ) -> list[float]:
-        """Return the worth of each completion, as a reward function of trl does. ``number`` is the
-        column of the data set; verifiers and rewards that fail are warned of, and nobody gains by
-        it."""
-        rollouts = self.rollouts(completions, number, columns.get("completion_ids"))
-        faults = Faults()
-        rewards = worths(rollouts, self.rule, faults)
-        texts = {f"the verifier of {r.item.family} {r.fault}" for r in rollouts if r.fault}
-        texts |= {f"{part} {tally.fault}" for part, tally in faults.tallies.items() if tally.fault}
-        for fault in sorted(texts):
-            warnings.warn(fault, EcologyWarning, stacklevel=2)
-        return rewards
-
-    def rollouts(
-        self,
-        completions: Sequence[Said],
-        number: Sequence[int],
-        completion_ids: Sequence[Sequence[int]] | None = None,
-    ) -> list[Rollout]:
-        """Return the completions as judged rollouts; unknown log-probabilities are zero."""
+        """Return the verdict on each completion, as a reward function of trl does. ``number`` is
+        the column of the data set; verifiers that fail are warned of, and nobody gains by it."""
         items, cut = [self.items[place] for place in number], Decoding(stop=self.stops).cut
         texts = [cut(c if isinstance(c, str) else c[-1]["content"]) for c in completions]
-        ids = completion_ids or [()] * len(texts)
-        return [
-            Rollout(
-                item,
-                TRAINER,
-                tuple(tokens),
-                np.zeros(len(tokens), dtype=np.float32),
-                text,
-                verdict=judgement.verdict,
-                reward=judgement.verdict,
-                cost=Cost(),
-                fault=judgement.fault,
-            )
-            for item, text, tokens, judgement in zip(
-                items, texts, ids, judge(zip(items, texts, strict=True)), strict=True
-            )
-        ]
+        judgements = judge(zip(items, texts, strict=True))
+        pairs = zip(items, judgements, strict=True)
+        faults = {f"the verifier of {item.family} {one.fault}" for item, one in pairs if one.fault}
+        for fault in sorted(faults):
+            warnings.warn(fault, EcologyWarning, stacklevel=2)
+        return [one.verdict for one in judgements]

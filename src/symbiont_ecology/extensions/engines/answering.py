@@ -27,9 +27,9 @@ from symbiont_ecology.adapters.peft_files import write_portable
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import HOST_SLOT, BlobRef, Completions, Decoding, Request
 from symbiont_ecology.extensions.engines.servers import LostError, Tokens, Vllm
+from symbiont_ecology.extensions.serve.streaming import LostRow, NewToken, RowId, StreamedRequest
 from symbiont_ecology.model.decoding import Observer, completions_of
 from symbiont_ecology.model.kernel import HostKernel, draws_of
-from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 PROBES = ("The weather today is", "12+7=", "Once upon a time there was", "1, 2, 3, 4,")
 """Prompts that tell which model a server serves."""
@@ -225,11 +225,6 @@ class ForwardedBatch:
         request.check(self._host.shape.max_positions)
         if request.weights is not None:
             self._host.check(request.weights)
-        if request.alternatives:
-            raise HostError(
-                "expected no top_logprobs: another engine answers, and tells those of its own "
-                "tokens alone"
-            )
 
     def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
         host, ids = self._host, list[RowId]()

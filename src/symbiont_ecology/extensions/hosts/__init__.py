@@ -2,7 +2,7 @@
 
 - ``packages``: models in Python packages, and the cache of hosts that were made.
 - ``gguf_files``: a GGUF file as a host folder.
-- ``cli``: ``symbiont host get``, ``list``, ``info`` and ``remove``.
+- ``cli``: ``symbiont host get``, ``list`` and ``remove``.
 """
 
 from symbiont_ecology.base.extension import Command, Extension

@@ -60,11 +60,9 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
         HostError: the file is damaged, or of an architecture that transformers does not read.
     """
     from safetensors.torch import save_file
-    from transformers import __version__
 
     tell(f"converting {file.name} …")
     model, tokenizer = _read(file)
-    tell("writing weights in float32 …")
     tensors = {name: weight.contiguous() for name, weight in model.state_dict().items()}
     if model.config.tie_word_embeddings:
         tensors.pop("lm_head.weight", None)
@@ -72,8 +70,7 @@ def convert(file: Path, folder: Path, tell: Tell, facts: Mapping[str, object]) -
     config |= {"architectures": [type(model).__name__], "dtype": "float32"}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     tokenizer.save_pretrained(folder)
-    made_by = f"transformers {__version__}"
-    for name, values in (("config.json", config), (FACTS_FILE, {**facts, "made_by": made_by})):
+    for name, values in (("config.json", config), (FACTS_FILE, facts)):
         (folder / name).write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
 
 
@@ -82,10 +79,8 @@ def _read(file: Path) -> tuple[Any, Any]:
     import gguf
     import torch
     import transformers
+    from tokenizers import pre_tokenizers
 
-    with file.open("rb") as stream:
-        if stream.read(4) != b"GGUF":
-            raise HostError(f"expected a GGUF file in {file}, got another kind: check the file")
     source: dict[str, Any] = {"gguf_file": file.name, "local_files_only": True}
     try:
         _check_header(file)
@@ -105,7 +100,10 @@ def _read(file: Path) -> tuple[Any, Any]:
             f"{lines_of(error)[0]:.200}"
         ) from error
     if kind is not None and kind.contents() in _LONE_DIGITS:
-        _part_digits(tokenizer)
+        # Read digits one by one, then bytes: as the model was trained (arXiv:2502.02737).
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        rest = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, rest])
     return model, tokenizer
 
 
@@ -131,7 +129,8 @@ def _check_header(file: Path) -> None:
             if stream.tell() > size:
                 raise ValueError("a header that ends within the file")
 
-        stream.seek(8)  # behind the magic word and the version
+        if stream.read(8)[:4] != b"GGUF":  # and a version
+            raise ValueError("another kind of file")
         tensors, fields = number("<Q"), number("<Q")
         for _ in range(fields):
             skip(_TEXT, 1)
@@ -140,12 +139,3 @@ def _check_header(file: Path) -> None:
         for _ in range(tensors):
             skip(_TEXT, 1)
             stream.seek(8 * number("<I") + 12, io.SEEK_CUR)  # axes, kind of numbers and their place
-
-
-def _part_digits(tokenizer: Any) -> None:
-    """Read digits one by one, then bytes: as the model was trained (SmolLM2, arXiv:2502.02737)."""
-    from tokenizers import pre_tokenizers
-
-    digits = pre_tokenizers.Digits(individual_digits=True)
-    rest = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence([digits, rest])

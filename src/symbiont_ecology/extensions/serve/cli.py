@@ -47,20 +47,7 @@ def serve(
     max_tokens: Annotated[
         int, option("Longest answer, in tokens.", "--max-tokens", "--most-tokens", least=1)
     ] = 256,
-    max_waiting: Annotated[
-        int,
-        option(
-            "Requests that may wait; more are refused.",
-            *("--max-waiting", "--most-waiting"),
-            least=1,
-        ),
-    ] = 1024,
-    per_minute: Annotated[float, option("Requests of one user in a minute.")] = 600,
     timeout: Annotated[float, option("Seconds that an answer may take.")] = 120,
-    slots: Annotated[int, option("Adapters that answer at a time.", least=1)] = 64,
-    log_texts: Annotated[
-        bool, option("Write prompts and replies into the log on stderr.", "--log-texts")
-    ] = False,
 ) -> None:
     """Serve a run by OpenAI's API, and learn from what users accept. Ctrl-C is safe.
 
@@ -68,23 +55,22 @@ def serve(
     to talk with it is at /.
     """
     _check_extra()
+    from symbiont_ecology.extensions.serve.http_process import log_to_stderr
     from symbiont_ecology.extensions.serve.limits import HttpLimits
-    from symbiont_ecology.extensions.serve.logs import log_as_json
     from symbiont_ecology.extensions.serve.service import ServiceLimits
 
     api_keys = _keys(keys, address)
     if not 0 <= learn_share <= 1:
         raise ConfigError(f"--learn-share: expected a number from 0 to 1, got {learn_share:g}")
-    if not (0 < per_minute < inf and 0 < timeout < inf and 0 <= patience < inf):
+    if not (0 < timeout < inf and 0 <= patience < inf):
         raise ConfigError(
-            "--per-minute, --timeout and --patience: expected finite numbers above 0 (--patience "
-            f"may be 0), got {per_minute:g}, {timeout:g} and {patience:g}"
+            "--timeout and --patience: expected finite numbers above 0 (--patience may be 0), got "
+            f"{timeout:g} and {patience:g}"
         )
     config, folder, is_new = _run(run, overrides or [], out)
-    limits = ServiceLimits(learn_share, patience, slots, max_waiting, log_texts)
-    http = HttpLimits(per_minute, timeout, max_tokens, max_waiting)
+    limits, http = ServiceLimits(learn_share, patience), HttpLimits(timeout, max_tokens)
     listener = _listener(address, port)
-    log_as_json()
+    log_to_stderr()
     _load_and_serve(config, folder, listener, api_keys, limits, http, is_new=is_new)
 
 
@@ -150,9 +136,7 @@ def _load_and_serve(
         with opened_service(config, folder, kernel, limits, is_new=is_new) as service:
             if not process.is_alive:
                 raise RunError("the process of HTTP could not begin: what it said is above")
-            text_of = kernel.tokenizer.decode
-            channel = process.channel
-            endpoint = EngineEndpoint(service, channel, lambda name: str(text_of([name])))
+            endpoint = EngineEndpoint(service, process.channel)
             endpoint.listen()
             gc.collect()
             gc.freeze()  # a search through all that is loaded would stop the service each time
@@ -201,8 +185,6 @@ def _serve(
 ) -> None:
     """Run the engine in this thread, until a signal. Then answers in flight are finished while HTTP
     still says that nobody new is let in, HTTP ends, and a checkpoint is made."""
-    from symbiont_ecology.extensions.serve.logs import flush_log
-
     is_told = False
 
     def stop(*signal_and_frame: object) -> None:
@@ -221,13 +203,12 @@ def _serve(
     finally:
         for name, handler in handlers.items():
             signal.signal(name, handler)
-    flush_log()
     if not is_told:
         raise RunError("the process of HTTP ended: start the service again")
     if service.learning_error:
         print("warning: learning stopped, and the log says why", file=sys.stderr)
     print(
-        f"{service.scheduler.tally.answers} answers, {service.journal.verdicts} verdicts, "
+        f"{service.scheduler.tally['answers']} answers, {service.journal.verdicts} verdicts, "
         f"{service.generation} generations in {folder}\n"
         f"next: {command_line('serve', folder)}, or {command_line('evoscope', folder)}",
         file=sys.stderr,

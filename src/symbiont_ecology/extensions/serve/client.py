@@ -2,69 +2,52 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from symbiont_ecology.base.errors import EcologyError
-from symbiont_ecology.extensions.serve.journal import MAX_JUDGEABLE, GivenVerdict
+from symbiont_ecology.extensions.serve.journal import GivenVerdict
 from symbiont_ecology.extensions.serve.messages import (
-    Answering,
     AskStatus,
     Cancel,
     Channel,
     Closed,
     Done,
-    Facts,
     Judge,
-    Judged,
     Message,
     ServiceStatus,
     State,
-    StatusTold,
     TokenWritten,
-    raised,
+    Told,
 )
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.tasks.mixture import TaskMixture
+
+MAX_WAITING = 1024
+"""Requests that may wait; more are refused."""
 
 
 class EngineClient:
     """Hands requests on through a channel. ``listen`` reads answers, in a thread of its own.
 
-    ``folder`` is that of the run, ``tasks`` are those of its users. ``names`` are the organelles
-    that can be asked now; ``is_stopping`` says that nobody new is let in. ``facts`` come first.
+    ``folder`` is that of the run, ``tasks`` are those of its users. ``state`` comes first.
     """
 
-    facts: Facts
+    state: State
 
-    def __init__(
-        self, channel: Channel, folder: Path, tasks: TaskMixture, max_waiting: int
-    ) -> None:
+    def __init__(self, channel: Channel, folder: Path, tasks: TaskMixture) -> None:
         self.folder, self.tasks = folder, tasks
-        self.names: Collection[str] = ()
-        self.is_stopping = False
-        self._channel, self._max_waiting, self._numbers = channel, max_waiting, count()
+        self._channel, self._numbers = channel, count()
         self._jobs = dict[str, AnswerJob]()
-        self._verdicts = dict[int, Callable[[EcologyError | None], None]]()
-        self._status = dict[int, Callable[[ServiceStatus], None]]()
-        self._texts = dict[int, str]()
-        self._askers, self._refused = OrderedDict[str, str](), 0
-
-    def text_of(self, token_id: int) -> str:
-        """Return the text of a token that came with a score."""
-        return self._texts[token_id]
+        self._listeners = dict[int, Callable[[Any], None]]()
 
     def submit(self, job: AnswerJob) -> bool:
         """Hand over a job, unless too many wait. Its listeners hear all errors as refusals."""
-        if len(self._jobs) >= self._max_waiting:
-            self._refused += 1
+        if len(self._jobs) >= MAX_WAITING:
             return False
-        self._askers[job.ask.id] = job.ask.user
-        if len(self._askers) > MAX_JUDGEABLE:
-            self._askers.popitem(last=False)
         self._jobs[job.ask.id] = job
         self._channel.send(replace(job.ask, is_streamed=job.told is not None))
         return True
@@ -73,10 +56,6 @@ class EngineClient:
         """Give up a job for which nobody waits any more."""
         if job.ask.id in self._jobs:
             self._channel.send(Cancel(job.ask.id))
-
-    def asker(self, answer_id: str) -> str:
-        """Return the user of a recent answer of this process; empty if there is none."""
-        return self._askers.get(answer_id, "")
 
     def judge(
         self,
@@ -89,58 +68,42 @@ class EngineClient:
         """Keep a verdict. ``done`` hears once it is on the disk, or why it is not kept; the first
         verdict on a reply counts."""
         number = next(self._numbers)
-        self._verdicts[number] = done
+        self._listeners[number] = done
         self._channel.send(Judge(number, verdict, user, is_for_all))
 
     def tell_status(self, told: Callable[[ServiceStatus], None]) -> None:
-        """Ask for the status of the service; requests refused in this process count, too."""
+        """Ask for the status of the service."""
         number = next(self._numbers)
-        self._status[number] = told
+        self._listeners[number] = told
         self._channel.send(AskStatus(number))
 
     def listen(self, begin: Callable[[], None], end: Callable[[], None]) -> None:
         """Read messages until the other end has gone: ``begin`` hears once when requests can be
         taken, ``end`` when nobody waits any more."""
-        has_begun = False
         for message in self._channel:
-            self.hear(message)
-            if isinstance(message, State) and not has_begun:
+            is_first = not hasattr(self, "state")
+            self._hear(message)
+            if is_first:
                 begin()
-                has_begun = True
             if isinstance(message, Closed):
                 end()
 
-    def hear(self, message: Message) -> None:
+    def _hear(self, message: Message) -> None:
         """Pass a message on to whoever waits for it."""
         match message:
-            case Facts():
-                self.facts = message
-            case State(names, is_stopping):
-                self.names, self.is_stopping = names, is_stopping
-            case TokenWritten(name, choice, token, answering):
-                job = self._noted(self._jobs[name], answering)
+            case State():
+                self.state = message
+            case TokenWritten(name, choice, token):
+                job = self._jobs[name]
+                job.organelle, job.prompt_tokens = message.organelle, message.prompt_tokens
                 job.replies[choice].append(token)
                 assert job.told is not None  # only streamed answers come token by token
                 job.told(choice, token)
             case Done():
-                self._finish(message)
-            case Judged(number, refusal):
-                self._verdicts.pop(number)(raised(refusal))
-            case StatusTold(number, status):
-                self.is_stopping = status.is_stopping
-                status = replace(status, refused=status.refused + self._refused)
-                self._status.pop(number)(status)
-
-    def _finish(self, done: Done) -> None:
-        job = self._jobs.pop(done.id)
-        if done.answering is not None:
-            self._noted(job, done.answering)
-            if done.replies:
-                job.replies = [list(reply) for reply in done.replies]
-        job.done(raised(done.refusal))
-
-    def _noted(self, job: AnswerJob, answering: Answering) -> AnswerJob:
-        """Return the job with its author; keeps the texts of tokens."""
-        job.organelle, job.prompt_tokens = answering.organelle, answering.prompt_tokens
-        self._texts |= answering.texts
-        return job
+                job = self._jobs.pop(message.id)
+                if message.refusal is None:
+                    job.organelle, job.prompt_tokens = message.organelle, message.prompt_tokens
+                    job.replies = list(map(list, message.replies)) or job.replies
+                job.done(message.refusal)
+            case Told(number, what):
+                self._listeners.pop(number)(what)

@@ -3,48 +3,38 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
-from functools import cache, partial
+from functools import partial
 
 from symbiont_ecology.base.errors import EcologyError
 from symbiont_ecology.extensions.serve.messages import (
-    Answering,
     Ask,
     AskStatus,
     Cancel,
     Channel,
     Closed,
     Done,
-    Facts,
     Judge,
-    Judged,
     Message,
     RequestRefusedError,
     ServiceStatus,
     State,
-    StatusTold,
     TokenWritten,
+    Told,
     refusal_of,
 )
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
 from symbiont_ecology.extensions.serve.service import Service
-from symbiont_ecology.model.streaming import NewToken
+from symbiont_ecology.extensions.serve.streaming import NewToken
 
 
 class EngineEndpoint:
-    """Answers the messages of a channel for a service. When the channel ends, the service does.
+    """Answers the messages of a channel for a service. When the channel ends, the service does."""
 
-    ``text_of`` returns the text of a token.
-    """
-
-    def __init__(self, service: Service, channel: Channel, text_of: Callable[[int], str]) -> None:
-        self._service, self._channel, self._text_of = service, channel, cache(text_of)
+    def __init__(self, service: Service, channel: Channel) -> None:
+        self._service, self._channel = service, channel
         self._jobs = dict[str, AnswerJob]()
         self._is_closed = False
         service.changed = self._tell_state
-        practice, has_texts = service.run.runtime.practice, service.limits.has_texts
-        channel.send(Facts(practice.temperature, practice.stop, service.is_chat, has_texts))
         self._tell_state()
 
     def listen(self) -> threading.Thread:
@@ -59,7 +49,16 @@ class EngineEndpoint:
             self._is_closed = True
             self._channel.send(Closed())
 
-    def hear(self, message: Message) -> None:
+    def _answer(self) -> None:
+        try:
+            for message in self._channel:
+                self._hear(message)
+        finally:
+            for job in list(self._jobs.values()):  # their clients have gone
+                self._service.scheduler.cancel(job)
+            self._service.stop()
+
+    def _hear(self, message: Message) -> None:
         """Do what a message asks for."""
         match message:
             case Ask():
@@ -70,38 +69,34 @@ class EngineEndpoint:
             case Judge():
                 self._judge(message)
             case AskStatus(number):
-                self._channel.send(StatusTold(number, self._status()))
-
-    def _answer(self) -> None:
-        try:
-            for message in self._channel:
-                self.hear(message)
-        finally:
-            for job in list(self._jobs.values()):  # their clients have gone
-                self._service.scheduler.cancel(job)
-            self._service.stop()
+                self._tell_state()
+                self._channel.send(Told(number, self._status()))
 
     def _tell_state(self) -> None:
-        service = self._service
-        self._channel.send(State(tuple(sorted(service.snapshot.weights)), service.is_stopping))
+        service, practice = self._service, self._service.run.runtime.practice
+        names, is_stopping = tuple(sorted(service.snapshot.weights)), service.is_stopping
+        temperature, stop = practice.temperature, practice.stop
+        self._channel.send(State(names, is_stopping, temperature, stop, service.is_chat))
 
     def _status(self) -> ServiceStatus:
         service, journal = self._service, self._service.journal
         state = service.snapshot.turn.state
-        return ServiceStatus(
-            is_stopping=service.is_stopping,
-            generation=service.generation,
-            verdicts=journal.verdicts,
-            waiting_verdicts=journal.verdicts - journal.learned,
-            left_out=service.left_out,
-            seconds_learning=service.seconds_learning,
-            learning_error=service.learning_error,
-            **asdict(service.scheduler.tally),
-            open_requests=service.scheduler.open_jobs,
-            rows=service.scheduler.rows,
-            organelles=len(state.population),
-            users=len(state.habitats),
-        )
+        counters = {
+            **service.scheduler.tally,
+            "verdicts": journal.verdicts,
+            "verdicts_left_out": service.left_out,
+            "learning_seconds": service.seconds_learning,
+        }
+        gauges = {
+            "open_requests": service.scheduler.open_jobs,
+            "rows": service.scheduler.rows,
+            "organelles": len(state.population),
+            "users": len(state.habitats),
+            "generation": service.generation,
+            "waiting_verdicts": journal.verdicts - journal.learned,
+            "is_learning": not service.learning_error,
+        }
+        return ServiceStatus(service.learning_error, counters, gauges)
 
     def _ask(self, ask: Ask) -> None:
         job = self._jobs[ask.id] = AnswerJob(ask, done=partial(self._done, ask))
@@ -109,11 +104,12 @@ class EngineEndpoint:
             job.told = partial(self._token, job)
         if self._service.is_stopping:
             job.done(RequestRefusedError(503, "the service is stopping"))
-        elif not self._service.scheduler.submit(job):
-            job.done(RequestRefusedError(503, "too many requests wait"))
+        else:
+            self._service.scheduler.submit(job)
 
     def _token(self, job: AnswerJob, choice: int, token: NewToken) -> None:
-        self._channel.send(TokenWritten(job.ask.id, choice, token, self._answering(job, [token])))
+        written = TokenWritten(job.ask.id, choice, token, job.organelle, job.prompt_tokens)
+        self._channel.send(written)
 
     def _done(self, ask: Ask, error: EcologyError | None) -> None:
         job = self._jobs.pop(ask.id)
@@ -121,13 +117,7 @@ class EngineEndpoint:
             self._channel.send(Done(ask.id, refusal=refusal_of(error)))
             return
         replies = () if ask.is_streamed else tuple(map(tuple, job.replies))
-        answering = self._answering(job, [token for reply in replies for token in reply])
-        self._channel.send(Done(ask.id, answering, replies))
-
-    def _answering(self, job: AnswerJob, tokens: Sequence[NewToken]) -> Answering:
-        ids = (name for one in tokens for name in (one.token_id, *one.alternatives))
-        texts = {name: self._text_of(name) for name in ids} if job.ask.has_scores else {}
-        return Answering(job.organelle, job.prompt_tokens, texts)
+        self._channel.send(Done(ask.id, job.organelle, job.prompt_tokens, replies))
 
     def _judge(self, judge: Judge) -> None:
         """Keep a verdict; the first one on a reply counts."""
@@ -136,8 +126,7 @@ class EngineEndpoint:
         unknown = RequestRefusedError(404, f"no answer {given.id!r} of yours that can be judged")
 
         def tell(error: EcologyError | None) -> None:
-            refusal = None if error is None else refusal_of(error)
-            self._channel.send(Judged(judge.number, refusal))
+            self._channel.send(Told(judge.number, None if error is None else refusal_of(error)))
 
         def kept(error: EcologyError | None) -> None:  # in the thread of the journal
             first = journal.verdict(given.id, given.choice)

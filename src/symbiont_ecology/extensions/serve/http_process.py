@@ -4,12 +4,14 @@ them took 1.6 times as long, since Python runs one thread at a time (docs/histor
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import signal
 import socket
 import threading
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import uvicorn
@@ -18,8 +20,7 @@ from symbiont_ecology.base.registry import load_plugin
 from symbiont_ecology.extensions.serve.app import ServiceApp
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
-from symbiont_ecology.extensions.serve.logs import flush_log, log_as_json
-from symbiont_ecology.extensions.serve.messages import SocketChannel
+from symbiont_ecology.extensions.serve.messages import Channel, Message
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
 
@@ -43,8 +44,8 @@ class HttpProcess:
     """Starts the process, which lives until ``close``. ``channel`` is the engine's end."""
 
     def __init__(self, listener: socket.socket, settings: HttpSettings) -> None:
-        ours, theirs = socket.socketpair()
-        self.channel = SocketChannel(ours)
+        ours, theirs = multiprocessing.Pipe()
+        self.channel = Channel(ours)
         context = multiprocessing.get_context("spawn")  # a fork of a process with threads can hang
         arguments = listener, theirs, settings
         self._process = context.Process(target=_serve_http, args=arguments, name="http")
@@ -56,8 +57,7 @@ class HttpProcess:
             end.close()
 
     def close(self) -> None:
-        """End the channel, and the process with it."""
-        self.channel.close()
+        """End the process, and the channel with it."""
         self.kill()
         self._process.join()
 
@@ -71,16 +71,25 @@ class HttpProcess:
         self._process.kill()
 
 
-def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSettings) -> None:
+def log_to_stderr() -> None:
+    """Write the log of this package to stderr from now on."""
+    logger, handler = logging.getLogger("symbiont_ecology"), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logger.setLevel(logging.INFO)
+    logger.addHandler(handler)
+
+
+def _serve_http(
+    listener: socket.socket, end: Connection[Message, Message], settings: HttpSettings
+) -> None:
     """Serve until the channel ends or the parent says so: the work of the process."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # who sends it to all means the parent
-    log_as_json()
+    log_to_stderr()
     for plugin in settings.config.plugins:
         load_plugin(Path(plugin))
-    limits, tasks = settings.limits, mixture(settings.config)
-    engine = EngineClient(SocketChannel(end), settings.folder, tasks, limits.max_waiting)
+    engine = EngineClient(Channel(end), settings.folder, mixture(settings.config))
     web = uvicorn.Config(
-        ServiceApp(engine, settings.keys, limits).asgi,
+        ServiceApp(engine, settings.keys, settings.limits).asgi,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -95,12 +104,10 @@ def _serve_http(listener: socket.socket, end: socket.socket, settings: HttpSetti
         try:
             server.run(sockets=[listener])
         finally:
-            flush_log()
             os._exit(0)  # nobody waits for anything any more
 
     def end_http() -> None:
         server.should_exit = True
 
     engine.listen(threading.Thread(target=serve, daemon=True).start, end_http)
-    flush_log()
     os._exit(1)  # without its parent the process has nothing to do

@@ -15,7 +15,7 @@ import json
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,29 +89,6 @@ Done = Callable[[RunError | None], None]
 """Listener: entries are on the disk, or the reason why they are not."""
 
 
-class Disk:
-    """The operations of a disk that a journal needs. A simulation brings its own."""
-
-    def open(self, path: Path) -> BinaryIO:
-        """Open a file for appending."""
-        return open_own(path, "ab")
-
-    def sync(self, file: BinaryIO) -> None:
-        """Return when all that was written to a file would survive a power cut."""
-        file.flush()
-        os.fsync(file.fileno())
-
-    def truncate(self, path: Path, size: int) -> None:
-        """Cut a file behind so many bytes."""
-        os.truncate(path, size)
-
-    def lines(self, path: Path) -> Iterator[bytes]:
-        """Yield the lines of a file; none if it is not there. The last one may be torn."""
-        if path.exists():
-            with path.open("rb") as file:
-                yield from file
-
-
 class Journal:
     """The journal of one service. Any thread may call ``append`` and ``write``.
 
@@ -121,8 +98,8 @@ class Journal:
         RunError: the file cannot be read or written, or a line of it is damaged.
     """
 
-    def __init__(self, folder: Path, generation: int = 0, disk: Disk | None = None) -> None:
-        self.path, self._disk = folder / JOURNAL_FILE, disk or Disk()
+    def __init__(self, folder: Path, generation: int = 0) -> None:
+        self.path = folder / JOURNAL_FILE
         self._answers = OrderedDict[str, GivenAnswer]()
         self._said = dict[tuple[str, int], GivenVerdict]()
         self._judged, self._forgotten = list[JudgedReply](), 0
@@ -130,8 +107,7 @@ class Journal:
         self._until = dict[int, int]()
         self._learned = 0
         self._lock = threading.Lock()
-        self._size = self._read(generation)
-        self._file = self._opened()
+        self._size, self._file = self._read(generation), self._opened()
         self._broken: RunError | None = None
         self._waiting = SimpleQueue[tuple[Sequence[JournalEntry], Done] | None]()
         self._thread = threading.Thread(target=self._write_all, name="journal", daemon=True)
@@ -228,7 +204,8 @@ class Journal:
         lines = b"".join(_line(entry) for entry in entries)
         try:
             self._file.write(lines)
-            self._disk.sync(self._file)
+            self._file.flush()
+            os.fsync(self._file.fileno())
         except OSError as error:
             run_error = self._failed(f"cannot write {self.path}: {error.strerror}")
             run_error.__cause__ = error  # it is raised in another thread
@@ -254,12 +231,12 @@ class Journal:
         """Remove what was written of a batch. Closing a file with unwritten bytes raises again."""
         with suppress(OSError):
             self._file.close()
-        self._disk.truncate(self.path, self._size)
+        os.truncate(self.path, self._size)
         self._file = self._opened()
 
     def _opened(self) -> BinaryIO:
         try:
-            return self._disk.open(self.path)
+            return open_own(self.path, "ab")
         except OSError as error:
             raise RunError(f"cannot write {self.path}: {error.strerror}") from error
 
@@ -267,15 +244,18 @@ class Journal:
         """Read all entries; return the number of whole bytes. A torn end is cut off."""
         size = 0
         try:
-            for number, line in enumerate(self._disk.lines(self.path), 1):
-                if not line.endswith(b"\n"):
-                    self._disk.truncate(self.path, size)
-                    break
-                entry = _entry(line, f"{self.path} line {number}")
-                self._keep(entry)
-                if isinstance(entry, GenerationBegun) and entry.number <= generation:
-                    self._forget_before(entry.number)
-                size += len(line)
+            with self.path.open("rb") as lines:
+                for number, line in enumerate(lines, 1):
+                    if not line.endswith(b"\n"):
+                        os.truncate(self.path, size)
+                        break
+                    entry = _entry(line, f"{self.path} line {number}")
+                    self._keep(entry)
+                    if isinstance(entry, GenerationBegun) and entry.number <= generation:
+                        self._forget_before(entry.number)
+                    size += len(line)
+        except FileNotFoundError:
+            return 0
         except OSError as error:
             raise RunError(f"cannot read {self.path}: {error.strerror}") from error
         return size

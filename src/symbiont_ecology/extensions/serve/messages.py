@@ -1,34 +1,38 @@
 """Messages between the process of HTTP and that of the engine, and the channel that carries them.
 
-Each message is one frozen dataclass, and one line of JSON on the wire. ``Ask``, ``Cancel``,
-``Judge`` and ``AskStatus`` go to the engine; ``Facts``, ``State``, ``TokenWritten``, ``Done``,
-``Judged``, ``StatusTold`` and ``Closed`` come from it.
+``Ask``, ``Cancel``, ``Judge`` and ``AskStatus`` go to the engine; ``State``, ``TokenWritten``,
+``Done``, ``Told`` and ``Closed`` come from it.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-import socket
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cache
-from typing import Any, Protocol, TypeAlias
-
-from pydantic import TypeAdapter
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from typing import TypeAlias
 
 from symbiont_ecology.base.errors import DataError, EcologyError, HostError
 from symbiont_ecology.base.types import Decoding, OrganelleId
 from symbiont_ecology.extensions.serve.journal import GivenVerdict
-from symbiont_ecology.model.streaming import NewToken
+from symbiont_ecology.extensions.serve.streaming import NewToken
 
 _log = logging.getLogger(__name__)
-READ_BYTES = 1 << 20
-"""Bytes that are read at a time: most messages whole."""
 UNABLE = "the service could not do this: ask again later, or for fewer tokens"
 """The message to clients about trouble of the service itself, such as a full disk."""
+
+
+class RequestRefusedError(EcologyError):
+    """A client is told this, with a status of HTTP, instead of an answer."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)  # both, or it could not be sent
+        self.status, self.message = status, message
+
+    def __str__(self) -> str:
+        return self.message
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,6 @@ class Ask:
     ``limit`` is in new tokens per reply, ``seconds`` is the time that all of it may take.
     ``wanted`` names the organelle that is asked; None leaves that to the strategy. A request that
     ``is_limited`` needs room for all tokens of its limit, since somebody named that number.
-    ``has_scores`` asks for log-probabilities, ``alternatives`` for so many likeliest tokens.
     """
 
     id: str
@@ -50,10 +53,8 @@ class Ask:
     seconds: float
     choices: int = 1
     seed: int | None = None
-    alternatives: int = 0
     wanted: OrganelleId | None = None
     is_limited: bool = True
-    has_scores: bool = False
     is_streamed: bool = False
 
 
@@ -82,34 +83,18 @@ class AskStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """Constants of a service; the first message of all.
+class State:
+    """Organelles that can be asked by name, and if nobody new is let in; the first message of all.
 
     ``temperature`` and ``stop`` are those of practice. ``is_chat``: the host's chat template goes
-    around prompts. ``has_texts``: the log holds prompts and replies.
+    around prompts.
     """
-
-    temperature: float
-    stop: tuple[str, ...]
-    is_chat: bool
-    has_texts: bool
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """Organelles that can be asked by name, and if nobody new is let in."""
 
     names: tuple[OrganelleId, ...]
     is_stopping: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Answering:
-    """The author of an answer, its prompt's length, and texts of tokens that have scores."""
-
-    organelle: OrganelleId
-    prompt_tokens: int
-    texts: Mapping[int, str]
+    temperature: float
+    stop: tuple[str, ...]
+    is_chat: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +104,8 @@ class TokenWritten:
     id: str
     choice: int
     token: NewToken
-    answering: Answering
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """A status of HTTP, and the reason."""
-
-    status: int
-    message: str
+    organelle: OrganelleId
+    prompt_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +113,10 @@ class Done:
     """An answer is on the disk, or refused. The replies of a streamed one were sent before."""
 
     id: str
-    answering: Answering | None = None
+    organelle: OrganelleId = ""
+    prompt_tokens: int = 0
     replies: tuple[tuple[NewToken, ...], ...] = ()
-    refusal: Refusal | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """A verdict is on the disk, or refused."""
-
-    number: int
-    refusal: Refusal | None = None
+    refusal: RequestRefusedError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,30 +124,17 @@ class ServiceStatus:
     """Counts since the service began, and of the present. ``learning_error`` may hold words of a
     user."""
 
-    is_stopping: bool
-    generation: int
-    verdicts: int
-    waiting_verdicts: int
-    left_out: int
-    seconds_learning: float
     learning_error: str
-    answers: int
-    refused: int
-    late: int
-    prompt_tokens: int
-    new_tokens: int
-    open_requests: int
-    rows: int
-    organelles: int
-    users: int
+    counters: Mapping[str, float]
+    gauges: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class StatusTold:
-    """The status of the service."""
+class Told:
+    """The status that was asked for; or a verdict is on the disk (None), or refused."""
 
     number: int
-    status: ServiceStatus
+    what: ServiceStatus | RequestRefusedError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,108 +142,35 @@ class Closed:
     """Nobody waits for an answer any more: HTTP may end."""
 
 
-Message: TypeAlias = (
-    Ask
-    | Cancel
-    | Judge
-    | AskStatus
-    | Facts
-    | State
-    | TokenWritten
-    | Done
-    | Judged
-    | StatusTold
-    | Closed
-)
-_KINDS = {kind.__name__: kind for kind in Message.__args__}
-
-
-class Channel(Protocol):
-    """One end of the connection between the two processes. Any thread may send, one reads."""
-
-    def send(self, message: Message) -> None:
-        """Send a message. If the other end has gone, the reader of this one notices."""
-
-    def __iter__(self) -> Iterator[Message]:
-        """Yield messages until the other end has gone."""
-
-    def close(self) -> None:
-        """End the connection in both directions."""
+Message: TypeAlias = Ask | Cancel | Judge | AskStatus | State | TokenWritten | Done | Told | Closed
 
 
 @dataclass
-class SocketChannel:
-    """A channel through a socket."""
+class Channel:
+    """One end of the connection between the two processes. Any thread may send, one reads. If the
+    other end has gone, the reader of this one notices."""
 
-    end: socket.socket
+    end: Connection[Message, Message]
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def send(self, message: Message) -> None:
-        data = encode(message)
+        """Send a message."""
         with self._lock, suppress(OSError):
-            self.end.sendall(data)
+            self.end.send(message)
 
     def __iter__(self) -> Iterator[Message]:
-        with suppress(OSError), self.end.makefile("rb", READ_BYTES) as lines:
-            for line in lines:
-                if line.endswith(b"\n"):  # else it was torn
-                    yield decode(line)
-
-    def close(self) -> None:
-        with suppress(OSError):
-            self.end.shutdown(socket.SHUT_RDWR)
-        self.end.close()
+        """Yield messages until the other end has gone; a torn one is left out."""
+        with suppress(OSError, EOFError):
+            while True:
+                yield self.end.recv()
 
 
-def encode(message: Message) -> bytes:
-    """Return a message as a line."""
-    text = json.dumps([type(message).__name__, _plain(message)], ensure_ascii=False, default=_plain)
-    return text.encode() + b"\n"
-
-
-def decode(line: bytes) -> Message:
-    """Return the message of a line."""
-    kind, values = json.loads(line)
-    message: Message = _adapter(kind).validate_python(values)
-    return message
-
-
-def _plain(value: object) -> dict[str, object]:
-    if not is_dataclass(value):
-        raise TypeError(f"{value!r:.60} cannot be sent")
-    return {part.name: getattr(value, part.name) for part in fields(value)}
-
-
-@cache
-def _adapter(kind: str) -> TypeAdapter[Any]:
-    return TypeAdapter(_KINDS[kind])
-
-
-class LateError(EcologyError):
-    """An answer was not done in time."""
-
-
-class RequestRefusedError(EcologyError):
-    """A client is told this instead of an answer."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status, self.message = status, message
-
-
-def refusal_of(error: EcologyError) -> Refusal:
+def refusal_of(error: EcologyError) -> RequestRefusedError:
     """Return what a client is told of an error. What the library refuses is the client's mistake;
     trouble of disk, memory or another server may name paths and is for the log alone."""
     if isinstance(error, RequestRefusedError):
-        return Refusal(error.status, error.message)
+        return error
     if isinstance(error, DataError | HostError):
-        return Refusal(400, str(error))
-    if isinstance(error, LateError):
-        return Refusal(504, str(error))
-    _log.error("request failed", extra={"reason": str(error)})
-    return Refusal(503, UNABLE)
-
-
-def raised(refusal: Refusal | None) -> RequestRefusedError | None:
-    """Return a refusal as an error."""
-    return None if refusal is None else RequestRefusedError(refusal.status, refusal.message)
+        return RequestRefusedError(400, str(error))
+    _log.error("request failed: %s", error)
+    return RequestRefusedError(503, UNABLE)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from itertools import accumulate
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
 from symbiont_ecology.extensions.serve.scheduler import AnswerJob
-from symbiont_ecology.model.streaming import NewToken
 
 MAX_PROMPT_CHARS, MAX_MESSAGES, MAX_PARTS, MAX_CHOICES, MAX_STOPS = 65_536, 64, 64, 8, 4
-MAX_ALTERNATIVES, MAX_USER_CHARS = 20, 128
+MAX_USER_CHARS = 128
 
 PromptText = Annotated[str, StringConstraints(max_length=MAX_PROMPT_CHARS)]
 Stop = Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -58,75 +56,32 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class AnswerRequest(BaseModel):
-    """The fields of both kinds of requests. Others are ignored."""
+class ChatRequest(BaseModel):
+    """``POST /v1/chat/completions``. Other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     model: str = "ecology"
     temperature: float | None = Field(None, ge=0, le=2)
     top_p: float | None = Field(None, gt=0, le=1)
     n: int | None = Field(None, ge=1, le=MAX_CHOICES)
     stop: Stop | Annotated[list[Stop], Field(max_length=MAX_STOPS)] | None = None
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: UserName | None = None
     metadata: (
         Annotated[dict[str, Annotated[str, Field(max_length=512)]], Field(max_length=16)] | None
     ) = None
+    tools: Annotated[list[object], Field(max_length=0)] | None = None
 
     @property
     def stops(self) -> tuple[str, ...]:
         """The texts that end an answer."""
-        if self.stop is None:
-            return ()
-        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop)
-
-
-class ChatRequest(AnswerRequest):
-    """``POST /v1/chat/completions``."""
-
-    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
-    logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=MAX_ALTERNATIVES)
-    tools: Annotated[list[object], Field(max_length=0)] | None = None
-
-    @property
-    def max_new_tokens(self) -> int | None:
-        """New tokens of a reply; None if the client does not say it."""
-        return self.max_completion_tokens or self.max_tokens
-
-    @property
-    def alternatives(self) -> int | None:
-        """Number of likeliest tokens beside each one; None without log-probabilities."""
-        return (self.top_logprobs or 0) if self.logprobs else None
-
-
-class CompletionRequest(AnswerRequest):
-    """``POST /v1/completions``."""
-
-    prompt: PromptText | Annotated[list[PromptText], Field(min_length=1, max_length=1)]
-    max_tokens: int | None = Field(None, ge=1)
-    logprobs: int | None = Field(None, ge=0, le=MAX_ALTERNATIVES)
-    echo: Literal[False] | None = None
-
-    @property
-    def text(self) -> str:
-        """The prompt."""
-        return self.prompt if isinstance(self.prompt, str) else self.prompt[0]
-
-    @property
-    def max_new_tokens(self) -> int | None:
-        """New tokens of a reply; None if the client does not say it."""
-        return self.max_tokens
-
-    @property
-    def alternatives(self) -> int | None:
-        """Number of likeliest tokens beside each one; None without log-probabilities."""
-        return self.logprobs
+        return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
 
 class FeedbackRequest(BaseModel):
@@ -142,14 +97,7 @@ class FeedbackRequest(BaseModel):
     user: UserName | None = None
 
 
-TokenText = Callable[[int], str]
-"""Returns the text of a token."""
-ERROR_TYPES = {
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    429: "rate_limit_error",
-}
+ERROR_TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}
 
 
 def error_body(status: int, message: str) -> bytes:
@@ -164,83 +112,33 @@ def now() -> int:
     return int(datetime.now(UTC).timestamp())
 
 
-def chat_answer(job: AnswerJob, model: str, text_of: TokenText) -> dict[str, object]:
+def chat_answer(job: AnswerJob, model: str) -> dict[str, object]:
     """Return a ``chat.completion``."""
     choices = [
         {
             "index": index,
             "message": {"role": "assistant", "content": text, "refusal": None},
-            "logprobs": chat_logprobs(reply, text_of) if job.ask.has_scores else None,
+            "logprobs": None,
             "finish_reason": reply[-1].end,
         }
         for index, (text, reply) in enumerate(zip(job.texts, job.replies, strict=True))
     ]
-    return _whole(job, model, "chat.completion", choices)
-
-
-def text_answer(job: AnswerJob, model: str, text_of: TokenText) -> dict[str, object]:
-    """Return a ``text_completion``."""
-    choices = [
-        {
-            "index": index,
-            "text": text,
-            "logprobs": text_logprobs(reply, text_of) if job.ask.has_scores else None,
-            "finish_reason": reply[-1].end,
-        }
-        for index, (text, reply) in enumerate(zip(job.texts, job.replies, strict=True))
-    ]
-    return _whole(job, model, "text_completion", choices)
+    head = _head(job, model, "chat.completion", now())
+    return head | {"choices": choices, "usage": job.usage}
 
 
 def chat_chunk(
-    job: AnswerJob, model: str, moment: int, choices: Sequence[Mapping[str, object]]
+    job: AnswerJob, model: str, moment: int, choice: int, delta: Mapping[str, str], reason: str = ""
 ) -> dict[str, object]:
-    """Return a ``chat.completion.chunk``."""
-    return _head(job, model, "chat.completion.chunk", moment) | {"choices": list(choices)}
+    """Return a ``chat.completion.chunk``; the last one of a reply says why it ends."""
+    told = {"index": choice, "delta": delta, "logprobs": None, "finish_reason": reason or None}
+    return _head(job, model, "chat.completion.chunk", moment) | {"choices": [told]}
 
 
-def text_chunk(
-    job: AnswerJob, model: str, moment: int, choices: Sequence[Mapping[str, object]]
-) -> dict[str, object]:
-    """Return a chunk of a ``text_completion``."""
-    return _head(job, model, "text_completion", moment) | {"choices": list(choices)}
-
-
-def chat_logprobs(tokens: Sequence[NewToken], text_of: TokenText) -> dict[str, object]:
-    """Return the log-probabilities of a chat reply."""
-
-    def entry(token_id: int, score: float) -> dict[str, object]:
-        text = text_of(token_id)
-        return {"token": text, "logprob": score, "bytes": list(text.encode())}
-
-    content = [
-        entry(token.token_id, token.log_probability)
-        | {"top_logprobs": [entry(*pair) for pair in token.alternatives.items()]}
-        for token in tokens
-    ]
-    return {"content": content, "refusal": None}
-
-
-def text_logprobs(
-    tokens: Sequence[NewToken], text_of: TokenText, offset: int = 0
-) -> dict[str, object]:
-    """Return the log-probabilities of a completion, or of its part behind ``offset`` letters."""
-    texts = [text_of(token.token_id) for token in tokens]
-    *offsets, _ = accumulate(map(len, texts), initial=offset)
-    return {
-        "tokens": texts,
-        "token_logprobs": [token.log_probability for token in tokens],
-        "top_logprobs": [
-            {text_of(name): score for name, score in token.alternatives.items()} for token in tokens
-        ],
-        "text_offset": offsets,
-    }
-
-
-def _whole(
-    job: AnswerJob, model: str, kind: str, choices: Sequence[Mapping[str, object]]
-) -> dict[str, object]:
-    return _head(job, model, kind, now()) | {"choices": list(choices), "usage": job.usage}
+def usage_chunk(job: AnswerJob, model: str, moment: int) -> dict[str, object]:
+    """Return the chunk behind all others, with the tokens of the answer."""
+    head = _head(job, model, "chat.completion.chunk", moment)
+    return head | {"choices": [], "usage": job.usage}
 
 
 def _head(job: AnswerJob, model: str, kind: str, moment: int) -> dict[str, object]:

@@ -85,29 +85,10 @@ class _Tallies(Collector):
     def collect(self) -> Iterator[Metric]:
         if (status := self.status) is None:
             return
-        counters = {
-            "answers": ("Answers given.", status.answers),
-            "refused": ("Requests refused since too many waited.", status.refused),
-            "late": ("Answers that took too long.", status.late),
-            "prompt_tokens": ("Tokens of prompts.", status.prompt_tokens),
-            "new_tokens": ("Tokens written.", status.new_tokens),
-            "verdicts": ("Verdicts of users.", status.verdicts),
-            "verdicts_left_out": ("Verdicts on texts too long to learn from.", status.left_out),
-            "learning_seconds": ("Time that generations took.", status.seconds_learning),
-        }
-        for name, (description, value) in counters.items():
-            yield CounterMetricFamily(f"symbiont_{name}", description, value=value)
-        gauges = {
-            "open_requests": ("Requests that wait or are being answered.", status.open_requests),
-            "rows": ("Rows that are being written.", status.rows),
-            "organelles": ("Organelles alive.", status.organelles),
-            "users": ("Users that judged something.", status.users),
-            "generation": ("Generations lived.", status.generation),
-            "waiting_verdicts": ("Verdicts to be learned from.", status.waiting_verdicts),
-            "is_learning": ("1, or 0 once learning has stopped.", not status.learning_error),
-        }
-        for name, (description, value) in gauges.items():
-            yield GaugeMetricFamily(f"symbiont_{name}", description, value=float(value))
+        for name, value in status.counters.items():
+            yield CounterMetricFamily(f"symbiont_{name}", name.replace("_", " "), value=value)
+        for name, value in status.gauges.items():
+            yield GaugeMetricFamily(f"symbiont_{name}", name.replace("_", " "), value=float(value))
 
 
 CHAT_PAGE = Path(__file__).parent / "assets" / "chat.html"

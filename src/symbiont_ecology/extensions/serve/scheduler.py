@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -14,10 +14,15 @@ import numpy as np
 from symbiont_ecology.base.errors import EcologyError, RunError
 from symbiont_ecology.base.types import OrganelleId, prepend_phrase
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, Journal
-from symbiont_ecology.extensions.serve.messages import Ask, LateError
+from symbiont_ecology.extensions.serve.messages import Ask, RequestRefusedError
+from symbiont_ecology.extensions.serve.streaming import (
+    AnswerBatch,
+    LostRow,
+    NewToken,
+    RowId,
+    StreamedRequest,
+)
 from symbiont_ecology.extensions.serve.world import ServingSnapshot, generator_of
-from symbiont_ecology.model.engines import AnswerBatch
-from symbiont_ecology.model.streaming import LostRow, NewToken, RowId, StreamedRequest
 
 DECAY = 0.9
 """Factor on a measured time for each step in which it is only used."""
@@ -64,17 +69,6 @@ class AnswerJob:
         }
 
 
-@dataclass
-class Tally:
-    """Counts of a scheduler since it began."""
-
-    answers: int = 0
-    refused: int = 0
-    late: int = 0
-    prompt_tokens: int = 0
-    new_tokens: int = 0
-
-
 class Scheduler:
     """Answers jobs of all users in one batch. ``submit`` and ``cancel`` may be called by any
     thread, the rest by one."""
@@ -84,13 +78,10 @@ class Scheduler:
         batch: AnswerBatch,
         encode: Encode,
         journal: Journal,
-        *,
-        max_waiting: int,
         positions: int,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._batch, self._encode, self._journal = batch, encode, journal
-        self._max_waiting, self._clock = max_waiting, clock
+        self._batch, self._encode, self._journal, self._clock = batch, encode, journal, clock
         self._positions = positions  # of the host
         self._new, self._changed = deque[AnswerJob](), threading.Condition()
         self._pending = deque[tuple[AnswerJob, int, StreamedRequest]]()
@@ -98,7 +89,8 @@ class Scheduler:
         self._open = 0
         self._writing = 0.0  # seconds that a step took in which no prompt was read
         self._prefill_from = 0.0  # on the clock; before it no prompts, while others write
-        self.tally = Tally()
+        self.tally = Counter(answers=0, late=0, prompt_tokens=0, new_tokens=0)
+        """Counts since it began."""
 
     @property
     def open_jobs(self) -> int:
@@ -110,17 +102,13 @@ class Scheduler:
         """Number of rows that are being written."""
         return len(self._batch)
 
-    def submit(self, job: AnswerJob) -> bool:
-        """Take a job, unless too many wait."""
+    def submit(self, job: AnswerJob) -> None:
+        """Take a job."""
         job.deadline = self._clock() + job.ask.seconds
         with self._changed:
-            if self._open >= self._max_waiting:
-                self.tally.refused += 1
-                return False
             self._open += 1
             self._new.append(job)
             self._changed.notify()
-        return True
 
     def cancel(self, job: AnswerJob) -> None:
         """Give up a job for which nobody waits any more."""
@@ -215,14 +203,12 @@ class Scheduler:
                 limit,
                 ask.decoding,
                 generator_of(ask.seed, choice) if ask.decoding.temperature > 0 else None,
-                ask.alternatives,
-                job.organelle,
             )
             for choice in range(ask.choices)
         ]
         self._batch.check(requests[0])
         self._pending.extend((job, choice, request) for choice, request in enumerate(requests))
-        self.tally.prompt_tokens += len(prompt)
+        self.tally["prompt_tokens"] += len(prompt)
 
     def _drop(self) -> None:
         """Give up jobs that nobody waits for, and those that are late."""
@@ -232,8 +218,8 @@ class Scheduler:
             for job in (*pending, *(job for job, _ in self._rows.values()))
             if job.is_cancelled or job.deadline < now
         }
-        self.tally.late += sum(not job.is_cancelled for job in leavers.values())
-        error = LateError("the answer took too long: ask for fewer tokens")
+        self.tally["late"] += sum(not job.is_cancelled for job in leavers.values())
+        error = RequestRefusedError(504, "the answer took too long: ask for fewer tokens")
         self._give_up(list(leavers.values()), error)
 
     def _give_up(self, jobs: Sequence[AnswerJob], error: EcologyError) -> None:
@@ -251,7 +237,7 @@ class Scheduler:
     def _tell(self, token: NewToken) -> None:
         job, choice = self._rows[token.row]
         job.replies[choice].append(token)
-        self.tally.new_tokens += 1
+        self.tally["new_tokens"] += 1
         if job.told is not None:
             job.told(choice, token)
         if not token.end:
@@ -270,7 +256,7 @@ class Scheduler:
     def _end(self, job: AnswerJob, error: EcologyError | None) -> None:
         with self._changed:
             self._open -= 1
-            self.tally.answers += error is None
+            self.tally["answers"] += error is None
         job.done(error)
 
 

@@ -19,11 +19,13 @@ from symbiont_ecology.base.fence import blamed, foreign_place, said_of
 from symbiont_ecology.base.registry import kind_of
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
 from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
+from symbiont_ecology.extensions.serve.streaming import AnswerBatch, BatchingEngine
 from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
 from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
-from symbiont_ecology.model.engines import AnswerBatch, engines
+from symbiont_ecology.model.engines import engines
 from symbiont_ecology.run.budget import budget_phase
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import OpenRun, opened
@@ -36,6 +38,8 @@ MAX_BATCHES = 4
 """A generation learns from what waits, and at most from so many times what it usually has."""
 IDLE_WAIT, BUSY_WAIT = 0.05, 0.002
 """Seconds of a wait for a request, and for a server that answers."""
+ANSWERING_SLOTS = 64
+"""Adapters that answer at a time."""
 GRACE = 25.0
 """Seconds for answers in flight, and for a generation, when a service is drained."""
 
@@ -49,16 +53,11 @@ class ServiceLimits:
     """Limits of a service.
 
     ``learn_share`` is the part of the time that learning may take while somebody waits, 0 for
-    never. ``patience`` are seconds that a verdict waits for others to be learned with. ``slots``
-    are adapters that answer at a time, ``max_waiting`` requests that may wait. ``has_texts``
-    writes into the log what users and replies say, which does not reach it otherwise.
+    never. ``patience`` are seconds that a verdict waits for others to be learned with.
     """
 
     learn_share: float = 0.25
     patience: float = 5.0
-    slots: int = 64
-    max_waiting: int = 1024
-    has_texts: bool = False
 
 
 class Service:
@@ -79,14 +78,8 @@ class Service:
         self.run, self.journal, self.limits, self._clock = run, journal, limits, clock
         self.is_chat = kernel.is_chat
         """The host's chat template goes around prompts."""
-        self.scheduler = Scheduler(
-            batch,
-            kernel.encode,
-            journal,
-            max_waiting=limits.max_waiting,
-            positions=kernel.shape.max_positions,
-            clock=clock,
-        )
+        positions = kernel.shape.max_positions
+        self.scheduler = Scheduler(batch, kernel.encode, journal, positions, clock)
         tasks = run.runtime.tasks
         assert tasks.habitats is not None  # ``opened_service`` has checked it
         self._habitats = tasks.habitats.config
@@ -190,7 +183,7 @@ class Service:
         seconds = self._clock() - start
         self.seconds_learning += seconds
         self._resting_until = self._clock() + self._rest_after(self._clock() - self._since)
-        _log.info("generation", extra={"number": self.generation - 1, "seconds": round(seconds, 3)})
+        _log.info("generation %d was lived in %.1f s", self.generation - 1, seconds)
 
     def _live_generation(self) -> None:
         """Live the next generation on the verdicts of the journal; then its organelles answer.
@@ -258,7 +251,7 @@ class Service:
     def _snapshot(self) -> ServingSnapshot:
         state, runtime = self.run.state, self.run.runtime
         turn = runtime.at(state, *budget_phase(state, runtime.milestones))
-        return ServingSnapshot.of(turn, has_texts=self.limits.has_texts)
+        return ServingSnapshot.of(turn)
 
     def _save(self) -> None:
         if not self.learning_error:
@@ -271,9 +264,8 @@ class Service:
         """End learning: the state may be half changed, and the last checkpoint holds."""
         self.learning_error = str(error)
         self.journal.stop_learning()
-        is_told = self.limits.has_texts or _is_ours(error)
-        reason = self.learning_error if is_told else type(error.__cause__ or error).__name__
-        _log.error("learning stopped", extra={"reason": reason})
+        kind = type(error.__cause__ or error).__name__
+        _log.error("learning stopped: %s", error if _is_ours(error) else kind)
 
 
 def _is_ours(error: EcologyError) -> bool:
@@ -317,7 +309,9 @@ def opened_service(
         HostError: a server that is to answer is not there, or serves another model.
     """
     check_served(config, folder)
-    batch = engines.build(config.host.engine).batch(kernel, limits.slots)
+    engine = engines.build(config.host.engine)
+    begin = engine.batch if isinstance(engine, BatchingEngine) else ContinuousBatch
+    batch = begin(kernel, ANSWERING_SLOTS)
     with opened(config, folder, kernel, is_new=is_new, is_endless=True) as run:
         journal = Journal(folder, run.state.generation)
         try:

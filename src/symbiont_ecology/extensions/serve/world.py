@@ -72,15 +72,14 @@ class ServingSnapshot:
     """The run between two generations: the living with their weights, and who serves which user.
 
     A generation changes the state while the service goes on answering. So it answers from a
-    snapshot, which no generation touches. ``has_texts`` is that of ``ServiceLimits``.
+    snapshot, which no generation touches.
     """
 
     turn: GenerationContext
     weights: Mapping[OrganelleId, AdapterWeights]
-    has_texts: bool = False
 
     @classmethod
-    def of(cls, turn: GenerationContext, *, has_texts: bool) -> ServingSnapshot:
+    def of(cls, turn: GenerationContext) -> ServingSnapshot:
         """Return a copy of all that decides who is asked."""
         state = turn.state
         copy = replace(
@@ -93,7 +92,7 @@ class ServingSnapshot:
         weights = {
             name: turn.store.weights(o.genome.weights) for name, o in state.population.items()
         }
-        return cls(replace(turn, state=copy), weights, has_texts)
+        return cls(replace(turn, state=copy), weights)
 
     def takers(self, asks: Sequence[Ask]) -> list[OrganelleId]:
         """Choose who answers each request: the strategy's own choice of a server for the user, as
@@ -118,10 +117,9 @@ class ServingSnapshot:
             with Fence() as fence:
                 takers = fence(self._chosen, context)
         except FaultError as error:
-            # It may quote words of users.
-            part = strategies.called(turn.strategy)
-            reason = str(error) if self.has_texts else "failed"
-            raise RunError(f"nobody was chosen to answer: {part} {reason}") from error
+            # Its text may quote words of users.
+            part, kind = strategies.called(turn.strategy), type(error.__cause__ or error).__name__
+            raise RunError(f"nobody was chosen to answer: {part} raised {kind}") from error
         return [takers.get(item.id, HOST) for item in items]
 
     def _chosen(self, context: StrategyContext) -> dict[str, OrganelleId]:

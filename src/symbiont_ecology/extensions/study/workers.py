@@ -70,7 +70,9 @@ class Workers:
         if executor.workers != "auto":
             return replace(self, count=executor.workers)
         machines = import_module(RAY).connect(executor.address, executor.seconds)
-        return replace(self, count=max(int(sum(machine.cores for machine in machines)), 1))
+        return replace(
+            self, count=max(int(sum(machine.get("CPU", 0.0) for machine in machines)), 1)
+        )
 
 
 @contextmanager

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
 from symbiont_ecology.adapters.adapter import AdapterWeights
 from symbiont_ecology.base.errors import EcologyError, HostError
 from symbiont_ecology.base.types import Decoding
+
+if TYPE_CHECKING:
+    from symbiont_ecology.model.kernel import HostKernel
 
 RowId = int
 
@@ -19,8 +23,7 @@ class StreamedRequest:
     """A prompt, as token ids, for one adapter (None: the bare host), with its own way to choose
     tokens.
 
-    Without a generator the answer is greedy. ``alternatives`` likeliest tokens are told beside each
-    one.
+    Without a generator the answer is greedy.
     """
 
     prompt: np.ndarray
@@ -28,9 +31,6 @@ class StreamedRequest:
     max_new_tokens: int
     decoding: Decoding = Decoding()  # noqa: RUF009  (frozen)
     generator: np.random.Generator | None = None
-    alternatives: int = 0
-    owner: str = ""
-    """Whose adapter it is: the same name has other weights once it has learned."""
 
     def check(self, most: int) -> None:
         """Check that prompt and answer have room in a host's ``most`` positions.
@@ -64,7 +64,6 @@ class NewToken:
     log_probability: float
     text: str
     end: str = ""
-    alternatives: Mapping[int, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,3 +72,40 @@ class LostRow:
 
     row: RowId
     error: EcologyError
+
+
+class AnswerBatch(Protocol):
+    """Answers that are being written; rows join and leave between tokens (``ContinuousBatch``)."""
+
+    def __len__(self) -> int:
+        """Return the number of rows that are being written, or wait for their prompts to be
+        read."""
+
+    def check(self, request: StreamedRequest) -> None:
+        """Check that a request can be answered at all.
+
+        Raises:
+            HostError: it cannot.
+            AdapterError: its adapter does not fit.
+        """
+
+    def join(self, requests: Sequence[StreamedRequest]) -> list[RowId]:
+        """Take in the first of these, as many as there is room for; return their rows' ids."""
+
+    def step(self) -> Sequence[NewToken | LostRow]:
+        """Return what was written since the last step. Rows that end leave, and so do lost ones."""
+
+    def leave(self, rows: Sequence[RowId]) -> None:
+        """Drop rows that nobody waits for any more."""
+
+
+@runtime_checkable
+class BatchingEngine(Protocol):
+    """An engine that has a batch of its own for a service. The kernel has ``ContinuousBatch``."""
+
+    def batch(self, kernel: HostKernel, slots: int) -> AnswerBatch:
+        """Return the batch, which answers by ``slots`` adapters at a time.
+
+        Raises:
+            HostError: see ``Engine.host``.
+        """
