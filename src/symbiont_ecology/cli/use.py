@@ -164,7 +164,7 @@ def infer(
     """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.evaluate.routings import check_user, prompt_routing
-    from symbiont_ecology.tasks.tables import check_length
+    from symbiont_ecology.tasks.tables import check_whole
 
     way = options.typed_spec(routing, "--routing")
     prompt_routing(way)  # before the host: a wrong word costs no time
@@ -175,7 +175,7 @@ def infer(
     run = console.open_run(folder, host)
     check_user(run.config, run.state.habitats, habitat, str(folder), "--habitat")
     text = sys.stdin.read() if prompt == "-" else prompt
-    check_length(text, "infer")
+    check_whole([text], "infer")
     rollout = run.ask(text, way, max_new_tokens, habitat or "")
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id

@@ -28,8 +28,8 @@ from symbiont_ecology.model.engines import engines
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.engines.answering import ForwardedBatch, ServedHost
+    from symbiont_ecology.extensions.serve.streaming import StreamedRequest
     from symbiont_ecology.model.kernel import HostKernel
-    from symbiont_ecology.model.streaming import StreamedRequest
 
 PLAIN = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 PLAIN |= {"presence_penalty": 0.0, "frequency_penalty": 0.0}
