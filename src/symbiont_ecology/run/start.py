@@ -134,14 +134,6 @@ def check_resume(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
     config = read_config(folder, overrides)
     if not (folder / STATE_FILE).exists():
         check_free(folder)
-    else:
-        with advised(folder):
-            lived = load_state(folder).generation
-        if overrides and config.run.generations < lived:
-            raise ConfigError(
-                f"run.generations: expected at least {lived}, which were lived, got "
-                f"{config.run.generations}"
-            )
     check(config)
     check_data(config, folder)
     return config
