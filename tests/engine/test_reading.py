@@ -100,7 +100,7 @@ def test_a_read_answer_is_neither_a_success_nor_a_failure(tmp_path: Path) -> Non
     assert not of(events, Archived)
     assert state.posteriors == {}
     assert state.drift_detectors == {}
-    kept = read_transcripts(tmp_path / "run" / "transcripts.jsonl").transcripts
+    kept = read_transcripts(tmp_path / "run" / "transcripts.jsonl")
     assert not [one for one in kept if one.purpose == "practice"]
 
 

@@ -103,7 +103,7 @@ def test_a_long_reply_is_judged_at_once(kind: str, reply: str) -> None:
     [
         ("exat", "no grader 'exat'; did you mean 'exact'?"),
         ({"kind": "number", "tolerance": -1}, "tolerance: expected greater than or equal to 0"),
-        ({"kind": "choice", "choices": "AB"}, "choices: expected a list, such as [a, b], got 'AB'"),
+        ({"kind": "choice", "choices": "AB"}, "choices: expected a valid array, got 'AB'"),
         ({"kind": "exact", "case": False}, "unknown key 'case'"),
     ],
 )

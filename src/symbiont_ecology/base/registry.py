@@ -26,19 +26,19 @@ import inspect
 import pkgutil
 import re
 import sys
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
-from symbiont_ecology.base.errors import ConfigError, EcologyWarning
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.extension import modules_of
 from symbiont_ecology.base.removed import refuse_removed
 
@@ -92,8 +92,8 @@ class Registry(Generic[T]):
     def register(self, name: str, *former_names: str) -> Callable[[type[C]], type[C]]:
         """Return a class decorator that adds a frozen dataclass under ``name``.
 
-        ``former_names`` are read for one version, with a warning; so are the keys of the mapping
-        ``renamed`` of the class, former names of its fields.
+        ``former_names`` are read, too, and so are the keys of the mapping ``renamed`` of the class,
+        former names of its fields.
 
         Raises:
             TypeError: the class is not a frozen dataclass.
@@ -162,17 +162,12 @@ class Registry(Generic[T]):
                 f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}"
             )
         cls, where = self[name], f"{self.kind} {name!r}"
-        for old, new in getattr(cls, "renamed", {}).items():
-            if old in parts:
-                _warn_renamed(f"{where}: {old}", new)
-                parts = {new: parts.pop(old), **parts}
-        return validate(cls, parts, where)
+        renamed = getattr(cls, "renamed", {})
+        return validate(cls, {renamed.get(key, key): parts[key] for key in parts}, where)
 
     def present_name(self, name: str) -> str:
-        """Return the name of today for a former name, with a warning; else the same name."""
+        """Return the name of today for a former name; else the same name."""
         self._all()
-        if name in self._former:
-            _warn_renamed(f"{self.kind} {name!r}", self._former[name])
         return self._former.get(name, name)
 
     def name_of(self, entry: T) -> str:
@@ -188,14 +183,8 @@ class Registry(Generic[T]):
         return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
 
     def doc(self, name: str) -> str:
-        """Return the docstring of one entry; much faster than ``describe``, which reads source
-        files."""
+        """Return the docstring of one entry."""
         return inspect.getdoc(self[name]) or ""
-
-    def describe(self, name: str) -> Description:
-        """Return docstring, module and knobs of one entry, for ``symbiont explain``."""
-        cls = self[name]
-        return Description(self.kind, name, self.doc(name), cls.__module__, tuple(knobs(cls)))
 
     def _all(self) -> dict[str, type[T]]:
         if not self._scanned:
@@ -229,13 +218,11 @@ def load_plugin(path: Path) -> None:
         ConfigError: there is no such file, it is not below the current folder, or it fails.
     """
     place = path.resolve()
-    if path.suffix != ".py" or not place.is_file():
+    if path.suffix != ".py" or not place.is_file() or not place.is_relative_to(Path.cwd()):
         raise ConfigError(
-            f"plugins: expected a Python file, found none at {path} in {Path.cwd()}: type the "
-            "command in the folder from which the file has this path"
+            f"plugins: expected a Python file below {Path.cwd()}, found none at {path}: copy it "
+            "there, or type the command in the folder from which the file has this path"
         )
-    if not place.is_relative_to(Path.cwd()):
-        raise ConfigError(f"plugins: expected a file below {Path.cwd()}, got {path}: copy it there")
     name = f"{_PLUGIN}{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return
@@ -250,12 +237,6 @@ def load_plugin(path: Path) -> None:
         raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
 
 
-@cache
-def _warn_renamed(old: str, new: str) -> None:
-    """Warn once of a name that configs should not use any more."""
-    warnings.warn(f"{old} is called {new!r} now: rename it", EcologyWarning, stacklevel=2)
-
-
 def is_foreign(module: str) -> bool:
     """Return true for a module that was loaded as a plug-in, or has registered parts from outside
     of the package."""
@@ -267,25 +248,13 @@ def kind_of(spec: str | Mapping[str, object]) -> str:
     return spec if isinstance(spec, str) else str(spec["kind"])
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(NamedTuple):
     """One field of a schema as a reader sees it; ``default`` is None when the field is required."""
 
     name: str
     type: str
     default: str | None
     comment: str
-
-
-@dataclass(frozen=True)
-class Description:
-    """One registered component: its docstring, the module that defines it and its knobs."""
-
-    kind: str
-    name: str
-    doc: str
-    module: str
-    knobs: tuple[Knob, ...]
 
 
 def knobs(schema: type) -> Iterator[Knob]:
@@ -370,29 +339,22 @@ def _one_line(schema: type, data: Mapping[str, object], errors: list[ErrorDetail
     texts = [re.sub("^(Value error, |Input should be )", "", message) for message in raw]
     if first["type"] == "value_error":
         return f"{dotted}: {texts[0]}" if dotted else texts[0]
-    wanted = " or ".join(dict.fromkeys(_OF_YAML.get(text, text) for text in texts))
+    wanted = " or ".join(dict.fromkeys(texts))
     return f"{dotted or 'value'}: expected {wanted}, got {first['input']!r}"
 
 
-_OF_YAML = {"a valid array": "a list, such as [a, b]", "an object": "keys with values"}
-"""The words of YAML for those of JSON."""
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def _path(data: object, error: ErrorDetails) -> list[str | int]:
+def _path(data: Any, error: ErrorDetails) -> list[str | int]:
     """Return the keys on the way to the error, without the marks that pydantic adds for members of
     a union."""
     path: list[str | int] = []
-    last = len(error["loc"]) - 1
-    for position, key in enumerate(error["loc"]):
-        if isinstance(data, Mapping) and key in data:  # noqa: SIM114 (types are narrowed apart)
+    for key in error["loc"]:
+        with suppress(LookupError, TypeError):
             data = data[key]
-        elif isinstance(data, list | tuple) and isinstance(key, int):
-            data = data[key]
-        elif not (error["type"] == "missing" and position == last):
-            continue
-        path.append(key)
-    return path
+            path.append(key)
+    return [*path, error["loc"][-1]] if error["type"] == "missing" else path
 
 
 def _keys(schema: type, path: list[str | int]) -> list[str]:

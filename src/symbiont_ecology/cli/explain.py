@@ -75,11 +75,11 @@ def explain(
     elif plural in FILES:
         print(_file(plural, name).read_text(encoding="utf-8"), end="")
     else:
-        about = registry(plural).describe(name)
-        print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}")
-        if about.knobs:
-            print()
-            _tell_knobs(about.knobs)
+        from symbiont_ecology.base.registry import knobs
+
+        parts = registry(plural)
+        print(f"{name} ({parts.kind}, {parts[name].__module__})\n\n{parts.doc(name)}\n")
+        _tell_knobs(knobs(parts[name]))
 
 
 def registry(kind: str) -> Registry[Any]:

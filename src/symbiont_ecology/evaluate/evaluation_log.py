@@ -25,7 +25,6 @@ from symbiont_ecology.base.errors import (
 from symbiont_ecology.base.files import (
     append_line,
     content_hash,
-    ignore_line,
     is_writable,
     read_lines,
     write_whole,
@@ -129,7 +128,7 @@ class LoggedEvaluation(BaseModel):
 
 
 def logged(
-    folder: Path, damaged: Callable[[int], None] = ignore_line
+    folder: Path, damaged: Callable[[int], object] = lambda number: None
 ) -> Iterator[tuple[int, LoggedEvaluation]]:
     """Yield the evaluations of a run, with the numbers of their lines. Lines that are no JSON are
     left out, and told to ``damaged``.
@@ -204,7 +203,7 @@ class RepeatedEvaluation:
 
 
 def repeat_evaluations(
-    folder: Path, host: Host, damaged: Callable[[int], None] = ignore_line
+    folder: Path, host: Host, damaged: Callable[[int], object] = lambda number: None
 ) -> Iterator[RepeatedEvaluation]:
     """Make every plain evaluation in a run's log again, without what its cache of answers knows;
     the numbers of damaged lines are told to ``damaged``."""
