@@ -106,7 +106,7 @@ WRONG_OVERRIDES = {
     "tasks.arrivals=[5, 5]": "tasks.arrivals: expected numbers above 0 that rise, got [5.0,",
     "tasks.flip={families: [math.add], at_flops: 5, back_flops: 3}": "expected back_flops above 5",
     "host.dtype=int4": "host.dtype: expected 'float32', 'bfloat16', 'float16' or 'int8', got",
-    "host.device=cuda:x": "host.device: expected cpu, cuda",
+    "host.device=cuda:x": "host.device: expected String should match pattern '^(cpu|cuda|mps",
     "economy.rollout=0": "economy.rollout: expected greater than 0, got 0",
     "run..generations=3": "expected key.subkey=value",
     "seed=[1": "override 'seed=[1': not valid YAML",

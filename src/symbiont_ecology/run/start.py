@@ -35,7 +35,6 @@ from symbiont_ecology.run.open_run import (
     CONFIG_FILE,
     JOURNAL_FILE,
     Generation,
-    advised,
     check_free,
     lived_seconds,
     opened,
@@ -155,7 +154,6 @@ def generations(
     if os.path.exists(folder / JOURNAL_FILE):
         raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
     with opened(config, folder, host, is_new=is_new, on_progress=on_progress) as run:
-        generation = None
         while not run.is_complete:
             generation = run.step()
             try:
@@ -163,9 +161,6 @@ def generations(
             except GeneratorExit:
                 run.save()
                 raise
-        if generation is not None:
-            with advised(folder):
-                run.checkpoints.check_end()
 
 
 def _live(
