@@ -222,7 +222,7 @@ KNOBS = [
     (key, name, knob.name, value)
     for key, registry in KINDS.items()
     for name in registry.names()
-    for knob in registry.describe(name).knobs
+    for knob in knobs(registry[name])
     for value in (WHOLE if knob.type in ("int", "PositiveInt", "NonNegativeInt") else REAL)
     if knob.type not in ("Spec", "bool", "str")
 ]
@@ -238,7 +238,7 @@ that only learn by a rule which reads gold answers."""
 def test_any_value_of_a_knob_works_or_is_refused_in_one_line(
     key: str, name: str, knob: str, value: object, tmp_path: Path
 ) -> None:
-    known = {field.name for field in KINDS[key].describe(name).knobs}
+    known = {field.name for field in knobs(KINDS[key][name])}
     small: dict[str, Any] = {}
     if key == "strategy":
         small[key] = {"kind": name} | {field: FEW[field] for field in known & set(FEW)}

@@ -31,6 +31,7 @@ from symbiont_ecology.run.start import start
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.adapters.operators import operators
+from symbiont_ecology.base.registry import knobs
 from symbiont_ecology.ecology.strategies import strategies
 
 folder = Path(sys.argv[1])
@@ -42,7 +43,7 @@ assert any(one.operator == "forget" for one in finished.state.population.values(
 run = LoadedRun.of_run(folder / "run")
 rollouts = run.evaluate(run.items(20), host, "learned").rollouts
 assert {one.organelle_id for one in rollouts} <= {"host", *run.pool.weights}
-assert operators.describe("forget").knobs[0].comment
+assert next(iter(knobs(operators["forget"]))).comment
 assert any(item.prompt.startswith("math.add => ") for item in run.items(20))
 config = load_config(folder / "all.yaml")
 strategy, mix = strategies.build(config.strategy), mixture(config)

@@ -100,7 +100,7 @@ def test_a_read_answer_is_neither_a_success_nor_a_failure(tmp_path: Path) -> Non
     assert not of(events, Archived)
     assert state.posteriors == {}
     assert state.drift_detectors == {}
-    kept = read_transcripts(tmp_path / "run" / "transcripts.jsonl").transcripts
+    kept = read_transcripts(tmp_path / "run" / "transcripts.jsonl")
     assert not [one for one in kept if one.purpose == "practice"]
 
 
@@ -157,23 +157,17 @@ def test_such_a_run_can_be_evaluated(routing: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"strategy": "single"}, r"reward: .*log_probability.* got 'single': set strategy=es"),
-        ({"strategy": "ecology"}, r"got 'ecology'"),
-        (
-            {"strategy": {"kind": "hyper", "ranks": [1, 2]}, "learning_rule": "supervised"},
-            r"got 'hyper'",
-        ),
-        (
-            {"strategy": {"kind": "genetic", "refine": 5}, "learning_rule": "policy_gradient"},
-            r"nothing to learn from, got learning_rule 'policy_gradient': set learning_rule=none",
-        ),
+        {"strategy": "single"},
+        {"strategy": "ecology"},
+        {"strategy": {"kind": "hyper", "ranks": [1, 2]}, "learning_rule": "supervised"},
+        {"strategy": {"kind": "genetic", "refine": 5}, "learning_rule": "policy_gradient"},
     ],
 )
-def test_what_needs_replies_is_refused_in_one_line(changes: dict[str, Any], message: str) -> None:
+def test_what_needs_replies_is_refused_in_one_line(changes: dict[str, Any]) -> None:
     config = toy_config(**{"learning_rule": "none", "reward": "log_probability", **changes})
-    with pytest.raises(ConfigError, match=message) as error:
+    with pytest.raises(ConfigError, match="nobody replies where log_probability reads") as error:
         check(config)
     assert "\n" not in str(error.value)
 

@@ -103,16 +103,6 @@ def test_a_run_that_went_back_ends_as_if_nothing_had_happened(
     assert files(run) == files(made["complete"])
 
 
-def test_a_complete_run_that_went_back_ends_as_it_was(
-    made: dict[str, Path], tmp_path: Path
-) -> None:
-    run = Path(shutil.copytree(made["complete"], tmp_path / "run"))
-    (run / "state.json").unlink()
-    go_back(run)
-    assert resume(run, host=ToyHost()).is_complete
-    assert files(run) == files(made["complete"])
-
-
 def test_what_both_checkpoints_need_cannot_be_repaired_and_it_is_said_how_to_live_it_again(
     run: Path,
 ) -> None:

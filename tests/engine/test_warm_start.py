@@ -195,7 +195,7 @@ class Opinions(Task):
 
 def test_tasks_without_reference_answers_are_refused(own_parts: None) -> None:
     tasks.register("opinions")(Opinions)
-    with pytest.raises(ConfigError, match=r"strategy\.warm: expected tasks with reference answers"):
+    with pytest.raises(ConfigError, match=r"strategy\.warm: expected reference answers"):
         check(warm_config(families=("math.add", "opinions")))
     check(warm_config(families=("math.add", "opinions"), strategy=toy_ecology()))
 
@@ -212,7 +212,7 @@ def test_a_log_is_refused(tmp_path: Path) -> None:
     changes = {"families": ("log",), "depths": None, "sources": (source,)}
     changes |= {"habitats": HabitatsConfig(questions=6)}
     of_log = config.tasks.model_copy(update=changes)
-    with pytest.raises(ConfigError, match=r"strategy\.warm: expected tasks with reference answers"):
+    with pytest.raises(ConfigError, match=r"strategy\.warm: expected reference answers"):
         check(config.model_copy(update={"tasks": of_log}))
 
 

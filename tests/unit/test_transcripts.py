@@ -29,15 +29,13 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     odd = replace(ONE, prompt="a\nb\u2028\u202e</script>\x00", reply="\ud800 ☃", confidence=None)
     written = log(tmp_path)
     written.write([ONE, odd, replace(ONE, habitat="h3")])
-    read = read_transcripts(written.path)
-    assert read.one_in == 1
-    assert read.transcripts == [ONE, odd, replace(ONE, habitat="h3")]
+    assert read_transcripts(written.path) == [ONE, odd, replace(ONE, habitat="h3")]
 
 
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     written = log(tmp_path)
     written.write([replace(ONE, reply="x" * MAX_CHARS), replace(ONE, reply="x" * (MAX_CHARS + 1))])
-    whole, cut = read_transcripts(written.path).transcripts
+    whole, cut = read_transcripts(written.path)
     assert whole.reply == "x" * MAX_CHARS
     assert len(cut.reply) == MAX_CHARS
     assert cut.reply.endswith("[…]")
@@ -49,11 +47,11 @@ def test_a_full_file_gets_no_more_and_a_run_that_goes_on_keeps_the_same(
 ) -> None:
     (tmp_path / "whole").mkdir()
     whole, torn = log(tmp_path / "whole", KILOBYTES), log(tmp_path, KILOBYTES)
-    with warnings.catch_warnings(record=True, category=EcologyWarning) as said:
+    with warnings.catch_warnings(record=True, action="always") as said:
         for place in range(20):
             whole.write(many(100, place))
     assert ["is full" in str(one.message) for one in said] == [True]
-    kept = {one.generation for one in read_transcripts(whole.path).transcripts}
+    kept = {one.generation for one in read_transcripts(whole.path)}
     assert kept == set(range(len(kept)))
     assert 0 < len(kept) < 19
     for place in range(min(generation + 1, len(kept))):
@@ -62,31 +60,26 @@ def test_a_full_file_gets_no_more_and_a_run_that_goes_on_keeps_the_same(
         file.write(b'{"generation":19,"id":"o')
     resumed = TranscriptLog(torn.path, KILOBYTES)
     resumed.rewind(generation)
-    assert all(one.generation < generation for one in read_transcripts(torn.path).transcripts)
+    assert all(one.generation < generation for one in read_transcripts(torn.path))
     with warnings.catch_warnings(action="ignore", category=EcologyWarning):
         for place in range(generation, 20):
             resumed.write(many(100, place))
     assert resumed.path.read_bytes() == whole.path.read_bytes()
 
 
-def test_a_sample_of_an_earlier_version_is_read_and_gets_no_more(tmp_path: Path) -> None:
-    path = tmp_path / "transcripts.jsonl"
+def test_a_sample_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     log(tmp_path).write([ONE])
+    path = tmp_path / "transcripts.jsonl"
     path.write_bytes(path.read_bytes().replace(b'"one_in":1}', b'"one_in":4}'))
-    before = path.read_bytes()
-    resumed = TranscriptLog(path, 1.0)
-    resumed.rewind(3)
-    resumed.write(many(5, 3))
-    assert path.read_bytes() == before
-    assert read_transcripts(path).one_in == 4
+    assert read_transcripts(path) == [ONE]
 
 
 def test_a_run_does_without_the_file(tmp_path: Path) -> None:
-    assert read_transcripts(tmp_path / "transcripts.jsonl").transcripts == []
+    assert read_transcripts(tmp_path / "transcripts.jsonl") == []
     resumed = TranscriptLog(tmp_path / "transcripts.jsonl", 1.0)
     resumed.rewind(5)
     resumed.write(many(2, 5))
-    assert len(read_transcripts(resumed.path).transcripts) == 2
+    assert len(read_transcripts(resumed.path)) == 2
 
 
 def test_a_file_that_is_deleted_meanwhile_is_begun_again(tmp_path: Path) -> None:
@@ -94,7 +87,7 @@ def test_a_file_that_is_deleted_meanwhile_is_begun_again(tmp_path: Path) -> None
     written.write([ONE])
     written.path.unlink()
     written.write([ONE, ONE])
-    assert len(read_transcripts(written.path).transcripts) == 2
+    assert len(read_transcripts(written.path)) == 2
 
 
 def test_zero_megabytes_keep_nothing(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ knows what the keys mean; ``config`` does.
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from io import StringIO
 from pathlib import Path
@@ -14,8 +13,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
-from symbiont_ecology.base.errors import ConfigError, EcologyWarning
-from symbiont_ecology.base.registry import did_you_mean
+from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.registry import did_you_mean, with_new_names
 from symbiont_ecology.base.removed import LAST_COMMIT
 from symbiont_ecology.base.shipped import find_preset, presets
 from symbiont_ecology.base.untrusted import check_depth, read_regular
@@ -101,14 +100,7 @@ def parse_yaml(text: str, where: str) -> object:
 def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]:
     """The same with keys under their new names, each old one at the cost of a warning, and with a
     host that is a name alone (``host: smollm2``) as its preset, or as the name of a model."""
-    for old, new in RENAMED.items():
-        if old in data:
-            warnings.warn(
-                f"{where}: the key {old!r} is called {new!r} now: rename it",
-                EcologyWarning,
-                stacklevel=2,
-            )
-    values = _without_removed({RENAMED.get(key, key): value for key, value in data.items()}, where)
+    values = _without_removed(with_new_names(data, RENAMED, where), where)
     if not isinstance(host := values.get("host"), str):
         return values
     del values["host"]
@@ -184,11 +176,6 @@ def _find(name: str, child: Path | None) -> Path:
 def _read(path: Path) -> dict[str, object]:
     try:
         text = read_regular(path, MAX_CONFIG_MB)
-    except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"config {path}: expected text in UTF-8, got byte {error.object[error.start]:#x} at "
-            f"position {error.start}: save the file as UTF-8"
-        ) from error
     except (OSError, ValueError) as error:
         raise ConfigError(f"config {path}: cannot be read ({error})") from error
     data = parse_yaml(text, f"config {path}")

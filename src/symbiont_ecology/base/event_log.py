@@ -22,7 +22,6 @@ from pydantic import TypeAdapter, ValidationError
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.events import Event
 from symbiont_ecology.base.files import append_lines, json_line, opened
-from symbiont_ecology.base.registry import did_you_mean
 
 SCHEMA = 1
 """Raise it when an event loses a field or a field changes its meaning; a new kind leaves it
@@ -43,9 +42,7 @@ class EventLog:
                 file.truncate(0)
                 file.write(_HEADER)
             elif header != _HEADER:
-                raise RunError(
-                    f"{path} line 1: expected an event log of schema {SCHEMA}, got {header!r:.80}"
-                )
+                raise RunError(f"{path}: expected a log of schema {SCHEMA}, got {header!r:.60}")
 
     def emit(self, seq: int, *events: Event) -> int:
         """Append the events as numbers ``seq``, ``seq + 1``, … and return the next number.
@@ -113,9 +110,7 @@ class LogReader:
                 if self._line:
                     yield _event(row, self._line - 1, where)
                 elif row != {"schema": SCHEMA}:
-                    raise RunError(
-                        f"{where}: expected an event log of schema {SCHEMA}, got {row!r:.80}"
-                    )
+                    raise RunError(f"{where}: expected a log of schema {SCHEMA}, got {row!r:.60}")
                 self._offset += len(line)
                 self._line += 1
                 self._last = line
@@ -162,17 +157,13 @@ def _event(row: dict[str, object], seq: int, where: str) -> Event:
     if number != seq:
         raise RunError(f"{where}: expected event {seq}, got {number}")
     if kind not in Event.kinds:
-        hint = did_you_mean(str(kind), Event.kinds)
-        raise RunError(
-            f"{where}: unknown event kind {kind!r};{hint} known: {', '.join(Event.kinds)}"
-        )
+        raise RunError(f"{where}: unknown event kind {kind!r}, known: {', '.join(Event.kinds)}")
     try:
         return _adapter(kind).validate_python(row)
     except ValidationError as error:
         first = error.errors()[0]
-        raise RunError(
-            f"{where}: {kind}.{'.'.join(map(str, first['loc']))}: {first['msg']}"
-        ) from error
+        place = ".".join(map(str, first["loc"]))
+        raise RunError(f"{where}: {kind}.{place}: {first['msg']}") from error
 
 
 @cache

@@ -14,6 +14,7 @@ modules of commands when the command line is built.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -81,19 +82,11 @@ def modules_of(kind: str) -> Iterator[str]:
         yield from extension.parts.get(kind, ())
 
 
-def commands() -> dict[str, Command]:
+def commands() -> Mapping[str, Command]:
     """Return the commands of all extensions by name."""
-    return {
-        name: command
-        for extension in extensions().values()
-        for name, command in extension.commands.items()
-    }
+    return ChainMap(*(dict(extension.commands) for extension in extensions().values()))
 
 
-def names() -> dict[str, str]:
+def names() -> Mapping[str, str]:
     """Return the modules of the names that extensions add to ``symbiont_ecology``."""
-    return {
-        name: module
-        for extension in extensions().values()
-        for name, module in extension.names.items()
-    }
+    return ChainMap(*(dict(extension.names) for extension in extensions().values()))

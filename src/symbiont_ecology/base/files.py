@@ -11,7 +11,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -66,28 +65,6 @@ def written_whole(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError, RunError):  # a link or a folder is somebody else's
             remove_unfinished(temporary)
-
-
-@contextmanager
-def folder_made_whole(folder: Path) -> Iterator[Path]:
-    """Yield a hidden folder for the block to fill; at the end it takes the place of the folder,
-    which is new or empty. What a killed process left of it is removed first.
-
-    Raises:
-        RunError: it cannot be written.
-    """
-    half = folder.with_name(f".{folder.name}{UNFINISHED}")
-    shutil.rmtree(half, ignore_errors=True)  # a link is not followed, and stands in the way
-    try:
-        make_folder(half.parent)
-        half.mkdir()
-        yield half
-        half.replace(folder)
-        sync_folder(folder.parent)
-    except OSError as error:
-        raise RunError(f"cannot write {folder}: {error.strerror}") from error
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
 
 
 def replace_durably(temporary: Path, path: Path) -> None:
@@ -248,12 +225,8 @@ def append_line(path: Path, record: Mapping[str, object]) -> None:
     append_lines(path, json.dumps(record).encode() + b"\n")
 
 
-def ignore_line(number: int) -> None:
-    """Say nothing of a damaged line."""
-
-
 def read_lines(
-    path: Path, damaged: Callable[[int], None] = ignore_line
+    path: Path, damaged: Callable[[int], object] = lambda number: None
 ) -> Iterator[tuple[int, dict[str, object]]]:
     """Yield the JSON objects of a log with the numbers of their lines from 1; none where there is
     no file. A line that is no object, such as one that a crash tore, is left out, and its number

@@ -28,12 +28,13 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeAlias, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
@@ -48,6 +49,7 @@ _foreign: set[str] = set()
 
 T = TypeVar("T")
 C = TypeVar("C")
+V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., object])
 
 MAX_RANK = 4096
@@ -162,18 +164,12 @@ class Registry(Generic[T]):
                 f"{self.kind}: expected a name or a mapping with the key 'kind', got {spec!r}"
             )
         cls, where = self[name], f"{self.kind} {name!r}"
-        for old, new in getattr(cls, "renamed", {}).items():
-            if old in parts:
-                _warn_renamed(f"{where}: {old}", new)
-                parts = {new: parts.pop(old), **parts}
-        return validate(cls, parts, where)
+        return validate(cls, with_new_names(parts, getattr(cls, "renamed", {}), where), where)
 
     def present_name(self, name: str) -> str:
         """Return the name of today for a former name, with a warning; else the same name."""
         self._all()
-        if name in self._former:
-            _warn_renamed(f"{self.kind} {name!r}", self._former[name])
-        return self._former.get(name, name)
+        return next(iter(with_new_names({name: ...}, self._former, self.kind)))
 
     def name_of(self, entry: T) -> str:
         """Return the name under which the class of an instance is registered."""
@@ -188,14 +184,8 @@ class Registry(Generic[T]):
         return f"{self.kind} {name!r}" + (f" ({Path(file).name})" if file else "")
 
     def doc(self, name: str) -> str:
-        """Return the docstring of one entry; much faster than ``describe``, which reads source
-        files."""
+        """Return the docstring of one entry."""
         return inspect.getdoc(self[name]) or ""
-
-    def describe(self, name: str) -> Description:
-        """Return docstring, module and knobs of one entry, for ``symbiont explain``."""
-        cls = self[name]
-        return Description(self.kind, name, self.doc(name), cls.__module__, tuple(knobs(cls)))
 
     def _all(self) -> dict[str, type[T]]:
         if not self._scanned:
@@ -229,13 +219,11 @@ def load_plugin(path: Path) -> None:
         ConfigError: there is no such file, it is not below the current folder, or it fails.
     """
     place = path.resolve()
-    if path.suffix != ".py" or not place.is_file():
+    if path.suffix != ".py" or not place.is_file() or not place.is_relative_to(Path.cwd()):
         raise ConfigError(
-            f"plugins: expected a Python file, found none at {path} in {Path.cwd()}: type the "
-            "command in the folder from which the file has this path"
+            f"plugins: expected a Python file below {Path.cwd()}, found none at {path}: copy it "
+            "there, or type the command in the folder from which the file has this path"
         )
-    if not place.is_relative_to(Path.cwd()):
-        raise ConfigError(f"plugins: expected a file below {Path.cwd()}, got {path}: copy it there")
     name = f"{_PLUGIN}{hashlib.sha256(str(place).encode()).hexdigest()[:16]}"
     if name in sys.modules:
         return
@@ -250,10 +238,18 @@ def load_plugin(path: Path) -> None:
         raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
 
 
+def with_new_names(
+    values: Mapping[str, V], renamed: Mapping[str, str], where: str
+) -> dict[str, V]:
+    """Return values with their former names replaced, each with a warning, once a process."""
+    for old in values.keys() & renamed.keys():
+        _warn_renamed(f"{where}: {old!r} is called {renamed[old]!r} now: rename it")
+    return {renamed.get(name, name): value for name, value in values.items()}
+
+
 @cache
-def _warn_renamed(old: str, new: str) -> None:
-    """Warn once of a name that configs should not use any more."""
-    warnings.warn(f"{old} is called {new!r} now: rename it", EcologyWarning, stacklevel=2)
+def _warn_renamed(text: str) -> None:
+    warnings.warn(text, EcologyWarning, stacklevel=2)
 
 
 def is_foreign(module: str) -> bool:
@@ -267,25 +263,13 @@ def kind_of(spec: str | Mapping[str, object]) -> str:
     return spec if isinstance(spec, str) else str(spec["kind"])
 
 
-@dataclass(frozen=True)
-class Knob:
+class Knob(NamedTuple):
     """One field of a schema as a reader sees it; ``default`` is None when the field is required."""
 
     name: str
     type: str
     default: str | None
     comment: str
-
-
-@dataclass(frozen=True)
-class Description:
-    """One registered component: its docstring, the module that defines it and its knobs."""
-
-    kind: str
-    name: str
-    doc: str
-    module: str
-    knobs: tuple[Knob, ...]
 
 
 def knobs(schema: type) -> Iterator[Knob]:
@@ -379,20 +363,15 @@ _OF_YAML = {"a valid array": "a list, such as [a, b]", "an object": "keys with v
 _UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 
 
-def _path(data: object, error: ErrorDetails) -> list[str | int]:
+def _path(data: Any, error: ErrorDetails) -> list[str | int]:
     """Return the keys on the way to the error, without the marks that pydantic adds for members of
     a union."""
     path: list[str | int] = []
-    last = len(error["loc"]) - 1
-    for position, key in enumerate(error["loc"]):
-        if isinstance(data, Mapping) and key in data:  # noqa: SIM114 (types are narrowed apart)
+    for key in error["loc"]:
+        with suppress(LookupError, TypeError):
             data = data[key]
-        elif isinstance(data, list | tuple) and isinstance(key, int):
-            data = data[key]
-        elif not (error["type"] == "missing" and position == last):
-            continue
-        path.append(key)
-    return path
+            path.append(key)
+    return [*path, error["loc"][-1]] if error["type"] == "missing" else path
 
 
 def _keys(schema: type, path: list[str | int]) -> list[str]:

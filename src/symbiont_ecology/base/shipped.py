@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import NoReturn
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import did_you_mean
@@ -47,13 +49,7 @@ def find_protocol(name_or_path: str | Path) -> Path:
     """
     path = Path(name_or_path)
     if path.suffix not in (".yaml", ".yml"):
-        paths = protocols()
-        if str(name_or_path) not in paths:
-            hint = did_you_mean(str(name_or_path), paths)
-            raise ConfigError(
-                f"no protocol {str(name_or_path)!r};{hint} known: {', '.join(paths) or 'none'}"
-            )
-        path = paths[str(name_or_path)]
+        path = protocols().get(str(name_or_path)) or _unknown("protocol", name_or_path, protocols())
     if not path.is_file():
         raise ConfigError(f"no protocol file {str(path)!r}")
     return path
@@ -73,12 +69,13 @@ def find_preset(name: str) -> Path:
     if len(matches) > 1:
         raise ConfigError(f"preset {name!r} may be any of {', '.join(matches)}: write one of these")
     if not matches and os.path.isdir(name):
-        is_run = os.path.isfile(os.path.join(name, "config.yaml"))
-        todo = f"; symbiont resume {name} goes on with the run in it" if is_run else ""
-        raise ConfigError(f"expected a preset or a YAML file, got the folder {name}{todo}")
-    if not matches:
-        hint = did_you_mean(name, [*paths, *(preset.rpartition("/")[2] for preset in paths)])
         raise ConfigError(
-            f"no preset or file {name!r};{hint} known presets: {', '.join(paths) or 'none'}"
+            f"expected a preset or a YAML file, got the folder {name}: symbiont resume {name} goes "
+            "on with a run"
         )
-    return paths[matches[0]]
+    return paths[matches[0]] if matches else _unknown("preset or file", name, paths)
+
+
+def _unknown(kind: str, name: object, paths: Mapping[str, Path]) -> NoReturn:
+    hint = did_you_mean(str(name), [*paths, *(known.rpartition("/")[2] for known in paths)])
+    raise ConfigError(f"no {kind} {str(name)!r};{hint} known: {', '.join(paths) or 'none'}")

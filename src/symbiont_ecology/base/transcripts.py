@@ -7,15 +7,15 @@ One JSON line per reply behind a header line::
 
 The file has a bound: a generation that finds it reached writes nothing more. A run that is killed
 and resumed keeps the same lines, as its generations are the same. The run does not need the file
-while it lives: it can be deleted at any time. Files of earlier versions may hold a sample, one
-reply in ``one_in``; they are read, and get no more.
+while it lives: it can be deleted at any time. Files of earlier versions may hold one reply in
+``one_in``.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 
@@ -64,18 +64,6 @@ class Transcript:
         return self.verdict >= 0.5
 
 
-@dataclass(frozen=True, repr=False)
-class Transcripts:
-    """The transcripts of a run: all of them, or one in ``one_in``, by draw."""
-
-    one_in: int
-    transcripts: Sequence[Transcript]
-
-    def __repr__(self) -> str:
-        share = f", one in {self.one_in}" if self.one_in > 1 else ""
-        return f"<{len(self.transcripts)} replies{share}>"
-
-
 class TranscriptLog:
     """The writing end. ``max_megabytes`` bounds the file; 0 keeps none."""
 
@@ -92,10 +80,9 @@ class TranscriptLog:
         """
         if not self._max_bytes:
             return
-        one_in, lines = _lines(self.path)
+        lines = _lines(self.path)
         kept = [line for line in lines if _parsed(line, self.path).generation < generation]
-        self._is_full = bool(generation) and one_in > 1
-        write_whole(self.path, b"".join([_line_of_header(one_in if generation else 1), *kept]))
+        write_whole(self.path, b"".join([_HEADER, *kept]))
 
     def write(self, transcripts: Iterable[Transcript]) -> None:
         """Add the replies of a generation; once the file is full, warn instead, and then be quiet.
@@ -106,7 +93,7 @@ class TranscriptLog:
         if not self._max_bytes or self._is_full:
             return
         if not self.path.exists():  # new, or deleted meanwhile
-            write_whole(self.path, _line_of_header(1))
+            write_whole(self.path, _HEADER)
         if self.path.stat().st_size < self._max_bytes:
             append_lines(self.path, b"".join(map(_line, transcripts)))
             return
@@ -115,14 +102,13 @@ class TranscriptLog:
         warnings.warn(text, EcologyWarning, stacklevel=2)
 
 
-def read_transcripts(path: Path) -> Transcripts:
+def read_transcripts(path: Path) -> list[Transcript]:
     """Return what was kept of a run's replies; nothing where there is no file.
 
     Raises:
         RunError: the file is something else, or damaged.
     """
-    one_in, lines = _lines(path)
-    return Transcripts(one_in, [_parsed(line, path) for line in lines])
+    return [_parsed(line, path) for line in _lines(path)]
 
 
 def plain(text: str, widest: int) -> str:
@@ -139,11 +125,8 @@ def escaped(text: str) -> str:
 
 _DELETE = "delete it, the run does without"
 _transcript = TypeAdapter(Transcript)
+_HEADER = b'{"schema":1,"one_in":1}\n'
 _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"), ensure_ascii=False)
-
-
-def _line_of_header(one_in: int) -> bytes:
-    return (_JSON.encode({"schema": TRANSCRIPTS_SCHEMA, "one_in": one_in}) + "\n").encode()
 
 
 def _line(transcript: Transcript) -> bytes:
@@ -167,22 +150,18 @@ def _cut(text: str) -> str:
     return text if len(text) <= MAX_CHARS else text[: MAX_CHARS - len(CUT)] + CUT
 
 
-def _lines(path: Path) -> tuple[int, list[bytes]]:
-    """Return the share that is kept, and all whole lines but the header; nothing where there is no
-    file."""
+def _lines(path: Path) -> list[bytes]:
+    """Return all whole lines but the header; nothing where there is no file."""
     try:
-        header, *lines = path.read_bytes().splitlines(keepends=True) or [b""]
+        header, *lines = path.read_bytes().splitlines(keepends=True) or [_HEADER]
+        if dict(json.loads(header)).get("schema") != TRANSCRIPTS_SCHEMA:
+            raise ValueError
     except FileNotFoundError:
-        return 1, []
+        return []
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
-    try:
-        first = dict(json.loads(header or _line_of_header(1)))
-        if first.get("schema") != TRANSCRIPTS_SCHEMA or int(first["one_in"]) < 1:
-            raise ValueError
-        return int(first["one_in"]), [line for line in lines if line.endswith(b"\n")]
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise RunError(
-            f"{path}: expected transcripts of schema {TRANSCRIPTS_SCHEMA}, got {header!r:.60}; "
-            f"{_DELETE}"
+            f"{path}: expected transcripts of schema {TRANSCRIPTS_SCHEMA}; {_DELETE}"
         ) from error
+    return [line for line in lines if line.endswith(b"\n")]

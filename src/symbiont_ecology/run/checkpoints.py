@@ -89,16 +89,6 @@ class Checkpoints:
         self._last, self._needed = state.generation, state.reachable()
         self._clean()
 
-    def check_end(self) -> None:
-        """Check that everything that a complete run consists of is whole on the disk.
-
-        Raises:
-            RunError: something is not.
-        """
-        last = checkpoint.read_checkpoint(self.folder / STATE_FILE)
-        check_log(self._log, last)
-        check_blobs(self._store, last.state.reachable())
-
     def _blobs_before(self) -> set[BlobRef]:
         """Return what the checkpoint before the last one needs; of one that is damaged, nothing."""
         path = self.folder / PREVIOUS_FILE

@@ -47,11 +47,9 @@ def estimate_run(config: RunConfig, host: Host) -> RunEstimate:
     drawn = [tasks.draw(cell, count, draw("forecast", *cell)) for cell in tasks.cells]
     items = [item for group in zip(*drawn, strict=True) for item in group][:MAX_TIMED]
     generator = np.random.default_rng(0)
-    adapters = {
-        slot: AdapterWeights.random(host.layout, config.host.rank, 1.0, generator, b_std=0.001)
-        for slot in range(min(host.slots, len(items)))
-    }
-    for slot, adapter in adapters.items():
+    adapter = AdapterWeights.random(host.layout, config.host.rank, 1.0, generator, b_std=0.001)
+    adapters = dict.fromkeys(range(min(host.slots, len(items))), adapter)
+    for slot in adapters:
         host.place(slot, adapter)
     requests = [Request(x.prompt, n % len(adapters), x.reply_limit) for n, x in enumerate(items)]
     draws = [draw("forecast", number) for number in range(len(items))]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
@@ -42,15 +43,14 @@ class Health:
     @classmethod
     def of(cls, log: Iterable[kinds.Event]) -> Health:
         """Return the numbers of a log."""
-        counts = dict.fromkeys((field.name for field in fields(cls)), 0)
+        counts = Counter[str]()
         for event in log:
             match event:
                 case kinds.Acted(purpose="practice", verdicts=verdicts):
-                    counts["rollouts"] += len(verdicts)
-                    counts["right"] += sum(verdict >= 0.5 for verdict in verdicts)
+                    right = sum(verdict >= 0.5 for verdict in verdicts)
+                    counts.update(rollouts=len(verdicts), right=right)
                 case kinds.Settled(revenue=revenue, spent=spent):
-                    counts["earned"] += revenue
-                    counts["spent"] += spent
+                    counts.update(earned=revenue, spent=spent)
                 case kinds.Born(generation=generation, parents=parents):
                     counts["births" if parents or generation else "founders"] += 1
                 case kinds.Retired(cause="bankrupt"):
@@ -59,7 +59,7 @@ class Health:
                     counts["quarantined"] += 1
                 case kinds.GenerationEnded():
                     counts["generations"] += 1
-        return cls(**counts)
+        return cls(**{field.name: counts[field.name] for field in fields(cls)})
 
     def findings(self, *, sees_gold: bool = False) -> Iterator[HealthFinding]:
         """Yield what is wrong; who learns from gold answers needs no right answer."""

@@ -119,9 +119,12 @@ def opened(
         if is_founded := (folder / STATE_FILE).exists():
             check_host(folder, host)
             check_versions(config, folder)
-            with advised(folder):
+            try:
                 state = checkpoints.restore()
                 runtime.transcripts.rewind(state.generation)
+            except RunError as error:
+                advice = f"symbiont verify {folder} says what can be repaired"
+                raise RunError(f"{error}; {advice}") from error
             write_config(config, folder / CONFIG_FILE)
         else:  # until its first checkpoint the folder holds no run, whatever happens
             check_free(folder)
@@ -203,12 +206,3 @@ def check_free(folder: Path) -> None:
             f"{folder / STATE_FILE} is missing, and generations were lived there: symbiont verify "
             f"{folder} --repair goes back to the checkpoint before it; or choose another folder"
         )
-
-
-@contextmanager
-def advised(folder: Path) -> Iterator[None]:
-    """Add to an error about damage what can be done about it."""
-    try:
-        yield
-    except RunError as error:
-        raise RunError(f"{error}; symbiont verify {folder} says what can be repaired") from error

@@ -104,15 +104,14 @@ def check_versions(config: RunConfig, folder: Path) -> None:
     facts = read_provenance(folder / PROVENANCE_FILE)
     before = facts["packages"] | facts["plugins"]
     now = versions() | _plugin_hashes(config)
-    changed = {name: v for name, v in now.items() if before.get(name, v) != v}
+    changed = [
+        f"{name} {before[name]}, this is {name} {version}"
+        for name, version in now.items()
+        if before.get(name, version) != version
+    ]
     if changed:
-        old = ", ".join(f"{name} {before[name]}" for name in changed)
-        new = ", ".join(f"{name} {version}" for name, version in changed.items())
-        warnings.warn(
-            f"{folder} was founded with {old}, this is {new}: it may not go on bit by bit",
-            EcologyWarning,
-            stacklevel=2,
-        )
+        line = f"{folder} was founded with {'; '.join(changed)}: it may not go on bit by bit"
+        warnings.warn(line, EcologyWarning, stacklevel=2)
 
 
 def write_config(config: RunConfig, path: Path) -> None:

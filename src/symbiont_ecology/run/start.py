@@ -35,7 +35,6 @@ from symbiont_ecology.run.open_run import (
     CONFIG_FILE,
     JOURNAL_FILE,
     Generation,
-    advised,
     check_free,
     lived_seconds,
     opened,
@@ -134,14 +133,6 @@ def check_resume(folder: Path, overrides: Sequence[str] = ()) -> RunConfig:
     config = read_config(folder, overrides)
     if not (folder / STATE_FILE).exists():
         check_free(folder)
-    else:
-        with advised(folder):
-            lived = load_state(folder).generation
-        if overrides and config.run.generations < lived:
-            raise ConfigError(
-                f"run.generations: expected at least {lived}, which were lived, got "
-                f"{config.run.generations}"
-            )
     check(config)
     check_data(config, folder)
     return config
@@ -163,7 +154,6 @@ def generations(
     if os.path.exists(folder / JOURNAL_FILE):
         raise RunError(f"{folder} lives by what its users say: go on with symbiont serve {folder}")
     with opened(config, folder, host, is_new=is_new, on_progress=on_progress) as run:
-        generation = None
         while not run.is_complete:
             generation = run.step()
             try:
@@ -171,9 +161,6 @@ def generations(
             except GeneratorExit:
                 run.save()
                 raise
-        if generation is not None:
-            with advised(folder):
-                run.checkpoints.check_end()
 
 
 def _live(

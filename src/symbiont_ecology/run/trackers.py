@@ -17,6 +17,7 @@ from typing import ClassVar, Protocol
 from symbiont_ecology.base.errors import EcologyWarning, MissingExtraError
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.base.transcripts import plain
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.run.config import RunConfig
 
@@ -98,10 +99,6 @@ class Followers:
             if name in self._failed:
                 return
             self._failed.add(name)
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            text = "".join(letter for letter in reason if letter.isprintable())
-            warnings.warn(
-                f"{name} fails, and the run goes on without it: {text:.{MAX_REASON}}",
-                EcologyWarning,
-                stacklevel=2,
-            )
+            reason = plain(f"{type(error).__name__}: {' '.join(str(error).split())}", MAX_REASON)
+            line = f"{name} fails, and the run goes on without it: {reason}"
+            warnings.warn(line, EcologyWarning, stacklevel=2)

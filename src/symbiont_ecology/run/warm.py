@@ -8,10 +8,8 @@ world with habitats they are answered as the tasks themselves want it, whoever a
 what their habitats accepted. The world pays for both, as it pays the dowry; the compute counts.
 """
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,9 +37,6 @@ PASSES, BATCH = 8, 8
 """Passes over the examples, and examples of a step. On SmolLM2 16 passes were no better than 8."""
 MAX_ANSWERS = 24
 """Answers in one step of a newborn."""
-SECONDS_BETWEEN_NEWS = 5.0
-
-_Thing = TypeVar("_Thing")
 
 
 def warm_examples(tasks: TaskMixture, per_cell: int, draw: Draw) -> tuple[Item, ...]:
@@ -68,9 +63,7 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
     weights = {0: AdapterWeights.random(host.layout, context.rank, 1.0, generator)}
     states = {0: OptimizerState()}
     context.reporter.on_progress(f"warm start on {len(items)} examples …")
-    for batch in with_news(
-        _batches(len(items), context.draw), "warm start", context.reporter.on_progress
-    ):
+    for batch in _batches(len(items), context.draw):
         lessons = tuple(Lesson(prompts[place], answers[place], 0) for place in batch)
         learning_batch = LearningBatch(lessons, {0: strategy.warm_rate})
         weights, states, statistics = host.learn(learning_batch, weights, states)
@@ -85,18 +78,9 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
     state.warm = context.store.put_weights(weights[0])
     if "sketches" in strategy.wants and host.shape.is_large:  # where it was measured (docs/log.md)
         _keep_examples(items, answers, context)
-    last_pass = losses[-len(losses) // PASSES :]
-    return [
-        WarmStarted(
-            state.generation,
-            per_cell=strategy.warm,
-            items=tuple(item.id for item in items),
-            lessons=len(items) * PASSES,
-            flops=spent.flops,
-            loss=float(np.mean(last_pass)),
-            weights=state.warm,
-        )
-    ]
+    names, loss = tuple(item.id for item in items), float(np.mean(losses[-len(losses) // PASSES :]))
+    facts = strategy.warm, names, len(items) * PASSES, spent.flops, loss, state.warm
+    return [WarmStarted(state.generation, *facts)]
 
 
 def warm_newborns(
@@ -110,7 +94,7 @@ def warm_newborns(
         if server in initial_steps:
             answers[server].append(answer)
     events, steps = list[Event](), range(max(map(initial_steps.__getitem__, answers), default=0))
-    for step in with_news(steps, "first food of newborns", context.reporter.on_progress):
+    for step in steps:
         portions = {}
         for name, own in answers.items():
             if name in state.population and step < initial_steps[name]:  # who fell sick is gone
@@ -120,22 +104,6 @@ def warm_newborns(
         events += [update.learned for update in updates]
         events += install(updates, state)
     return events
-
-
-def with_news(
-    things: Sequence[_Thing],
-    what: str,
-    on_progress: Callable[[str], None],
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[_Thing]:
-    """Yield one thing after another; every few seconds say how much of ``what`` is done, and how
-    many seconds are left."""
-    start = last_news = clock()
-    for number, thing in enumerate(things, start=1):
-        yield thing
-        if (now := clock()) - last_news >= SECONDS_BETWEEN_NEWS:
-            last_news, left = now, (now - start) / number * (len(things) - number)
-            on_progress(f"{what}, step {number} of {len(things)}, about {left:.0f} s left")
 
 
 def _keep_examples(

@@ -36,7 +36,7 @@ def test_energy_adds_up_after_every_generation(folder: Path) -> None:
 
 def test_prices_are_those_that_were_paid(folder: Path) -> None:
     history = History.of_run(folder)
-    kept = read_transcripts(folder / "transcripts.jsonl").transcripts
+    kept = read_transcripts(folder / "transcripts.jsonl")
     paid = {
         (one.generation, one.id, one.cell, one.habitat): one.price
         for one in kept

@@ -132,7 +132,7 @@ def test_every_rollout_of_a_small_run_is_kept_and_can_be_shown(
 def test_one_organelle_one_cell_and_one_verdict_can_be_chosen(
     symbiont: Symbiont, lived: Path
 ) -> None:
-    kept = read_transcripts(lived / "transcripts.jsonl").transcripts
+    kept = read_transcripts(lived / "transcripts.jsonl")
     one = kept[0]
     words = ["--organelle", one.id, "--cell", one.cell, "--right" if one.is_right else "--wrong"]
     said = symbiont("show", lived, *words, "--last", 0, "--json", "-")

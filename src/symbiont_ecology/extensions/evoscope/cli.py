@@ -216,13 +216,12 @@ def show(
     if wrong and right:
         raise ConfigError("show: expected --wrong or --right, got both: leave one out")
     read_config(folder, runs_plugins=False)  # raises where there is no run
-    kept = read_transcripts(folder / TRANSCRIPTS_FILE)
-    if not kept.transcripts:
+    matches = read_transcripts(folder / TRANSCRIPTS_FILE)
+    if not matches:
         raise RunError(
             f"no replies are kept in {folder}: expected a {TRANSCRIPTS_FILE} there; a run writes "
             "it unless run.transcripts=0"
         )
-    matches = list(kept.transcripts)
     for name, value in {"organelle": organelle, "habitat": habitat, "cell": cell}.items():
         if value is not None:
             matches = _matching(matches, name, value)
@@ -232,8 +231,7 @@ def show(
     with reporting(json_file) as write:
         for transcript in newest:
             print(_reply_line(transcript))
-        one_in = f"; the file keeps one reply in {kept.one_in}, by draw" if kept.one_in > 1 else ""
-        print(f"{len(newest)} of {len(matches)} replies{one_in}", file=sys.stderr)
+        print(f"{len(newest)} of {len(matches)} replies", file=sys.stderr)
         write([vars(transcript) for transcript in newest])
 
 

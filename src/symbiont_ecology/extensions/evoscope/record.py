@@ -19,12 +19,7 @@ import numpy as np
 
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.registry import kind_of
-from symbiont_ecology.base.transcripts import (
-    TRANSCRIPTS_FILE,
-    Transcript,
-    Transcripts,
-    read_transcripts,
-)
+from symbiont_ecology.base.transcripts import TRANSCRIPTS_FILE, Transcript, read_transcripts
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.evaluate.evaluation_log import logged
@@ -67,7 +62,7 @@ def run_record(history: History, ask_host: AskHost | None = None) -> PageRecord:
     """Return what the page shows of a run, with the bare host's replies if it can be asked."""
     config, folder = history.config, history.folder
     kept = read_transcripts(folder / TRANSCRIPTS_FILE)
-    practice = [one for one in kept.transcripts if one.purpose == "practice"]
+    practice = [one for one in kept if one.purpose == "practice"]
     replies = chosen_replies(practice)
     beside = ask_host(folder, [reply.prompt for reply in replies]) if ask_host else {}
     is_served = (folder / JOURNAL_FILE).exists()
@@ -88,7 +83,7 @@ def run_record(history: History, ask_host: AskHost | None = None) -> PageRecord:
         "replies": [_reply_row(reply, beside) for reply in replies],
         "evaluations": _evaluation_rows(folder),
         **record,
-        "leftOut": record["leftOut"] + _replies_left_out(kept, len(replies), len(practice)),
+        "leftOut": record["leftOut"] + _replies_left_out(len(replies), len(practice)),
     }
 
 
@@ -336,13 +331,9 @@ def _log_left_out(history: History, frames: Frames, news: tuple[int, int]) -> li
     return notes
 
 
-def _replies_left_out(kept: Transcripts, shown: int, count: int) -> list[str]:
-    notes = []
-    if kept.one_in > 1:
-        notes.append(f"The run kept one reply in {kept.one_in}, by draw.")
-    if shown < count:
-        notes.append(f"{shown} of {count} replies are on the page, mostly the newest.")
-    return notes
+def _replies_left_out(shown: int, count: int) -> list[str]:
+    note = f"{shown} of {count} replies are on the page, mostly the newest."
+    return [note] if shown < count else []
 
 
 def _columns(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, list[Any]]:
