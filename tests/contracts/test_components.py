@@ -17,7 +17,7 @@ from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerSt
 from symbiont_ecology.adapters.operators import Parent, operators
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.base.registry import Registry
+from symbiont_ecology.base.registry import Registry, knobs
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout

@@ -238,9 +238,7 @@ def load_plugin(path: Path) -> None:
         raise ConfigError(f"plug-in {path} failed: {type(error).__name__}: {error}") from error
 
 
-def with_new_names(
-    values: Mapping[str, V], renamed: Mapping[str, str], where: str
-) -> dict[str, V]:
+def with_new_names(values: Mapping[str, V], renamed: Mapping[str, str], where: str) -> dict[str, V]:
     """Return values with their former names replaced, each with a warning, once a process."""
     for old in values.keys() & renamed.keys():
         _warn_renamed(f"{where}: {old!r} is called {renamed[old]!r} now: rename it")
