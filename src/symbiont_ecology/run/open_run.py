@@ -57,9 +57,6 @@ class OpenRun:
     saving: float = 0.0
     """Wall-clock seconds of the last checkpoint, which the next generation counts as its own."""
 
-    def __repr__(self) -> str:
-        return f"<run in {self.folder}: {self.state}>"
-
     @property
     def is_complete(self) -> bool:
         """True once it has had its generations, or spent its budget; in service it never has."""

@@ -119,10 +119,6 @@ class Runtime:
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``run.budget``)."""
 
-    def __repr__(self) -> str:
-        strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
-        return f"<{strategy} with {rule} on {len(self.tasks.cells)} cells>"
-
     def at(self, state: EcologyState, reached: float, until: float) -> GenerationContext:
         """Return the generation that comes next, between two milestones: what counts as right may
         have changed at the first, and what it pays depends on the season."""
