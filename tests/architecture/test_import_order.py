@@ -172,7 +172,7 @@ CATCHES = {
     ("base/fence.py", "blamed"),
     ("extensions/hosts/gguf_files.py", "_read"),
     ("base/registry.py", "load_plugin"),
-    ("run/trackers.py", "_attempt"),
+    ("run/trackers.py", "_follower"),
 }
 """Functions that run foreign code, which may fail in any way: these may catch everything."""
 

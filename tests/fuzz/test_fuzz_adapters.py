@@ -4,6 +4,7 @@ header."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,7 @@ import numpy as np
 
 from mutations import Count, mutated, torn
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
-from symbiont_ecology.adapters.peft_files import (
-    PEFT_CONFIG_FILE,
-    WEIGHTS_FILE,
-    adapter_modules,
-    read_peft,
-    stated_rank,
-    write_peft,
-)
+from symbiont_ecology.adapters import peft_files as peft
 
 LAYOUT = AdapterLayout(
     (("model.layers.0.self_attn.q_proj", 4, 6), ("model.layers.1.mlp.down_proj", 8, 4))
@@ -27,8 +21,8 @@ LAYOUT = AdapterLayout(
 
 def test_an_adapter_of_any_kind_is_read_or_refused_in_one_line(cases: int, tmp_path: Path) -> None:
     weights = AdapterWeights.random(LAYOUT, 2, 1.5, np.random.default_rng(0), b_std=1.0)
-    write_peft(tmp_path, weights, base_model="host")
-    config_file, weights_file = tmp_path / PEFT_CONFIG_FILE, tmp_path / WEIGHTS_FILE
+    peft.write_peft(tmp_path, weights, base_model="host")
+    config_file, weights_file = tmp_path / peft.PEFT_CONFIG_FILE, tmp_path / peft.WEIGHTS_FILE
     config: Any = json.loads(config_file.read_text())
     config |= {"rank_pattern": {"q_proj": 2}, "alpha_pattern": {r"layers\.1.*": 3.0}}
     data = weights_file.read_bytes()
@@ -49,40 +43,28 @@ def test_an_adapter_of_any_kind_is_read_or_refused_in_one_line(cases: int, tmp_p
                 tensors = len(changed).to_bytes(8, "little") + changed + data[8 + size :]
         config_file.write_bytes(text)
         weights_file.write_bytes(tensors)
-        read = read_peft(tmp_path, LAYOUT)
+        read = peft.read_peft(tmp_path, LAYOUT)
         assert np.isfinite(read.vector).all()
         assert np.isfinite(read.scaling)
         for module, _, _ in LAYOUT.modules:
             assert np.isfinite(read.delta(module)).all()
-        assert adapter_modules(tmp_path)
-        assert 1 <= stated_rank(tmp_path) <= 4096
+        assert peft.adapter_modules(tmp_path)
+        assert 1 <= peft.stated_rank(tmp_path) <= 4096
 
     Count("adapters").run(cases, case)
 
 
 def test_any_pattern_is_matched_or_refused_at_once(cases: int, tmp_path: Path) -> None:
     weights = AdapterWeights.random(LAYOUT, 2, 1.5, np.random.default_rng(0), b_std=1.0)
-    write_peft(tmp_path, weights, base_model="host")
-    config_file = tmp_path / PEFT_CONFIG_FILE
+    peft.write_peft(tmp_path, weights, base_model="host")
+    config_file = tmp_path / peft.PEFT_CONFIG_FILE
     config: Any = json.loads(config_file.read_text())
-    pieces = [
-        "(a+)+",
-        ".?",
-        "(.*)*",
-        "x{1,1000}",
-        "[a-z]*",
-        "q_proj",
-        r"\d",
-        "(?=x)",
-        "(",
-        "^",
-        "|",
-    ]
+    pieces = re.findall(r"\S+", r"(a+)+ .? (.*)* x{1,1000} [a-z]* q_proj \d (?=x) ( ^ |")
 
     def case(generator: np.random.Generator) -> None:
         drawn = generator.choice(pieces, size=int(generator.geometric(0.2)))
         config["rank_pattern"] = {"".join(drawn): 2}
         config_file.write_text(json.dumps(config))
-        read_peft(tmp_path, LAYOUT)
+        peft.read_peft(tmp_path, LAYOUT)
 
     Count("patterns").run(cases, case)

@@ -1,7 +1,6 @@
 """Whatever is wrong with the folder of a host, it is one line of error, and soon.
 
-``--cases`` says how many damages are tried. All single ones are some thousands; what is beyond are
-pairs.
+``--cases`` says how many damages are tried; all are some thousands.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from damage import Damage, damages
@@ -34,17 +32,11 @@ def small_hosts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
-def drawn(hosts: dict[str, Path], cases: int) -> Iterator[tuple[str, tuple[Damage, ...]]]:
-    """Damages in an order of chance, each once, then pairs of them."""
-    known = {kind: list(damages(folder)) for kind, folder in hosts.items()}
-    single = [(kind, (one,)) for kind, some in known.items() for one in some]
-    draw = Draw(0)("damages")
-    for index in draw.permutation(len(single))[:cases]:
-        yield single[index]
-    for _ in range(cases - len(single)):
-        kind = list(known)[draw.integers(len(known))]
-        pair = draw.integers(len(known[kind]), size=2)
-        yield kind, tuple(known[kind][index] for index in np.unique(pair))
+def drawn(hosts: dict[str, Path], cases: int) -> Iterator[tuple[str, Damage]]:
+    """Damages in an order of chance."""
+    known = [(kind, one) for kind, folder in hosts.items() for one in damages(folder)]
+    for index in Draw(0)("damages").permutation(len(known))[:cases]:
+        yield known[index]
 
 
 def test_a_damaged_host_answers_or_is_refused_in_one_line(
@@ -54,17 +46,14 @@ def test_a_damaged_host_answers_or_is_refused_in_one_line(
     for kind, folder in small_hosts.items():
         whole = trials(folder, [])
         assert whole.end == "answered", f"{kind}: {whole.said}"
-    for kind, found in drawn(small_hosts, cases):
-        ending = trials(small_hosts[kind], found)
-        counts[found[0].group if len(found) == 1 else "pairs", ending.end] += 1
+    for kind, damage in drawn(small_hosts, cases):
+        ending = trials(small_hosts[kind], (damage,))
+        counts[damage.group, ending.end] += 1
         is_line = "\n" not in ending.said and len(ending.said) < 2000
         is_refused = ending.end == "refused" and is_line and ending.seconds < SOON
-        must_fail = len(found) == 1 and found[0].must_fail  # one of a pair may mend the other
-        if not is_refused and (ending.end != "answered" or must_fail):
-            what = " and ".join(map(str, found))
-            wrong.append(
-                f"{kind}: {what}: {ending.end} after {ending.seconds:.1f} s: {ending.said}"
-            )
+        if not is_refused and (ending.end != "answered" or damage.must_fail):
+            said = f"{ending.end} after {ending.seconds:.1f} s: {ending.said}"
+            wrong.append(f"{kind}: {damage}: {said}")
     trials.stop()
     for (group, end), count in sorted(counts.items()):
         print(f"{group:10} {end:10} {count:6}")

@@ -8,7 +8,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
@@ -42,10 +42,6 @@ class UnsayableError(Exception):
         raise RuntimeError("no text")
 
     __repr__ = __str__
-
-
-def _exits() -> object:
-    sys.exit(0)
 
 
 def _hangs() -> object:
@@ -84,7 +80,7 @@ DEEDS: tuple[Callable[[], object], ...] = (
         _raises, (ValueError("a\nb"), KeyError(), MemoryError(), GeneratorExit(), UnsayableError())
     ),
     *map(_raises, (RecursionError(), StopIteration(), SystemExit("x"), BrokenPipeError())),
-    *(_exits, _hangs, _matches, _recurses, Unsayable, lambda: np.ones(2), lambda: np.nan),
+    *(sys.exit, _hangs, _matches, _recurses, Unsayable, lambda: np.ones(2), lambda: np.nan),
     lambda: np.True_,
     lambda: 1j,
 )
@@ -102,21 +98,23 @@ class Whim:
         """Whether it does it now."""
         return bool(cls.generator.random() < cls.share)
 
+    @classmethod
+    def one_of(cls, *ways: Callable[[], object]) -> Any:
+        """What one of them comes to."""
+        return ways[int(cls.generator.integers(len(ways)))]()
+
 
 @dataclass(frozen=True)
 class WhimTask(Task):
     """Its verifier has whims."""
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
-        """A number."""
         return str(generator.integers(1000))
 
     def answer(self, question: str) -> str:
-        """As the toy answers."""
-        return "a"
+        return "a"  # as the toy answers
 
     def verify(self, question: str, reply: str) -> object:
-        """The answer, or a whim."""
         return Whim.deed() if Whim.takes() else reply == "a"
 
 
@@ -127,7 +125,6 @@ class WhimReward(RewardRule):
     follows_verdict: ClassVar[bool] = True
 
     def __call__(self, rollout: Rollout) -> Any:
-        """What it is worth."""
         return Whim.deed() if Whim.takes() else rollout.verdict
 
 
@@ -136,23 +133,18 @@ class WhimRule(LearningRule):
     """Imitation, or a whim: instead of all, of a weight, of tokens, of notes."""
 
     def targets(self, experience: Experience) -> Any:
-        """What to learn."""
         rollouts = [rollout for one in experience.outcomes for rollout in one.rollouts]
         targets: list[Any] = [WeightedTarget.of(one, 1.0) for one in rollouts if one.reward]
         if not Whim.takes():
             return targets, experience.notes
         value: Any = Whim.deed()
-        match int(Whim.generator.integers(5)):
-            case 0:
-                return value
-            case 1:
-                return [*targets, value], experience.notes
-            case 2:
-                return targets, value
-            case 3:
-                return [WeightedTarget.of(rollouts[0], value)], experience.notes
-            case _:
-                return [WeightedTarget(rollouts[0].item, value, 1.0)], {"note": value}
+        return Whim.one_of(
+            lambda: value,
+            lambda: ([*targets, value], experience.notes),
+            lambda: (targets, value),
+            lambda: ([WeightedTarget.of(rollouts[0], value)], experience.notes),
+            lambda: ([WeightedTarget(rollouts[0].item, value, 1.0)], {"note": value}),
+        )
 
 
 @dataclass(frozen=True)
@@ -160,22 +152,16 @@ class WhimOperator(Mutation):
     """The parent again, or a whim: instead of all, of a rank, of a number."""
 
     def mutated(self, parent: Parent, generator: np.random.Generator) -> Any:
-        """The child."""
         child = AdapterWeights(parent.layout, parent.rank, parent.scaling, parent.vector)
         if not Whim.takes():
             return child
         value: Any = Whim.deed()
-        match int(Whim.generator.integers(4)):
-            case 0:
-                return value
-            case 1:
-                return AdapterWeights(parent.layout, value, parent.scaling, parent.vector)
-            case 2:
-                return AdapterWeights(parent.layout, parent.rank, value, parent.vector)
-            case _:
-                vector = parent.vector.copy()
-                vector[0] = value
-                return AdapterWeights(parent.layout, parent.rank, parent.scaling, vector)
+        return Whim.one_of(
+            lambda: value,
+            lambda: replace(child, rank=value),
+            lambda: replace(child, scaling=value),
+            lambda: replace(child, vector=np.array([value, *child.vector[1:]], dtype=np.float32)),
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -201,9 +187,9 @@ def test_whatever_a_part_does_the_run_goes_on_or_stops_whole(
         "reward": "whim" if part == "reward" else "verdict",
     }
     plan = toy_config(generations=6 if part == "operator" else 3, **changes)
-    if part == "verifier":
-        of_own = plan.tasks.model_copy(update={"depths": None})
-        plan = plan.model_copy(update={"tasks": of_own})
+    depths = None if part == "verifier" else plan.tasks.depths
+    tasks_of_plan = plan.tasks.model_copy(update={"depths": depths})
+    plan = plan.model_copy(update={"tasks": tasks_of_plan})
 
     def case(generator: np.random.Generator) -> None:
         monkeypatch.setattr(Whim, "generator", generator)

@@ -258,7 +258,7 @@ def test_a_mapping_among_the_families_is_a_name_with_a_source(file: Path, tmp_pa
         (
             [{"kind": "file", "path": "x"}],
             ConfigError,
-            "tasks.families: expected a name in {'kind'",
+            "tasks.families.0: expected a valid string, got {'kind'",
         ),
         (["quiz"], ConfigError, "no task 'quiz'; known: "),
         ([{"kind": "file", "name": "quiz", "path": "x"}], DataError, "no such file"),

@@ -84,10 +84,12 @@ def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95)
 
     if len(a) != len(b) or len(a) < 2:
         raise ValueError(f"expected two lists of one length >= 2, got {len(a)} and {len(b)}")
-    result = stats.ttest_rel(a, b)
-    bounds = result.confidence_interval(level)
-    mean = float(np.mean(np.subtract(a, b)))
-    return Interval(mean, float(bounds.low), float(bounds.high))
+    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
+    mean = float(differences.mean())
+    half = float(
+        stats.t.ppf((1 + level) / 2, len(a) - 1) * differences.std(ddof=1) / math.sqrt(len(a))
+    )
+    return Interval(mean, mean - half, mean + half)
 
 
 def mcnemar(b: int, c: int) -> float:

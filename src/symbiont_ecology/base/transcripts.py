@@ -93,6 +93,7 @@ class TranscriptLog:
         if not self._max_bytes or self._is_full:
             return
         if not self.path.exists():  # new, or deleted meanwhile
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(self.path, _HEADER)
         if self.path.stat().st_size < self._max_bytes:
             append_lines(self.path, b"".join(map(_line, transcripts)))

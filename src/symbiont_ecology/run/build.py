@@ -24,7 +24,7 @@ from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.model.engines import engines
 from symbiont_ecology.run.config import HostConfig, RunConfig
 from symbiont_ecology.run.executors import executors
-from symbiont_ecology.run.runtime import Host, Reporter, Runtime
+from symbiont_ecology.run.runtime import Host, Runtime
 from symbiont_ecology.run.trackers import check_trackers
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
@@ -300,9 +300,7 @@ def build_host(config: RunConfig) -> Host:
     return executors.build(config.executor).host(source)
 
 
-def build_runtime(
-    config: RunConfig, host: Host, folder: Path, reporter: Reporter | None = None
-) -> Runtime:
+def build_runtime(config: RunConfig, host: Host, folder: Path) -> Runtime:
     """Return all parts of a run around a host."""
     parts = components(config)
     return Runtime(
@@ -317,5 +315,4 @@ def build_runtime(
         reward=parts.reward,
         practice=Decoding(parts.learning_rule.temperature, stop=parts.style.stops),
         transcripts=TranscriptLog(folder / TRANSCRIPTS_FILE, config.run.transcripts),
-        reporter=reporter or Reporter(),
     )

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 
 from symbiont_ecology.adapters.blobs import BlobStore
@@ -92,10 +93,8 @@ class Checkpoints:
     def _blobs_before(self) -> set[BlobRef]:
         """Return what the checkpoint before the last one needs; of one that is damaged, nothing."""
         path = self.folder / PREVIOUS_FILE
-        if not path.exists():
-            return set()
         try:
-            needed = checkpoint.read_checkpoint(path).state.reachable()
+            needed = checkpoint.read_checkpoint(path).state.reachable() if path.exists() else set()
             check_blobs(self._store, needed)
         except RunError as error:
             text = f"the checkpoint before the last one cannot be used: {error}"
@@ -125,11 +124,7 @@ def check_log(path: Path, last: Checkpoint) -> None:
     events, mark = last.state.next_seq, last.header.log
     if mark is not None and mark_of(path, mark.bytes) == mark:
         return
-    count = 0
-    for _ in read_events(path):  # names the line that is none
-        count += 1
-        if count >= events:
-            break
+    count = sum(1 for _ in islice(read_events(path), events))  # names the line that is none
     if count < events:
         raise RunError(f"{path} holds {count} events, expected at least {events}")
     if mark is not None:

@@ -21,7 +21,6 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 
 from symbiont_ecology.base.config_layers import merge, parse_override, read_layers, with_known_keys
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import (
     LoraRank,
     Megabytes,
@@ -158,7 +157,7 @@ def compose(
     values = (layer if isinstance(layer, Mapping) else read_layers(layer) for layer in layers)
     for layer in (*values, *changes):
         data = merge(data, layer)
-    config = validate(RunConfig, _with_sources(data, where), where)
+    config = validate(RunConfig, _with_sources(data), where)
     for plugin in config.plugins if runs_plugins else ():
         load_plugin(Path(plugin))
     return config
@@ -187,24 +186,16 @@ def _default_components() -> dict[str, object]:
     return {**top, "tasks": {"style": TasksConfig.model_fields["style"].default}}
 
 
-def _with_sources(data: Mapping[str, object], where: str) -> Mapping[str, object]:
+def _with_sources(data: Mapping[str, object]) -> Mapping[str, object]:
     """Return the same with mappings among the task families under ``tasks.sources``, and names in
     their place. Sources that no family names are left out: they are of a layer whose families
     were replaced."""
     tasks = data.get("tasks")
     if not isinstance(tasks, Mapping) or not isinstance(tasks.get("families"), list):
         return data  # which the schema refuses
-    sources = tasks.get("sources", [])
-    names, inline = [], []
-    for family in tasks["families"]:
-        if isinstance(family, Mapping):
-            if not isinstance(family.get("name"), str):
-                raise ConfigError(
-                    f"{where}: tasks.families: expected a name in {dict(family)!r:.80}, such as "
-                    "{kind: file, name: trivia, path: trivia.jsonl}"
-                )
-            inline.append(dict(family))
-        names.append(family["name"] if isinstance(family, Mapping) else family)
+    families, sources = tasks["families"], tasks.get("sources", [])
+    inline = [family for family in families if isinstance(family, Mapping)]
+    names = [one.get("name", one) if isinstance(one, Mapping) else one for one in families]
     if isinstance(sources, list) and all(isinstance(source, Mapping) for source in sources):
         sources = [source for source in sources if source.get("name") in names] + inline
     return {**data, "tasks": {**tasks, "families": names, "sources": sources}}

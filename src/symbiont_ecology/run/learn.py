@@ -82,12 +82,11 @@ def learn_answers(
     """Make one step of each organelle on remembered answers, whatever its rule is."""
     updates = []
     for wave in _learners(set(answers), context):
-        learners = []
-        for learner in wave:
+        for place, learner in enumerate(wave):
             own = answers[learner.organelle.id]
             targets = [WeightedTarget(one.item, one.token_ids, 1.0) for one in own]
-            learners.append(replace(learner, lessons=_priced(targets, learner, context)))
-        updates += _step(learners, context)
+            wave[place] = replace(learner, lessons=_priced(targets, learner, context))
+        updates += _step(wave, context)
     return updates
 
 

@@ -27,7 +27,7 @@ from symbiont_ecology.run.provenance import (
     write_config,
     write_provenance,
 )
-from symbiont_ecology.run.runtime import Host, Reporter, Runtime
+from symbiont_ecology.run.runtime import Host, Runtime
 from symbiont_ecology.run.trackers import Followers
 from symbiont_ecology.run.trackers import Generation as Generation
 
@@ -56,9 +56,6 @@ class OpenRun:
     is_saved: bool = True
     saving: float = 0.0
     """Wall-clock seconds of the last checkpoint, which the next generation counts as its own."""
-
-    def __repr__(self) -> str:
-        return f"<run in {self.folder}: {self.state}>"
 
     @property
     def is_complete(self) -> bool:
@@ -114,7 +111,7 @@ def opened(
         if is_new:
             check_free(folder)  # again: another process may have founded a run while this loaded
         path = folder / EVENTS_FILE
-        runtime = build_runtime(config, host, folder, Reporter(on_progress))
+        runtime = replace(build_runtime(config, host, folder), on_progress=on_progress)
         checkpoints = Checkpoints(folder, runtime.store, path, config.run.checkpoint_every)
         if is_founded := (folder / STATE_FILE).exists():
             check_host(folder, host)

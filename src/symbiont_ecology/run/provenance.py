@@ -57,12 +57,12 @@ def read_provenance(path: Path) -> dict[str, Any]:
     """
     try:
         facts = dict(json.loads(path.read_bytes()))
+        if facts.get(CHECKSUM) != _checksum(facts):
+            raise ValueError
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}: bring back a copy") from error
     except (ValueError, TypeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged, expected a JSON object: bring back a copy") from error
-    if facts.get(CHECKSUM) != _checksum(facts):
-        raise RunError(f"{path} is damaged or was edited, by its checksum: bring back a copy")
+        raise RunError(f"{path} is damaged or was edited: bring back a copy") from error
     return facts
 
 
@@ -89,9 +89,9 @@ def check_data(config: RunConfig, folder: Path) -> None:
     Raises:
         RunError: lines changed, came or went.
     """
-    data, path = data_tasks(config), folder / PROVENANCE_FILE
-    digests = read_provenance(path)["data"] if data and path.exists() else {}
-    for task in data if digests else ():
+    path = folder / PROVENANCE_FILE
+    digests = read_provenance(path)["data"] if path.exists() else {}
+    for task in data_tasks(config) if digests else ():
         if digests.get(task.name) != task.digest:
             raise RunError(
                 f"{task.source} is not what the run in {folder} was founded with: bring the old "

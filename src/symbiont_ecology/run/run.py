@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,9 +56,8 @@ class Run:
         self.folder, self.config = folder, config
         self.on_progress: Callable[[str], None] = lambda message: None
         """Hears what is done before the first generation, such as a warm start."""
-        self._host = host
-        self._here: Host | None = None
-        """The host in this process, where the run has it in others."""
+        if host is not None:
+            self.host = host
         # What was read of the folder last, until the files are others.
         self._state_at = lru_cache(maxsize=1)(lambda stamp: load_state(folder))
         self._loaded_at = lru_cache(maxsize=1)(lambda stamp: self._load())
@@ -115,11 +114,9 @@ class Run:
     def __repr__(self) -> str:
         if not self.is_started:
             return f"<Run {self.folder}: not started>"
-        state = self.state
-        return (
-            f"<Run {self.folder}: generation {state.generation}, {len(state.population)} alive, "
-            f"{state.spent.flops:.3g} FLOPs>"
-        )
+        state, alive = self.state, len(self.population)
+        facts = f"generation {state.generation}, {alive} alive, {state.spent.flops:.3g} FLOPs"
+        return f"<Run {self.folder}: {facts}>"
 
     def finish(self) -> Run:
         """Live the run to its end."""
@@ -127,25 +124,22 @@ class Run:
             pass
         return self
 
-    @property
+    @cached_property
     def host(self) -> Host:
         """The frozen model, loaded when it is first needed."""
-        if self._host is None:
-            self._host = build_host(self.config)
-        return self._host
+        return build_host(self.config)
 
-    @property
+    @cached_property
     def kernel(self) -> HostKernel:
-        """The host, if it is a language model whose adapters can be written as PEFT folders.
+        """The host in this process, if its adapters can be written as PEFT folders.
 
         Raises:
-            HostError: it is another kind of host.
+            HostError: it is no language model.
         """
         from symbiont_ecology.model.kernel import HostKernel
 
-        if kind_of(self.config.executor) != "local" and self._here is None:
-            self._here = host_source(self.config).load()
-        kernel = self._here or self.host
+        is_here = kind_of(self.config.executor) == "local"
+        kernel = self.host if is_here else host_source(self.config).load()
         if not isinstance(kernel, HostKernel):
             raise HostError("only adapters of a language model can be written as PEFT folders")
         return kernel

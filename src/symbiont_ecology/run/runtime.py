@@ -90,16 +90,6 @@ class Host(Protocol):
         """Make one step for every slot with lessons."""
 
 
-@dataclass(frozen=True)
-class Reporter:
-    """Listeners to a run: for showing, never for deciding."""
-
-    on_progress: Callable[[str], None] = lambda message: None
-    """Hears what is done before the first generation, and what takes long within one."""
-    warned: set[str] = field(default_factory=set)
-    """Parts whose faults were warned of."""
-
-
 @dataclass(frozen=True, repr=False)
 class Runtime:
     """The parts of a run: everything that a generation works with beside the state."""
@@ -120,13 +110,12 @@ class Runtime:
     if the rule says so."""
     transcripts: TranscriptLog
     """Log of replies."""
-    reporter: Reporter
+    on_progress: Callable[[str], None] = lambda message: None
+    """Hears what takes long: for showing, never for deciding."""
+    warned: set[str] = field(default_factory=set)
+    """Parts whose faults were warned of."""
     milestones: tuple[float, ...] = ()
     """Training FLOPs at which the world changes or the run ends, rising (``run.budget``)."""
-
-    def __repr__(self) -> str:
-        strategy, rule = type(self.strategy).__name__, type(self.learning_rule).__name__
-        return f"<{strategy} with {rule} on {len(self.tasks.cells)} cells>"
 
     def at(self, state: EcologyState, reached: float, until: float) -> GenerationContext:
         """Return the generation that comes next, between two milestones: what counts as right may

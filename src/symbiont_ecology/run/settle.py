@@ -184,7 +184,7 @@ def part_faults(context: GenerationContext) -> list[PartFailed]:
     Raises:
         RunError: one of them does nothing but fail.
     """
-    events, warned = [], context.reporter.warned
+    events, warned = [], context.warned
     for part, tally in context.faults.tallies.items():
         if tally.failed == tally.calls >= MIN_CALLS:
             raise RunError(

@@ -5,7 +5,7 @@ same.
     provenance.json       versions, host, seed
     events.jsonl          what happened
     timings.jsonl         how long it took (not state)
-    transcripts.jsonl     what was asked and replied, or a sample (not state)
+    transcripts.jsonl     what was asked and replied, until it is full (not state)
     state.json            the last checkpoint
     state.previous.json   the one before it
     service.jsonl         what a run in service answered, and what was said of it

@@ -6,10 +6,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import ClassVar, Protocol
@@ -72,33 +71,28 @@ class Followers:
     from then on."""
 
     def __init__(self, config: RunConfig, folder: Path) -> None:
-        self._contexts = {name: ExitStack() for name in config.run.report_to}
-        self._callbacks: dict[str, OnGeneration] = {}
-        self._failed = set[str]()
-        for name in self._contexts:
-            self._attempt(name, partial(self._begin, name, config, folder))
+        self._followers = [_follower(name, config, folder) for name in config.run.report_to]
+        self.tell(None)
 
-    def tell(self, generation: Generation) -> None:
-        """Call each tracker."""
-        for name in [name for name in self._contexts if name not in self._failed]:
-            self._attempt(name, partial(self._callbacks[name], generation))
+    def tell(self, generation: Generation | None) -> None:
+        """Call each tracker; without a generation they begin, or end."""
+        for follower in self._followers:
+            with suppress(StopIteration):
+                follower.send(generation)
 
     def close(self) -> None:
         """End them all."""
-        for name, context in self._contexts.items():
-            self._attempt(name, context.close)
+        self.tell(None)
 
-    def _begin(self, name: str, config: RunConfig, folder: Path) -> None:
-        follower = trackers.build(name).follow(config, folder)
-        self._callbacks[name] = self._contexts[name].enter_context(follower)
 
-    def _attempt(self, name: str, action: Callable[[], None]) -> None:
-        try:
-            action()
-        except Exception as error:  # foreign code, which may fail in any way
-            if name in self._failed:
-                return
-            self._failed.add(name)
-            reason = plain(f"{type(error).__name__}: {' '.join(str(error).split())}", MAX_REASON)
-            line = f"{name} fails, and the run goes on without it: {reason}"
-            warnings.warn(line, EcologyWarning, stacklevel=2)
+def _follower(
+    name: str, config: RunConfig, folder: Path
+) -> Generator[None, Generation | None, None]:
+    try:
+        with trackers.build(name).follow(config, folder) as tell:
+            while (generation := (yield)) is not None:
+                tell(generation)
+    except Exception as error:  # foreign code, which may fail in any way
+        reason = plain(f"{type(error).__name__}: {' '.join(str(error).split())}", MAX_REASON)
+        line = f"{name} fails, and the run goes on without it: {reason}"
+        warnings.warn(line, EcologyWarning, stacklevel=2)

@@ -38,18 +38,17 @@ def parts_of(folder: Path) -> dict[str, str]:
         STATE_FILE: _check_state,
         PROVENANCE_FILE: read_provenance,
         living.CONFIG_FILE: _check_config,
+    }
+    spare: dict[str, Callable[[Path], object]] = {
         PREVIOUS_FILE: _check_state,
         living.TIMINGS_FILE: lambda path: living.lived_seconds(path.parent),
         TRANSCRIPTS_FILE: read_transcripts,
         EVALUATIONS_FILE: _check_lines,
         living.JOURNAL_FILE: _check_lines,
     }
+    checks |= {name: check for name, check in spare.items() if (folder / name).exists()}
     with living.locked(folder) if is_writable(folder) else nullcontext():
-        return {
-            name: _fault(check, folder / name)
-            for number, (name, check) in enumerate(checks.items())
-            if number < 3 or (folder / name).exists()  # a run may do without the others
-        }
+        return {name: _fault(check, folder / name) for name, check in checks.items()}
 
 
 def go_back(folder: Path) -> str:
