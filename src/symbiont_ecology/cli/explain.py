@@ -80,9 +80,9 @@ def explain(
     elif kind in FILES:
         print(FILES[kind][1](name).read_text(encoding="utf-8"), end="")
     else:
-        about = registry(kind).describe(name)
-        print(f"{name} ({about.kind}, {about.module})\n\n{about.doc}\n")
-        _tell_knobs(about.knobs)
+        parts = registry(kind)
+        print(f"{name} ({parts.kind}, {parts[name].__module__})\n\n{parts.doc(name)}\n")
+        _tell_knobs(knobs(parts[name]))
 
 
 def registry(kind: str) -> Registry[Any]:

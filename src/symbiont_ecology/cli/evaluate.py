@@ -80,7 +80,7 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
             name: run.evaluate(items, model, way, progress=progress) for name, way in ways.items()
         }
     for name, evaluation in systems.items():
-        log_evaluation(evaluation, folder, spec.model_copy(update={"routing": ways[name]}))
+        log_evaluation(evaluation, run, spec.model_copy(update={"routing": ways[name]}))
     comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
     tell_systems(comparison)
     return comparison.record()
