@@ -13,7 +13,6 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-INLINE = re.compile(r"`((?:symbiont|make|python (?:scripts|benchmarks)/[^\s`]+)(?: [^`\n]*)?)`")
 SETTING = re.compile(r"[A-Z_]+=\S*")
 LIVES = {"run": 1, "resume": 2}
 """Generations of what would live longer."""
@@ -40,11 +39,10 @@ NOT_TYPED = {
 
 @dataclass(frozen=True)
 class Typed:
-    """A command in a page: a line of a block, or some words in a sentence."""
+    """A command in a page: a line of a block."""
 
     page: Path
     line: str
-    is_whole: bool
 
     @property
     def words(self) -> list[str]:
@@ -68,13 +66,10 @@ def fenced(page: Path, language: str) -> list[str]:
 
 
 def commands_in(page: Path) -> Iterator[Typed]:
-    """All commands of a page."""
+    """All commands in the blocks of a page."""
     for block in fenced(page, "sh"):
         for line in block.replace("\\\n", " ").splitlines():
-            yield Typed(page, line, is_whole=True)
-    prose = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
-    for line in INLINE.findall(prose):
-        yield Typed(page, line.replace("…", " "), is_whole=False)
+            yield Typed(page, line)
 
 
 def shortened(words: list[str], host: Path) -> list[str]:

@@ -77,7 +77,7 @@ def test_evaluating_adds_a_line_to_a_log_and_changes_nothing_else(
     log.write_text('{"torn')
     for routing in ("learned", "host", "learned"):  # typed again, it is the same evaluation
         asked = EvaluationSpec(per_cell=60, routing=routing)
-        log_evaluation(accuracy(candidates, questions, routing), run, asked)
+        log_evaluation(accuracy(candidates, questions, routing), candidates, asked)
     assert [line.asked["routing"] for line in logged(run)] == ["learned", "host"]
     line = json.loads(log.read_text().splitlines()[-1])
     gone = {"sha256": {}, "selection": None, "adapter": None}

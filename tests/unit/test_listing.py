@@ -44,9 +44,7 @@ def check_light(loaded: list[str]) -> None:
     assert 0 < len(loaded) < MAX_MODULES
 
 
-@pytest.mark.parametrize(
-    "words", [["--version"], ["--help"], ["list"], ["list", "tasks"], ["list", "mechanisms"]]
-)
+@pytest.mark.parametrize("words", [["--help"], ["list"], ["list", "tasks"], ["list", "mechanisms"]])
 def test_listing_loads_nothing_heavy(words: list[str]) -> None:
     typed = [sys.executable, "-c", TYPED, *words]
     done = subprocess.run(typed, capture_output=True, text=True, check=True)

@@ -29,9 +29,9 @@ _COMMANDS = {
     "resume": Command(f"{_OURS}run:resume_command", panel="Run"),
     "calibrate": Command(f"{_OURS}run:calibrate", panel="Run"),
     "learn-from": Command(f"{_OURS}learn_from:learn_from", panel="Run"),
-    "evaluate": Command(f"{_OURS}use:evaluate", panel="Use"),
-    "infer": Command(f"{_OURS}use:infer", panel="Use"),
-    "export": Command(f"{_OURS}use:export", panel="Use"),
+    "evaluate": Command(f"{_OURS}evaluate:evaluate", panel="Use"),
+    "infer": Command(f"{_OURS}evaluate:infer", panel="Use"),
+    "export": Command(f"{_OURS}evaluate:export", panel="Use"),
     "verify": Command(f"{_OURS}verify:verify", panel="Use"),
     "look": Command(f"{_OURS}look:look", panel="Look"),
     "list": Command(f"{_OURS}explain:list_names", panel="Look"),
@@ -41,7 +41,7 @@ _COMMANDS = {
 app = typer.Typer(
     name="symbiont",
     help="Populations of LoRA adapters that live, learn, breed and die on a frozen language model.",
-    epilog="Start with: symbiont demo",
+    epilog="Start with: symbiont demo. Version: symbiont --version",
     no_args_is_help=True,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
@@ -58,27 +58,14 @@ for _name, _entry in {**_COMMANDS, **commands()}.items():
         app.command(_name, rich_help_panel=_entry.panel, context_settings=_settings)(_added)
 
 
-def _tell_version(is_asked: bool) -> None:
-    if is_asked:
-        print(f"symbiont {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _before_commands(
-    version: Annotated[
-        bool,
-        typer.Option("--version", help="Print the version.", callback=_tell_version, is_eager=True),
-    ] = False,
-) -> None:
-    """Take options that come before the name of a command."""
-
-
 def main() -> None:
     """Run the command that was typed: a warning, and an error of ours or about a file, is one line;
     any other error keeps its traceback."""
     warnings.simplefilter("always", EcologyWarning)
     warnings.formatwarning = lambda message, *_: f"warning: {_one_line(message)}\n"
+    if sys.argv[1:] == ["--version"]:
+        print(f"symbiont {__version__}")
+        return
     try:
         with blamed(RunError):
             app()

@@ -80,8 +80,6 @@ def explain(
     elif kind in FILES:
         print(FILES[kind][1](name).read_text(encoding="utf-8"), end="")
     else:
-        from symbiont_ecology.base.registry import knobs
-
         parts = registry(kind)
         print(f"{name} ({parts.kind}, {parts[name].__module__})\n\n{parts.doc(name)}\n")
         _tell_knobs(knobs(parts[name]))

@@ -20,8 +20,6 @@ from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import argument, option
 
 PACKAGES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pydantic")
-LITTLE_SPACE = 1e9
-"""Bytes: a demo run takes a few million, a real model several thousand million."""
 MAX_CHARS = 32
 """Characters of a question, and of a reply, in the table."""
 
@@ -85,9 +83,8 @@ def doctor(
     """Print versions and space, and let a host answer. Exits with 1 if it cannot."""
     versions = (f"{name} {importlib.metadata.version(name)}" for name in PACKAGES)
     print(f"ok    python {platform.python_version()}, {', '.join(versions)}")
-    free = shutil.disk_usage(".").free
-    mark = "ok" if free > LITTLE_SPACE else "warn"
-    print(f"{mark:4s}  {free / 1e9:.1f} GB free here; a run needs some 100 MB", flush=True)
+    free = shutil.disk_usage(".").free / 1e9
+    print(f"ok    {free:.1f} GB free here; a run needs some 100 MB", flush=True)
 
     from symbiont_ecology.model.backend.torch_backend import back_ends
     from symbiont_ecology.model.kernel import HostKernel

@@ -80,8 +80,10 @@ def logged(folder: Path) -> Iterator[LoggedEvaluation]:
             raise RunError(f"{path} line {number}: {fault}: remove the line") from error
 
 
-def log_evaluation(evaluation: Evaluation, folder: Path, spec: EvaluationSpec, **more: int) -> None:
-    """Add an evaluation to the log of the run in a folder. ``more`` are further keys of its line.
+def log_evaluation(
+    evaluation: Evaluation, run: LoadedRun, spec: EvaluationSpec, **more: int
+) -> None:
+    """Add an evaluation to the log of a run. ``more`` are further keys of its line.
 
     A line that is there is not added again: who is killed and types a command again makes the same
     evaluations. Where the folder cannot be written, a warning says so.
@@ -89,6 +91,7 @@ def log_evaluation(evaluation: Evaluation, folder: Path, spec: EvaluationSpec, *
     Raises:
         RunError: it cannot be written for another reason.
     """
+    folder = run.folder
     if not is_writable(folder):
         warnings.warn(
             f"{folder} cannot be written: this evaluation is not kept there, --json FILE keeps it",

@@ -234,7 +234,7 @@ class Run:
         samples = self.config.run.final_holdout_samples
         run, spec = self.loaded, EvaluationSpec(holdout=Path(holdout), most_asked=samples)
         evaluation = run.evaluate(spec.items(run), self.host)
-        log_evaluation(evaluation, self.folder, spec)
+        log_evaluation(evaluation, run, spec)
         return evaluation
 
 

@@ -14,15 +14,9 @@ from rich.tree import Tree
 from symbiont_ecology.base.config_layers import config_name
 from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.base.files import free_folder
+from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
-from symbiont_ecology.cli.options import (
-    DryRunOption,
-    OutOption,
-    Quiet,
-    argument,
-    option,
-    split_words,
-)
+from symbiont_ecology.cli.options import argument, option, split_words
 from symbiont_ecology.cli.run import checked_config, live, tell_run_plan
 
 if TYPE_CHECKING:
@@ -53,9 +47,9 @@ def evolve(
     resume: Annotated[
         bool, option("Go on with the newest run, or with the one that is named.", "--resume")
     ] = False,
-    out: OutOption = None,
-    dry_run: DryRunOption = False,
-    quiet: Quiet = False,
+    out: options.OutOption = None,
+    dry_run: options.DryRunOption = False,
+    quiet: options.Quiet = False,
 ) -> None:
     """Evolve how to train: rank, alpha, dropout, learning rate and modules. Ctrl-C is safe."""
     tell_loading(quiet or dry_run)

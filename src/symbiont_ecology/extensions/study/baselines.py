@@ -76,7 +76,7 @@ class BaselineComparison(SystemComparison):
         for name, evaluation in self.systems.items():
             cost = self.selection if name.endswith(RESELECTED) else Cost()
             spent = {"selection_flops": cost.flops, "selection_tokens": cost.tokens}
-            log_evaluation(evaluation, run.folder, self.specs[name], **spent)
+            log_evaluation(evaluation, run, self.specs[name], **spent)
 
 
 def compare_with_baselines(

@@ -11,8 +11,8 @@ from rich.markup import escape
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console, options
+from symbiont_ecology.cli.evaluate import tell_systems
 from symbiont_ecology.cli.options import option
-from symbiont_ecology.cli.use import tell_systems
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.study.general import GeneralAbility

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.evaluate.measure import Record, SystemComparison
 
-NEEDS = {"max_samples": "holdout", "style": "adapter"}
-"""Option that another one needs beside it."""
-REFUSES = {"adapter": ("shift", "per_cell", "routing"), "holdout": ("shift", "per_cell")}
-"""Options that would be ignored beside another one."""
-MAX_SCALE, PEFT = 100, "peft"
-
 
 def evaluate(
     context: typer.Context,
@@ -45,7 +39,8 @@ def evaluate(
 
     if (folder is None) == (adapter is None):
         raise ConfigError("evaluate: expected either a run folder or --adapter FOLDER")
-    options.check_together(context, NEEDS, REFUSES)
+    needs, drawn = {"max_samples": "holdout", "style": "adapter"}, ("shift", "per_cell")
+    options.check_together(context, needs, {"adapter": (*drawn, "routing"), "holdout": drawn})
     spec = EvaluationSpec(
         holdout=holdout,
         most_asked=max_samples,
@@ -80,7 +75,7 @@ def _evaluate_run(folder: Path, spec: EvaluationSpec, host: str | None) -> Recor
             name: run.evaluate(items, model, way, progress=progress) for name, way in ways.items()
         }
     for name, evaluation in systems.items():
-        log_evaluation(evaluation, folder, spec.model_copy(update={"routing": ways[name]}))
+        log_evaluation(evaluation, run, spec.model_copy(update={"routing": ways[name]}))
     comparison = SystemComparison(systems, main, run.pool.state.spent.flops)
     tell_systems(comparison)
     return comparison.record()
@@ -186,7 +181,7 @@ def export(
     folder: options.RunFolder,
     to: Annotated[Path | None, option("Folder to write to.", default="DIR/export")] = None,
     elites: Annotated[bool, option("Also write the best of each cell or user.")] = False,
-    reader: Annotated[str, option("What loads them: symbiont list readers.", "--for")] = PEFT,
+    reader: Annotated[str, option("What loads them: symbiont list readers.", "--for")] = "peft",
     scale: Annotated[float, option("Multiply ΔW; 0.65 keeps more of the model.")] = 1.0,
     host: options.HostOption = None,
 ) -> None:
@@ -195,8 +190,8 @@ def export(
     from symbiont_ecology.evaluate.export import HABITATS_FILE, INDEX_FILE, export_run, readers
 
     loader = readers.build(reader)
-    if not 0 < scale <= MAX_SCALE:
-        raise ConfigError(f"--scale: expected more than 0 and at most {MAX_SCALE}, got {scale:g}")
+    if not 0 < scale <= 100:
+        raise ConfigError(f"--scale: expected more than 0 and at most 100, got {scale:g}")
     run, target = console.open_run(folder, host), to or folder / "export"
     console.prepare(target / INDEX_FILE)
     names = export_run(run, target, with_elites=elites, is_portable=loader.is_portable, scale=scale)
