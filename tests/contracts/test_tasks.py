@@ -217,9 +217,9 @@ def test_logic_bool_follows_standard_precedence() -> None:
 
 
 def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group() -> None:
-    trained = {family.group: (family.conventions, family.target) for family in families("trained")}
+    trained = {family.group: (family.formats, family.target) for family in families("trained")}
     for family in families("shared"):
-        assert trained[family.group] == (family.conventions, family.target), family.name
+        assert trained[family.group] == (family.formats, family.target), family.name
 
 
 # Families that are data.
