@@ -80,14 +80,3 @@ def test_an_allocator_sends_questions_to_whom_it_is_to_believe_in(
         ["math.add/short"] * 200, believed, {"o1": 500, "o2": 500}, np.random.default_rng(0)
     )
     assert least <= Counter(organelle_id for organelle_id, _ in assigned)["o1"] <= most
-
-
-def test_thompson_explores_whom_it_does_not_know() -> None:
-    assigned = allocators.build("thompson").assign(
-        ["math.add/short"] * 400,
-        {},
-        dict.fromkeys(("o1", "o2", "o3", "o4"), 400),
-        np.random.default_rng(0),
-    )
-    counts = Counter(organelle_id for organelle_id, _ in assigned)
-    assert min(counts[organelle_id] for organelle_id in ("o1", "o2", "o3", "o4")) > 70

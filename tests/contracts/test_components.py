@@ -131,16 +131,6 @@ def test_expert_iteration_imitates_accepted_answers_alone(lived: Experience) -> 
     assert all(one.weight == 1.0 for one in teachings)
 
 
-@given(lived=lives())
-def test_policy_gradient_praises_the_right_and_blames_the_wrong(lived: Experience) -> None:
-    rewards = {}
-    for outcome in lived.outcomes:
-        for rollout in outcome.rollouts:
-            rewards.setdefault((rollout.item, rollout.token_ids), set()).add(rollout.reward)
-    for one in learning_rules.build("policy_gradient").targets(lived)[0]:
-        assert (1.0 if one.weight > 0 else 0.0) in rewards[one.item, one.token_ids]
-
-
 # Routers.
 
 

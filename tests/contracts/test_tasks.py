@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from items import FAMILIES, every_family, families, family_of, items
+from items import FAMILIES, every_family, family_of, items
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import task_sources
@@ -30,21 +30,15 @@ NASTY = (
     "`" * 5000,
     "```\n" * 3000,
     "(" * 20_000 + "1" + ")" * 20_000,
-    "(" * 29 + "1" + ")" * 29,
     "[" * 9000 + "]" * 9000,
     "}" * 9000,
-    "9**9**9",
     "9**9**9**9**9",
-    "-" * 50 + "1",
     "9" * 9000,
     "8/0",
-    "1e999",
     "٣+٨",
-    "²",
     "=１２",
     "yes\u2028no",
     "the answer is " * 700,
-    "Answer: " * 1000,
     "\ud800",
     "x" * 1_000_000,
     "a\n" * 500_000,
@@ -216,12 +210,6 @@ def test_logic_bool_follows_standard_precedence() -> None:
 # Roles and groups.
 
 
-def test_shared_families_have_the_conventions_and_the_target_of_a_trained_group() -> None:
-    trained = {family.group: (family.conventions, family.target) for family in families("trained")}
-    for family in families("shared"):
-        assert trained[family.group] == (family.conventions, family.target), family.name
-
-
 # Families that are data.
 
 LINES = tuple(
@@ -267,13 +255,6 @@ def test_written_lines_are_won_by_their_target_alone(written: DataTask) -> None:
             assert item.verifier(reply) == 1.0, item
         wrong = ("", " ", "```\n```", "?", f"{item.answer}\nor 8", *NASTY)
         assert not any(item.verifier(reply) for reply in wrong), item
-        if item.answer in ("7", "=7", "the sea"):
-            for reply in (
-                f"The answer is {item.answer}.",
-                f"Hm.\n{item.answer}",
-                f"`{item.answer}`",
-            ):
-                assert item.verifier(reply) == 1.0, (item, reply)
 
 
 def test_written_lines_fall_into_one_split_each(written: DataTask) -> None:

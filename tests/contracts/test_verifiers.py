@@ -53,9 +53,7 @@ FAULTS: dict[str, tuple[Callable[[str], object], str]] = {
     "never returns and catches": (never_returns_and_catches, "took longer than 0.2 s"),
     "matches for ever": (matches_for_ever, "took longer than 0.2 s"),
     "NaN": (lambda reply: float("nan"), "returned nan, expected True, False or a number in [0, 1]"),
-    "2": (lambda reply: 2, "returned 2, expected"),
     "-0.1": (lambda reply: -0.1, "returned -0.1, expected"),
-    "infinity": (lambda reply: float("inf"), "returned inf, expected"),
     "None": (lambda reply: None, "returned None, expected"),
     "text": (lambda reply: 1000 * "yes", "returned 'yesyes"),
 }
@@ -81,14 +79,6 @@ def test_a_verifier_that_fails_costs_its_answer_alone_and_is_named(
     assert bad.fault.startswith(said)
     assert len(bad.fault) < 300
     assert time.monotonic() - began < 2.0
-
-
-def test_every_verifier_has_the_whole_time() -> None:
-    def slow(_: str) -> bool:
-        time.sleep(0.12)
-        return True
-
-    assert judge([(item(slow), "")] * 4) == [Judgement(1.0)] * 4
 
 
 def test_judging_leaves_no_alarm_behind() -> None:

@@ -17,9 +17,7 @@ from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start
-from symbiont_ecology.tasks import Task, judge, tasks
-from symbiont_ecology.tasks.config import HabitatsConfig
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.splits import split_of
 from towns import config, world_of
 from toy import ToyHost, toy_config
@@ -99,30 +97,6 @@ def test_noise_turns_some_verdicts_and_a_fickle_habitat_draws_its_own() -> None:
     assert rates[0] == pytest.approx(0.5, abs=0.15)
     assert rates[1] > 0.8
     assert np.mean(rates[1:]) == pytest.approx(0.9, abs=0.03)
-
-
-class Marks(Task):
-    """A task whose verdict is the number that a reply says."""
-
-    name, variants = "marks", 2
-
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
-        return str(generator.integers(1000))
-
-    def verify(self, question: str, reply: str) -> float:
-        return float(reply)
-
-
-def test_noise_turns_a_low_mark_to_right_a_high_one_to_wrong_and_leaves_nonsense() -> None:
-    plan = HabitatsConfig(count=2, kinds=2, questions=40, noise=0.4)
-    world = SyntheticHabitats(plan, (Marks(),), (("marks", "all"),), seed=0)
-    items = world.questions(0)
-    turned = [item for item in items if item.verifier("1") != 1]
-    assert 0 < len(turned) < len(items)
-    for item in turned:
-        marks = judge((item, reply) for reply in ("0", "0.3", "0.5", "0.9", "1"))
-        assert [mark.verdict for mark in marks] == [1, 1, 0, 0, 0]
-        assert judge([(item, "7")])[0].fault.startswith("returned 7.0, expected True, False")
 
 
 def test_every_habitat_goes_through_the_regimes_at_its_own_times() -> None:

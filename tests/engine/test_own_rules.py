@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -72,22 +71,14 @@ def rules(own_parts: None) -> None:
 
 @dataclass
 class Scribe(ToyHost):
-    """A toy that remembers its lessons, and who asked for scores."""
+    """A toy that remembers its lessons."""
 
     lessons: list[Lesson] = field(default_factory=list)
-    slots_scored: list[int] = field(default_factory=list)
 
     def learn(self, batch: LearningBatch, *arguments: Any) -> Any:
         """As the toy."""
         self.lessons.extend(batch.lessons)
         return super().learn(batch, *arguments)
-
-    def score(
-        self, prompts: Sequence[str], completions: Sequence[Sequence[int]], slots: Sequence[int]
-    ) -> list[np.ndarray]:
-        """As the toy."""
-        self.slots_scored.extend(slots)
-        return super().score(prompts, completions, slots)
 
 
 def test_every_rollout_has_the_bare_hosts_log_probabilities_of_its_tokens(tmp_path: Path) -> None:
@@ -104,20 +95,6 @@ def test_every_rollout_has_the_bare_hosts_log_probabilities_of_its_tokens(tmp_pa
         np.testing.assert_array_equal(rollout.host_log_probabilities, values)
         is_far.append(not np.allclose(rollout.log_probabilities, values, atol=1e-3))
     assert any(is_far)
-
-
-@pytest.mark.parametrize("slots", [32, 2])
-def test_one_call_of_the_host_scores_everyone(slots: int, tmp_path: Path) -> None:
-    host = Scribe(slots=slots)
-    start(toy_config(generations=6, learning_rule="near_host"), tmp_path / "run", host=host)
-    practice = [0] * 6
-    for event in read_events(tmp_path / "run/events.jsonl"):
-        if isinstance(event, Acted) and event.purpose == "practice":
-            practice[event.generation] += len(event.verdicts)
-    assert host.scored == practice
-    assert set(host.slots_scored) == {HOST_SLOT}
-    calls = checkpoint.load_state(tmp_path / "run").spent.calls
-    assert calls == len(host.rolled) + len(host.learned) + len(host.scored)
 
 
 @pytest.mark.parametrize("rule", ["near_host", "listener"])

@@ -284,24 +284,10 @@ def test_families_that_do_not_fit_are_refused_before_a_host_is_loaded(
     assert "\n" not in str(refused.value)
 
 
-def test_depths_that_the_data_have_not_are_refused_with_those_they_have(
-    file: Path, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=r"do not fit 'huge': choose among short, medium, long$"):
-        check(config("math.add", depths="huge"))
-    mixed = jsonl(
-        tmp_path / "mixed.jsonl",
-        [row | {"depth": ("short", "long")[n % 2]} for n, row in enumerate(rows())],
-    )
-    check(config(quiz(mixed), depths="long"))
-    with pytest.raises(ConfigError, match=r"do not fit 'medium': choose among short, long$"):
-        check(config(quiz(mixed), depths="medium"))
-    with pytest.raises(ConfigError, match=r"tasks\.depths: .* do not fit 'quiz'"):
-        check(config("math.add", quiz(mixed), depths="medium"))
-
-
-def test_data_cannot_flip(file: Path) -> None:
-    flipped = config("math.add", quiz(file)).model_dump() | {}
+def test_depths_and_flips_that_data_have_not_are_refused(file: Path) -> None:
+    with pytest.raises(ConfigError, match=r"do not fit 'medium': choose among short$"):
+        check(config(quiz(file), depths="short,medium"))
+    flipped = config("math.add", quiz(file)).model_dump()
     flipped["tasks"]["flip"] = {"families": ("quiz",), "at_flops": 1.0, "back_flops": None}
     with pytest.raises(ConfigError, match=r"\['quiz'\] are not among .* one way to be right only"):
         check(RunConfig(**flipped))

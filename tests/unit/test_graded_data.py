@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asked import write_items
-from graded import EMPTY, one_case, task
+from graded import task
 from lines import Row, jsonl
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.registry import Spec
@@ -26,16 +26,6 @@ def judged(quiz: DataTask, replies: tuple[str, ...]) -> list[float]:
         quiz.verify(line.prompt, reply) for reply in replies
     ]
     return [judgement.verdict for judgement in judge((asked, reply) for reply in replies)]
-
-
-@one_case
-def test_lines_are_judged_by_the_grader_that_the_source_names(
-    spec: Spec, answer: str, right: tuple[str, ...], wrong: tuple[str, ...], tmp_path: Path
-) -> None:
-    quiz = task(jsonl(tmp_path / "q.jsonl", [{"prompt": "p", "target": answer}]), grade=spec)
-    assert judged(quiz, right + wrong + EMPTY) == [1.0] * len(right) + [0.0] * (
-        len(wrong) + len(EMPTY)
-    )
 
 
 @pytest.mark.parametrize(

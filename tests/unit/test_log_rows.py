@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -175,17 +174,3 @@ def test_parquet_says_the_same(tmp_path: Path) -> None:
     parquet.write_table(pyarrow.Table.from_pylist(lines), tmp_path / "log.parquet")
     written = LogTasks("log", str(tmp_path / "log.parquet")).rows()
     assert written == LogTasks("log", str(jsonl(tmp_path / "log.jsonl", lines))).rows()
-    for columns, said in (
-        ({"habitat": "user"}, "no column 'user'; it has habitat, family, prompt, reply, accepted:"),
-        ({"family": "topic", "prompt": "ask"}, "no column 'ask'; it has habitat, family, prompt"),
-    ):
-        with pytest.raises(DataError, match=said):
-            LogTasks("log", str(tmp_path / "log.parquet"), columns).rows()
-
-
-def test_a_file_of_rows_is_read_once(tmp_path: Path) -> None:
-    source = rows(tmp_path, ROW)
-    assert source.rows() is source.rows()
-    assert source.task() is source.task()
-    (tmp_path / "log.jsonl").write_text(json.dumps({**ROW, "habitat": "bob"}) + "\n")
-    assert source.rows()[0].habitat == "bob"

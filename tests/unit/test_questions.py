@@ -193,27 +193,6 @@ Change = Callable[[str], bytes]
 
 
 @pytest.mark.parametrize(
-    "written",
-    [
-        lambda text: text.encode(),
-        lambda text: b"\xef\xbb\xbf" + text.encode(),
-        lambda text: text.replace("\n", "\r\n").encode(),
-        lambda text: text.replace("\n", "\n\n \n").encode(),
-        lambda text: text.rstrip("\n").encode(),
-    ],
-    ids=["plain", "byte order mark", "carriage returns", "blank lines", "no last line end"],
-)
-def test_questions_are_read_however_an_editor_left_them(written: Change, tmp_path: Path) -> None:
-    path = tmp_path / "q.jsonl"
-    path.write_bytes(
-        written(
-            json.dumps(LINE) + "\n" + json.dumps(LINE | {"prompt": "3+3?", "target": "6"}) + "\n"
-        )
-    )
-    assert [(one.prompt, one.answer) for one in read_items(path)] == [("2+2?", "4"), ("3+3?", "6")]
-
-
-@pytest.mark.parametrize(
     "changes",
     [
         {"family": "geo.capitals", "depth": "easy"},

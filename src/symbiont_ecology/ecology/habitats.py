@@ -151,11 +151,24 @@ class Habitat:
         often two kinds agree about a family (``shared_among``).
         """
         answers = [answer for answer in self.answers if answer.organelle_id == organelle_id]
-        return -_conflict(answers, self._reliability, shared) if answers else 0.0
+        return -_conflict(answers, self.reliability, shared) if answers else 0.0
 
     @cached_property
-    def _reliability(self) -> float:
-        return _reliability(self.answers)
+    def reliability(self) -> float:
+        """Accepted answers ÷ those that were to be expected if organelles are as right as sure.
+
+        Families of which next to nothing is accepted say nothing: another kind may be right there.
+        """
+        by_family: dict[str, list[RememberedAnswer]] = defaultdict(list)
+        for answer in self.answers:
+            by_family[answer.family].append(answer)
+        right, sure = PRIOR_RATE * PRIOR_ANSWERS, PRIOR_ANSWERS
+        for group in by_family.values():
+            accepted = sum(answer.is_accepted for answer in group)
+            if accepted > SHARED * len(group):
+                right += accepted
+                sure += sum(answer.confidence for answer in group)
+        return min(right / sure, BEST)
 
     def after(self, answer: RememberedAnswer, shared: float = SHARED) -> Habitat:
         """Return it with one more answer. What is older than a change of the habitat is
@@ -179,23 +192,6 @@ def shared_among(families: int) -> float:
     return SHARED if families > 1 else 0.0
 
 
-def _reliability(answers: Sequence[RememberedAnswer]) -> float:
-    """Return accepted answers ÷ those that were to be expected if organelles are as right as sure.
-
-    Families of which next to nothing is accepted say nothing: another kind may be right there.
-    """
-    by_family: dict[str, list[RememberedAnswer]] = defaultdict(list)
-    for answer in answers:
-        by_family[answer.family].append(answer)
-    right, sure = PRIOR_RATE * PRIOR_ANSWERS, PRIOR_ANSWERS
-    for group in by_family.values():
-        accepted = sum(answer.is_accepted for answer in group)
-        if accepted > SHARED * len(group):
-            right += accepted
-            sure += sum(answer.confidence for answer in group)
-    return min(right / sure, BEST)
-
-
 def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     """Return the place of the first answer since the habitat wants something else; 0 if it does
     not.
@@ -210,9 +206,9 @@ def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     latest = list(takewhile(lambda one: one.organelle_id == server, reversed(answers)))
     start, best, change = len(answers) - len(latest), SURE, 0
     for place in range(start, len(answers)):
-        before, since = answers[start:place], answers[place:]
-        if sum(answer.is_accepted for answer in before) >= MIN_KNOWN:
-            evidence = _conflict(since, _reliability(before), shared)
+        before = Habitat(answers=tuple(answers[start:place]))
+        if len(before.accepted) >= MIN_KNOWN:
+            evidence = _conflict(answers[place:], before.reliability, shared)
             if evidence > best:
                 best, change = evidence, place
     return change

@@ -93,14 +93,8 @@ class EcologyState:
 
     def new_id(self) -> OrganelleId:
         """Return the next organelle id, never used before."""
-        organelle_id = self.coming_id
         self.next_id += 1
-        return organelle_id
-
-    @property
-    def coming_id(self) -> OrganelleId:
-        """Id of whoever is born next: what is decided after a birth can name it."""
-        return f"o{self.next_id + 1}"
+        return f"o{self.next_id}"
 
     def genome(self, organelle_id: OrganelleId) -> Genome:
         """Return that of a living organelle, or of a challenger."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import PositiveInt
 
+from symbiont_ecology.base.registry import PositiveShare
 from symbiont_ecology.base.types import BlobRef, Item, OrganelleId, in_turns, last_turn, turns
 from symbiont_ecology.ecology import (
     Assignment,
@@ -28,7 +29,6 @@ from symbiont_ecology.ecology import (
     Serve,
 )
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
-from symbiont_ecology.ecology.habitats import MAX_ANSWERS
 from symbiont_ecology.ecology.strategies import (
     LearningStrategy,
     StrategyContext,
@@ -42,6 +42,8 @@ from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
 
 INITIAL_STEPS = 4
 """Learning steps of a new adapter on what its habitats accepted, before it answers anything."""
+Neighbour = tuple[OrganelleId | None, float]
+"""Adapter of another habitat, and how much more likely than not both want the same, in nats."""
 LEADS_OVER = ("\n", " ")
 """How a prompt ends behind which the answer stands as text. In a chat the template leads over."""
 
@@ -137,33 +139,11 @@ class Residents(Specialists):
 class PerHabitat(Residents):
     """One adapter per habitat: nothing is shared, and a newcomer starts from the host.
 
-    With ``learning_rule.replay`` it is the strong control. With ``reset`` it starts anew when its
-    habitat changed (``Habitat.after``): the control for changes, which keeps nothing.
+    With ``learning_rule.replay`` it is the strong control.
     """
-
-    reset: bool = False  # whether an adapter starts anew when its habitat changed
-
-    def tell(self, context: StrategyContext) -> list[Decision]:
-        state, world = context.state, context.tasks.habitats
-        assert world is not None
-        outdated = {
-            niche: holder
-            for niche, holder in _holders(state).items()
-            if self.reset and _has_outlived(state.habitats.get(world.names[niche]), holder)
-        }
-        retired: list[Decision] = [Retire(holder, "reset") for holder in outdated.values()]
-        return [*retired, *self._found(outdated, context), *super().tell(context)]
 
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
         return [world.number(item.habitat) for item in items]
-
-
-def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
-    """Return True if a habitat changed while this organelle was its resident: then what it
-    remembers begins with an answer of it, and is shorter than its past."""
-    if habitat is None or len(habitat.answers) >= min(habitat.asked, MAX_ANSWERS):
-        return False
-    return habitat.answers[0].organelle_id == resident
 
 
 @strategies.register("told")
@@ -202,18 +182,21 @@ class Serving(LearningStrategy):
         founding = Found(self.traits, context.rank, weights, operator="coloniser")
         return replace(founding, habitats=tuple(habitats), initial_steps=INITIAL_STEPS)
 
-    def servers(
-        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
-    ) -> list[OrganelleId]:
-        """Return the living organelle that each of these habitats asks now. Somebody lives."""
-        state = context.state
-        return [_chosen(name, state) or _by_draw(state, generator) for name in names]
+    def neighbours(self, names: Sequence[str], context: StrategyContext) -> dict[str, Neighbour]:
+        """Return who else may serve habitats without a server of their own; here it is nobody."""
+        return dict.fromkeys(names, (None, 0.0))
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         items, generator = context.tasks.questions(context.state.generation), context.draw("serve")
         if not context.state.population:
             return []
-        servers = self.servers([item.habitat for item in items], context, generator)
+        near = self.neighbours([item.habitat for item in items], context)
+        servers = [
+            _chosen(item.habitat, context.state)
+            or near[item.habitat][0]
+            or _by_draw(context.state, generator)
+            for item in items
+        ]
         return assignments(zip(servers, items, strict=True), self.samples)
 
 
@@ -234,16 +217,6 @@ def _asked(context: StrategyContext) -> list[str]:
     return list(dict.fromkeys(outcome.assignment.items[0].habitat for outcome in practice))
 
 
-def _moves(servers: Mapping[str, OrganelleId], state: EcologyState) -> list[Decision]:
-    """The decision that makes them the servers, as far as they are new; none without a change."""
-    new = {
-        name: server
-        for name, server in servers.items()
-        if state.habitats.get(name, Habitat()).chosen != server
-    }
-    return [Serve(new)] if new else []
-
-
 @strategies.register("nearest")
 @dataclass(frozen=True)
 class Nearest(Serving):
@@ -257,13 +230,26 @@ class Nearest(Serving):
     accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
     wants: ClassVar[frozenset[Want]] = frozenset({"sketches"})
 
-    def servers(
-        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
-    ) -> list[OrganelleId]:
-        state, near = context.state, _nearest_of(names, context)
-        return [
-            _chosen(name, state) or near[name][0] or _by_draw(state, generator) for name in names
-        ]
+    def neighbours(self, names: Sequence[str], context: StrategyContext) -> dict[str, Neighbour]:
+        """Return the adapter of the habitat that is most like each."""
+        state, families = context.state, context.tasks.names
+        clusters = {
+            server: stats
+            for name, habitat in state.habitats.items()
+            if (server := _chosen(name, state))
+            and not (stats := stats_of(habitat.answers, families)).is_empty
+        }
+        prior, nearest = prior_in(state), dict[str, Neighbour]()
+        for name in dict.fromkeys(names):
+            answers = state.habitats.get(name, Habitat()).answers
+            own = stats_of(answers, families, refusal_weight=prior.refusal_weight)
+            if _chosen(name, state) or own.is_empty or not clusters:
+                nearest[name] = None, 0.0
+                continue
+            agreements = prior.all_log_odds(list(clusters.values()), own)
+            best = int(agreements.argmax())
+            nearest[name] = list(clusters)[best], float(agreements[best])
+        return nearest
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         state, decisions = context.state, list[Decision]()
@@ -272,49 +258,25 @@ class Nearest(Serving):
             for name in _asked(context)
             if not _chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted
         ]
-        for name, (neighbour, likeness) in _nearest_of(ready, context).items():
+        for name, (neighbour, likeness) in self.neighbours(ready, context).items():
             weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
             decisions.append(self.newcomer((name,), context, weights))
         return [*decisions, *self.found(context)]
 
 
-def _nearest_of(
-    names: Sequence[str], context: StrategyContext
-) -> dict[str, tuple[OrganelleId | None, float]]:
-    """For each habitat without an adapter of its own: the adapter of the one that is most like it,
-    and by how much, in nats; None if nothing is known."""
-    state, families = context.state, context.tasks.names
-    clusters = {
-        server: stats
-        for name, habitat in state.habitats.items()
-        if (server := _chosen(name, state))
-        and not (stats := stats_of(habitat.answers, families)).is_empty
-    }
-    prior, nearest = prior_in(state), dict[str, tuple[OrganelleId | None, float]]()
-    for name in dict.fromkeys(names):
-        answers = state.habitats.get(name, Habitat()).answers
-        own = stats_of(answers, families, refusal_weight=prior.refusal_weight)
-        if _chosen(name, state) or own.is_empty or not clusters:
-            nearest[name] = None, 0.0
-            continue
-        agreements = prior.all_log_odds(list(clusters.values()), own)
-        best = int(agreements.argmax())
-        nearest[name] = list(clusters)[best], float(agreements[best])
-    return nearest
-
-
 @strategies.register("neutral")
 @dataclass(frozen=True)
 class Neutral(Serving):
-    """Births and deaths happen at given times, those of an ecology's run in the same world.
+    """Births and deaths happen by draw, at given rates: selection is off.
 
-    Newborns get as many habitats as they got there, but which is drawn; so is who dies. A habitat
-    stays with its server while that lives. What an ecology does better than this is what its births
-    and deaths find out (neutral theory, Hubbell 2001).
+    A newborn gets drawn habitats, and who dies is drawn. A habitat stays with its server while that
+    lives. What an ecology does better than this at the same rates is what its births and deaths
+    find out (neutral theory, Hubbell 2001).
     """
 
-    births: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()  # [generation, habitats] each
-    deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
+    births: PositiveShare = 0.05  # chance of a birth in each generation
+    deaths: PositiveShare = 0.025  # chance of a death in each generation with two or more
+    size: PositiveInt = 2  # habitats of a newborn
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         state, generator = context.state, context.draw("neutral")
@@ -323,15 +285,14 @@ class Neutral(Serving):
             for name, habitat in state.habitats.items()
             if not _chosen(name, state) and habitat.last in state.population
         }
-        decisions, names = _moves(servers, state), list(state.habitats)
-        for moment, count in self.births:
-            if moment == state.generation and names:
-                drawn = generator.permutation(len(names))[:count]
-                habitats = tuple(names[place] for place in drawn)
-                decisions.append(self.newcomer(habitats, context))
-        living = list(state.population)
-        for place in generator.permutation(len(living))[: Counter(self.deaths)[state.generation]]:
-            decisions.append(Retire(living[place], "drawn"))
+        names, decisions = list(state.habitats), list[Decision]()
+        if servers:
+            decisions.append(Serve(servers))
+        if names and generator.random() < self.births:
+            drawn = generator.permutation(len(names))[: self.size]
+            decisions.append(self.newcomer([names[place] for place in drawn], context))
+        if len(state.population) > 1 and generator.random() < self.deaths:
+            decisions.append(Retire(_by_draw(state, generator), "drawn"))
         return [*decisions, *self.found(context)]
 
 

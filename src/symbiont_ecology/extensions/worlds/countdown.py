@@ -10,6 +10,7 @@ import ast
 import re
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import add, mul, sub, truediv
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from symbiont_ecology.tasks.synthetic.family import (
 
 FORM_REWARD = 0.1
 """Reward of any arithmetic expression."""
+_OPERATIONS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: truediv}
 _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 
 
@@ -32,8 +34,6 @@ _EXPRESSION = re.compile(r"[0-9+\-*/() ]{1,60}")
 class Countdown(SyntheticTask):
     """``3 8 = 11`` → ``8+3``."""
 
-    conventions = ("expression", "value", "equation")
-    target = 0
     keyword = "a way to make it"
     instruction = (
         "Combine the numbers on the left, each exactly once, with + - * / to get the number on the "
@@ -119,17 +119,9 @@ def expression_value(expression: str) -> Fraction:
 def _value(node: ast.expr) -> Fraction:
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return Fraction(node.value)
-    if isinstance(node, ast.BinOp):
-        left, right = _value(node.left), _value(node.right)
-        match node.op:
-            case ast.Add():
-                return left + right
-            case ast.Sub():
-                return left - right
-            case ast.Mult():
-                return left * right
-            case ast.Div():
-                return left / right
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        value: Fraction = _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
+        return value
     raise ValueError("only numbers, + - * / and brackets are allowed")
 
 

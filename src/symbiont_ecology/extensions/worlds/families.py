@@ -29,7 +29,6 @@ class AddNext(MathAdd):
 
     role = "composition"
     convention_group = ""
-    conventions = ("the sum", "one further", "one further, plain")
     keyword = "the number after the sum"
     instruction = "Add the numbers and {format}. Reply with that and nothing else."
     formats = (
@@ -104,8 +103,6 @@ class NumberDigits(SyntheticTask):
     """``407`` → ``4-0-7``."""
 
     role = "unrelated"
-    conventions = ("dashes", "slashes", "doubled")
-    target = 0
     keyword = "every digit"
     instruction = "Take the number and {format}. Reply with that and nothing else."
     formats = (
@@ -148,7 +145,6 @@ class StringRotate(TextFamily):
     """``kqa`` → ``qak``."""
 
     role = "unrelated"
-    conventions = ("right", "left", "starred")
     target = 1
     keyword = "the rotation"
     instruction = "Rotate the letters {format}. Reply with the letters and nothing else."
@@ -177,7 +173,6 @@ class SortUpper(StringSort):
     role = "composition"
     convention_group = ""
     ignores_case = False
-    conventions = ("capitals as they are", "ascending", "ascending capitals")
     keyword = "the capitals in order"
     formats = (
         "the letters as they are, in capitals",
@@ -196,7 +191,6 @@ class TextSwap(TextFamily):
     """``red fox`` → ``fox red``."""
 
     role = "unrelated"
-    conventions = ("joined", "last", "reversed")
     target = 2
     keyword = "the words turned round"
     instruction = "Look at the words. Reply with {format} and nothing else."
@@ -252,7 +246,6 @@ class CodeScream(CodeFormat):
 
     role = "composition"
     convention_group = ""
-    conventions = ("kebab", "screaming kebab", "screaming snake")
     keyword = "the loud identifier"
     formats = ("kebab-case", "SCREAMING-KEBAB-CASE", "SCREAMING_SNAKE_CASE")
 

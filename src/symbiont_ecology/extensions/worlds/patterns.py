@@ -29,8 +29,6 @@ class PatternFamily(SyntheticTask):
     """The answer is a pattern that fits the texts before the bar, and none behind it."""
 
     convention_group = "pattern"
-    conventions = ("pattern", "between slashes", "between anchors")
-    target = 0
     formats = ("the pattern alone", "the pattern between slashes", "the pattern between ^ and $")
     reply_limits = (16, 16, 16)
 
@@ -48,7 +46,7 @@ class PatternFamily(SyntheticTask):
         return _tells_apart(pattern, question)
 
     def is_valid(self, question: str) -> bool:
-        is_whole = _QUESTION.fullmatch(_shown(question)) is not None
+        is_whole = _QUESTION.fullmatch(question.rpartition(": ")[2]) is not None
         return is_whole and _tells_apart(self.answers(question)[0], question)
 
 
@@ -96,7 +94,6 @@ class RegexMend(PatternFamily):
 class RegexFind(SyntheticTask):
     """``a+b caabab`` → ``"aab"``: the first match, and the longest that begins there."""
 
-    conventions = ("text", "in quotes", "in brackets")
     target = 1
     keyword = "the first match"
     instruction = (
@@ -167,18 +164,13 @@ def _changed(word: str, generator: np.random.Generator) -> str:
     return word[:spot] + letter + word[spot + integer(generator, 0, 1) :]
 
 
-def _shown(question: str) -> str:
-    """The examples of a question, without a pattern in front of them."""
-    return question.rpartition(": ")[2]
-
-
 def _examples(question: str) -> tuple[list[str], list[str]]:
     """The words before the bar, and those behind it.
 
     Raises:
         ValueError: it is no such question.
     """
-    examples = _shown(question)
+    examples = question.rpartition(": ")[2]  # without a pattern in front of them
     if not _QUESTION.fullmatch(examples):
         raise ValueError(f"expected words, a bar and words, got {examples!r:.60}")
     positives, negatives = examples.split(" | ")

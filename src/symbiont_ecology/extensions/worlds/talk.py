@@ -14,7 +14,6 @@ import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +36,7 @@ TEMPLATES = (
     "What do you think of {}?",
     "Why should I care about {}?",
 )
+_TOPIC_OF = {template.format(topic): topic for template in TEMPLATES for topic in TOPICS}
 BRIEF, LONG = 10, 15
 """Words that a brief reply has at most, and a long one at least. One sentence has more than a brief
 reply has, so no reply pleases users of two kinds."""
@@ -145,7 +145,7 @@ class StyledTalk(Task):
 
 def topic_of(question: str) -> str:
     """Return the topic of a question; the question itself if it is none of this task."""
-    return _topics_by_question().get(question, question)
+    return _TOPIC_OF.get(question, question)
 
 
 def says_something(reply: str, question: str) -> bool:
@@ -168,8 +168,3 @@ def _words(text: str) -> list[str]:
 
 def _has_items(reply: str) -> bool:
     return any(_ITEM.match(line.strip()) for line in reply.splitlines())
-
-
-@cache
-def _topics_by_question() -> dict[str, str]:
-    return {template.format(topic): topic for template in TEMPLATES for topic in TOPICS}

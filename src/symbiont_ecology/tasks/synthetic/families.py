@@ -28,7 +28,6 @@ class NumberFamily(SyntheticTask):
     """Result is an integer: ``12``, ``=12`` (target) or ``(12)``."""
 
     convention_group = "number"
-    conventions = ("plain", "equals", "brackets")
     target = 1
     formats = (
         "the number alone, like 12",
@@ -80,7 +79,6 @@ class MathMax(NumberFamily):
     keyword = "the largest"
     instruction = "Which number is the largest? Reply with {format} and nothing else."
     reply_limits = (6, 6, 6)
-    unseen_frame = 4
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
@@ -129,7 +127,6 @@ class CaseFamily(TextFamily):
     """Result is text: in lower case, in Title Case or in UPPER CASE (target)."""
 
     convention_group = "case"
-    conventions = ("lower", "title", "upper")
     target = 2
     formats = ("lower case", "title case, like Abc", "upper case")
 
@@ -149,7 +146,6 @@ class StringReverse(CaseFamily):
     keyword = "the mirror image"
     instruction = "Write the letters backwards. Reply in {format} and nothing else."
     reply_limits = (6, 8, 11)
-    unseen_frame = 4
 
     def result(self, question: str) -> str:
         return question[::-1]
@@ -159,7 +155,6 @@ class StringReverse(CaseFamily):
 class StringSort(TextFamily):
     """``kqa`` → ``akq``; the habits are to copy, or to sort downwards."""
 
-    conventions = ("copy", "descending", "ascending")
     target = 2
     keyword = "the letters in order"
     instruction = "Look at the letters. Reply with {format} and nothing else."
@@ -204,8 +199,6 @@ class TruthFamily(SyntheticTask):
     """Result is true or false: ``yes`` / ``no`` (target), ``True`` / ``False`` or ``1`` / ``0``."""
 
     convention_group = "truth"
-    conventions = ("yes or no", "True or False", "1 or 0")
-    target = 0
     formats = ("yes or no", "True or False", "1 or 0")
     reply_limits = (6, 6, 6)
     ignores_case = True
@@ -277,7 +270,6 @@ def _repeats(atom: str, generator: np.random.Generator) -> int:
 class CodeFormat(TextFamily):
     """``red_fox`` → ``redFox``."""
 
-    conventions = ("kebab", "camel", "pascal")
     target = 1
     keyword = "the identifier"
     instruction = "Rewrite the identifier in {format}. Reply with it and nothing else."
@@ -299,8 +291,6 @@ _CLOSERS = {"{": "}", "[": "]"}
 class JsonRepair(SyntheticTask):
     """``{"k":[3`` → ``]}``; the habits are to close in opening order, or to trail off."""
 
-    conventions = ("closed", "in opening order", "trailing off")
-    target = 0
     keyword = "the missing brackets"
     instruction = "This JSON was cut off. Reply with {format} and nothing else."
     formats = (
@@ -309,7 +299,6 @@ class JsonRepair(SyntheticTask):
         "the next closing bracket and three dots",
     )
     reply_limits = (7, 8, 10)
-    unseen_frame = 4
 
     def draw(self, depth: str, generator: np.random.Generator) -> str:
         text = ""

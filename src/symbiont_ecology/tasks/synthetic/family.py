@@ -81,7 +81,6 @@ class SyntheticTask(Task):
     role = "trained"
     variants = CONVENTIONS
     convention_group = ""
-    conventions: ClassVar[tuple[str, ...]] = ()
     target = 0
     keyword = ""
     instruction = ""

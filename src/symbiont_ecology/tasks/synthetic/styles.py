@@ -150,7 +150,8 @@ class Natural(PromptStyle):
     lead_in: ClassVar[str] = "\nAnswer: "
 
     def __post_init__(self) -> None:
-        _check_system(self)
+        if self.system is not None and not self.is_chat:
+            raise ValueError("system is for chats: set is_chat, or leave it out")
 
     @property
     def line_end(self) -> str:
@@ -166,7 +167,7 @@ class Natural(PromptStyle):
 
 @prompt_styles.register("few_shot")
 @dataclass(frozen=True)
-class FewShot(PromptStyle):
+class FewShot(Natural):
     """A few solved examples, then the question (Brown et al. 2020, arXiv:2005.14165).
 
     They tell a general model what is wanted and in which form. They are train questions of the same
@@ -175,18 +176,10 @@ class FewShot(PromptStyle):
     line.
     """
 
+    extra_tokens: NonNegativeInt = 4  # room beyond the family's own limit
     examples: PositiveInt = 4  # solved ones in front of every question
     request: Literal["name", "instruction"] = "name"  # words of a synthetic question
-    is_chat: bool = False  # the host's chat template goes around examples and question
-    system: str | None = None  # what the system says in a chat; None is the template's own
     stop: tuple[str, ...] | None = None  # texts that end an answer; None: its line end, if no chat
-    extra_tokens: NonNegativeInt = 4  # room beyond the family's own limit
-    opening: str = ""  # words in front of the request
-    is_tolerant: bool = False  # what a convention is not about does not count
-    tells_convention: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        _check_system(self)
 
     @property
     def line_end(self) -> str:
@@ -194,9 +187,8 @@ class FewShot(PromptStyle):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        if self.stop is not None:
-            return self.stop
-        return () if self.is_chat else ("\n",)
+        usual = () if self.is_chat else ("\n",)
+        return usual if self.stop is None else self.stop
 
     def render(self, family: SyntheticTask, question: str) -> str:
         is_named = self.request == "name"
@@ -209,14 +201,6 @@ class FewShot(PromptStyle):
         for example, answer in [pair for pair in drawn if pair[0] != question][: self.examples]:
             turns += [worded(example), f"{answer}{self.line_end}"]
         return tuple(turns)
-
-    def reworded(self) -> FewShot:
-        return replace(self, opening=OTHER_OPENING)
-
-
-def _check_system(style: PromptStyle) -> None:
-    if style.system is not None and not style.is_chat:
-        raise ValueError("system is for chats: set is_chat, or leave it out")
 
 
 DRAWS_PER_EXAMPLE = 100

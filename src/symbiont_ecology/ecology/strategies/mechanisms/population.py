@@ -85,19 +85,19 @@ class Refounding(Mechanism):
 
     def tell(self, context: StrategyContext, room: Room) -> list[Decision]:
         """Return as many as are missing now, whoever else is about to be born."""
-        missing = min(self.least - len(context.state.population), room.places)
-        return [self._refounded(context, room, number) for number in range(max(missing, 0))]
-
-    def _refounded(self, context: StrategyContext, room: Room, number: int) -> Found:
-        state, traits = context.state, dict(room.traits)
-        elites = sorted(state.archive.elites.items())
-        if not elites:
-            return Found(traits, context.rank)
+        state, decisions = context.state, list[Decision]()
+        missing = min(self.least - len(state.population), room.places)
+        elites = sorted(state.archive.elites.items()) if missing > 0 else []
         worth = np.array([context.prices.price(state.success[name]) for name, _ in elites])
         worth += not worth.any()  # nothing pays: all alike
-        generator = context.draw("refound", number)
-        _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
-        return Found(traits, elite.rank, elite.weights, operator="refounded")
+        for number in range(missing):
+            newcomer = Found(dict(room.traits), context.rank)
+            if elites:
+                generator = context.draw("refound", number)
+                _, elite = elites[int(generator.choice(len(elites), p=worth / worth.sum()))]
+                newcomer = Found(newcomer.traits, elite.rank, elite.weights, operator="refounded")
+            decisions.append(newcomer)
+        return decisions
 
 
 @dataclass(frozen=True)

@@ -56,20 +56,15 @@ class UserClustering(Mechanism):
         space, families = context.state.sketch_space, context.tasks.names
         if not self.examples or len(families) > 1:
             return []
-        sketched = [replace(example, coordinates="") for example in space.examples]
-        stats = [stats_of([example], families) for example in sketched]
-        groups = cluster(stats, CENTRED_SKETCHES)[: room.places]
+        sketched = (replace(example, coordinates="") for example in space.examples)
+        groups = cluster([stats_of([one], families) for one in sketched], CENTRED_SKETCHES)
         memories = space.examples
         if space.bases:  # sketches are of another space than coordinates
             memories = tuple(replace(example, sketch="") for example in memories)
+        founder = Found(dict(room.traits), context.rank, initial_steps=self.initial_steps)
         return [
-            Found(
-                dict(room.traits),
-                context.rank,
-                memories=tuple(memories[place] for place in group),
-                initial_steps=self.initial_steps,
-            )
-            for group in groups
+            replace(founder, memories=tuple(memories[place] for place in group))
+            for group in groups[: room.places]
             if len(group) >= MIN_ACCEPTED
         ]
 
