@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from in_service import TOWN, Serve, wait_until
+from in_service import TOWN, Serve
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
@@ -57,22 +57,17 @@ def test_a_strategy_that_cannot_be_served_is_refused_in_one_line(name: str) -> N
 def test_an_unknown_user_is_answered_and_learned_from(serve: Serve, name: str) -> None:
     served = serve(config=town_of(name))
     for _ in range(2):
-        answer = served.ask(user="nobody has met me")
-        assert answer.status_code == 200
-        assert served.judge(answer.json()["id"], accepted=True).status_code == 200
-        wait_until(lambda: served.service.journal.learned == served.service.journal.verdicts)
+        served.accept(user="nobody has met me")
+        served.learn_all()
     served.stop()
     assert served.service.learning_error == ""
 
 
 def test_a_verdict_is_about_the_member_of_a_population_that_answered(serve: Serve) -> None:
     served = serve(config=town_of("genetic"))
-    authors = dict[str, str]()
-    for user in ("ada", "bob", "eve", "joe", "sue", "tom"):
-        answer = served.ask(user=user).json()
-        authors[user] = answer["organelle"]
-        served.judge(answer["id"], accepted=True)
-    wait_until(lambda: served.service.journal.learned == served.service.journal.verdicts)
+    users = ("ada", "bob", "eve", "joe", "sue", "tom")
+    authors = {user: served.accept(user=user) for user in users}
+    served.learn_all()
     served.stop()
     log = list(read_events(served.folder / "events.jsonl"))
     practised = {e.habitat: e.id for e in log if isinstance(e, Acted) and e.purpose == "practice"}
