@@ -19,10 +19,12 @@ from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
 from symbiont_ecology.extensions.serve.journal import GivenAnswer, GivenVerdict, Journal
 from symbiont_ecology.extensions.serve.messages import Channel
-from symbiont_ecology.extensions.serve.service import Service
+from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
 
 TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"
+NEVER_LEARNS = ServiceLimits(learn_share=0)
+EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 
 
 @dataclass

@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from in_service import Serve, Served, accept, wait_until
+from in_service import EAGER, Serve, Served, accept, wait_until
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
-from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.service import opened_service
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.config import RunConfig
 
-EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 LONGEST = 20.0
 """Seconds until a test that hangs goes on."""
 OUTCOME = ("state.json", "events.jsonl")
@@ -106,24 +105,6 @@ def test_a_service_that_learns_all_the_time_still_answers(
     assert time.monotonic() - began < LONGEST / 2
     assert (status, served.service.generation) == (200, 0)
     answers.append(status)
-
-
-def test_a_service_that_is_drained_in_the_midst_of_a_generation_says_so_before_it_is_done(
-    serve: Serve, learns_until: Callable[..., None]
-) -> None:
-    served, heard = serve(limits=EAGER, lives=False), list[int]()
-    service = served.service
-    learns_until(lambda: heard)
-    accept(service.journal, *USERS)
-    living = threading.Thread(target=service.live, args=[lambda: heard.append(service.generation)])
-    living.start()
-    wait_until(lambda: service.journal.learned)
-    service.drain()
-    wait_until(lambda: heard)
-    assert heard[0] == 0
-    service.stop()
-    living.join(60)
-    assert service.generation == 1
 
 
 def test_a_generation_that_is_not_done_in_time_is_lived_by_the_next_start(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hosts import random_weights
-from in_service import QUESTION, TOWN, Serve, Served, wait_until
+from in_service import EAGER, NEVER_LEARNS, QUESTION, TOWN, Serve, Served, wait_until
 from servers import FAKES, FakeServer, running
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
@@ -22,7 +22,6 @@ from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.config import load_config
 
 LASTING = 1 << 30
-NEVER_LEARNS = ServiceLimits(learn_share=0)
 ENDS = {  # a fault, how many questions it befalls: whether there is an answer all the same
     ("full", 2): True,
     ("full", LASTING): False,
@@ -80,15 +79,6 @@ def said(answer: Any) -> str:
     return str(answer.json()["choices"][0]["message"]["content"])
 
 
-def test_each_organelle_answers_by_its_own_adapter(connect: Any, kernel: HostKernel) -> None:
-    served = connect()
-    for name in (HOST, "o0", "o1", "o2", "o0"):
-        answer = ask(served, name)
-        assert said(answer) == text_of(kernel, served, name)
-        assert answer.json()["organelle"] == name
-        assert answer.json()["usage"]["completion_tokens"] > 0
-
-
 def test_many_at_once_get_the_answers_of_whom_they_asked(connect: Any, kernel: HostKernel) -> None:
     served, told = connect(), dict[int, Any]()
     names = [HOST, "o0", "o1", "o2"] * 4
@@ -114,7 +104,7 @@ def test_a_streamed_reply_comes_in_one_piece(connect: Any, kernel: HostKernel) -
 def test_adapters_that_have_learned_answer_under_new_names(
     connect: Any, server: FakeServer
 ) -> None:
-    served = connect(limits=ServiceLimits(learn_share=1.0, patience=0.0))
+    served = connect(limits=EAGER)
     for user in ("ada", "ben"):
         for number in range(6):
             answer = served.ask(user=user, seed=number).json()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from in_service import Serve, Served, accept, wait_until
+from in_service import EAGER, Serve, Served, accept, wait_until
 from symbiont_ecology.base.errors import ConfigError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Retired
@@ -22,8 +22,6 @@ from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.open_run import JOURNAL_FILE
 from symbiont_ecology.run.start import resume
-
-EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 
 
 def questions(town: RunConfig, generations: int) -> list[Item]:
@@ -141,31 +139,6 @@ def test_a_full_disk_ends_learning_and_not_the_service_and_the_log_says_so(
     assert served.ask().status_code == 200
     health = served.client.get("/healthz").json()
     assert (health["learning"], "No space" in health["reason"]) == ("stopped", True)
-
-
-def fill_the_host(served: Served, kernel: HostKernel) -> None:
-    """One user accepts an answer behind which the host has no position left; another a short
-    one."""
-    asked = "math.add: 1+1"
-    while len(kernel.encode([f"{asked}\n"])[0]) < kernel.shape.max_positions - 1:
-        asked += "1"
-    long = served.ask(asked, user="long", max_tokens=1, temperature=0).json()
-    assert long["choices"][0]["message"]["content"]
-    for answer in (long, served.ask(user="short").json()):
-        assert served.judge(answer["id"], accepted=True).status_code == 200
-
-
-def test_a_verdict_on_a_text_that_is_too_long_to_learn_from_is_left_out(
-    serve: Serve, kernel: HostKernel
-) -> None:
-    served = serve(limits=EAGER)
-    fill_the_host(served, kernel)
-    served.learn_all()
-    wait_until(lambda: served.service.left_out)
-    assert "symbiont_verdicts_left_out_total 1.0" in served.client.get("/metrics").text
-    served.stop()
-    assert served.service.learning_error == ""
-    assert list(load_state(served.folder).habitats) == ["short"]
 
 
 def test_what_takes_more_memory_than_learning_has_is_left_out(
