@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from hosts import random_weights
-from in_service import EAGER, NEVER_LEARNS, QUESTION, TOWN, Serve, Served, wait_until
+from in_service import NEVER_LEARNS, QUESTION, TOWN, Serve, Served
 from servers import FAKES, FakeServer, running
-from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.limits import HttpLimits
@@ -101,22 +100,6 @@ def test_a_streamed_reply_comes_in_one_piece(connect: Any, kernel: HostKernel) -
     assert '"finish_reason"' in text
 
 
-def test_adapters_that_have_learned_answer_under_new_names(
-    connect: Any, server: FakeServer
-) -> None:
-    served = connect(limits=EAGER)
-    for user in ("ada", "ben"):
-        for number in range(6):
-            answer = served.ask(user=user, seed=number).json()
-            served.judge(answer["id"], accepted=True)
-    wait_until(lambda: served.service.journal.learned == served.service.journal.verdicts)
-    before = len(server.names)
-    for name in served.service.snapshot.weights:
-        assert ask(served, name).status_code == 200
-    assert len(server.names) > before
-    assert not served.service.learning_error
-
-
 @pytest.mark.parametrize(
     ("fault", "left"), ENDS, ids=[f"{fault} {'on' if left > 99 else left}" for fault, left in ENDS]
 )
@@ -152,12 +135,3 @@ def test_who_waits_for_a_server_that_hangs_is_told_in_time(
     assert ask(served, "o0").status_code == 504
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
     served.stop()
-
-
-def test_a_service_does_not_begin_with_a_server_of_another_model(
-    connect: Any, server: FakeServer
-) -> None:
-    server.host_slot = 0
-    server.kernel.place(0, random_weights(server.kernel.layout, 9, rank=2))
-    with pytest.raises(HostError, match="serve the same model"):
-        connect()
