@@ -60,21 +60,15 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_without_a_key_nothing_answers(serve: Serve, keys: tuple[Path, dict[str, str]]) -> None:
-    served = serve(limits=NEVER_LEARNS, keys=ApiKeys.read(keys[0]))
-    assert served.ask().status_code == 401
-    for path in ("/v1/models", "/metrics", "/ecology", "/record.json"):
-        assert served.client.get(path).status_code == 401
-    served.client.headers = bearer("symbiont-wrong")
-    assert served.ask().status_code == 401
-    served.client.headers = bearer(keys[1]["ada"])
-    assert served.ask().status_code == 200
-
-
-def test_a_key_of_a_user_is_for_this_user_alone(
+def test_a_key_is_needed_and_that_of_a_user_is_for_this_user_alone(
     serve: Serve, keys: tuple[Path, dict[str, str]]
 ) -> None:
     served = serve(limits=NEVER_LEARNS, keys=ApiKeys.read(keys[0]))
+    for key in ({}, bearer("symbiont-wrong")):
+        served.client.headers = key
+        assert served.ask().status_code == 401
+        for path in ("/v1/models", "/metrics", "/ecology", "/record.json"):
+            assert served.client.get(path).status_code == 401
     served.client.headers = bearer(keys[1]["ada"])
     name = served.ask().json()["id"]
     answer = served.service.journal.answer(name)

@@ -119,30 +119,26 @@ def test_a_signal_lets_nobody_new_in_and_finishes_who_is_in(folder: Path) -> Non
     assert f"{told.count(200)} answers" in "".join(server.log)
 
 
-def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
+@pytest.mark.parametrize("dies", ["engine", "HTTP"])
+def test_what_was_acknowledged_outlives_either_process(folder: Path, dies: str) -> None:
     server = ServerProcess(folder, "--patience", "0")
     names = asyncio.run(accept(server.port, 5))
-    server.stop(signal.SIGKILL)
+    children = psutil.Process(server.process.pid).children()
+    (http,) = (child for child in children if "spawn_main" in " ".join(child.cmdline()))
+    if dies == "HTTP":
+        http.kill()
+        assert server.process.wait(60) == 1
+        assert "the process of HTTP ended" in "".join(server.log)
+        assert not any("Traceback" in line for line in server.log)
+    else:
+        server.stop(signal.SIGKILL)
+        http.wait(60)
     journal = Journal(folder)
     assert all(journal.answer(name) and journal.verdict(name, 0) for name in names)
     journal.close()
     again = ServerProcess(folder, "--patience", "0")
     assert again.stop() == 0
     assert "5 verdicts" in "".join(again.log)
-
-
-def test_without_its_process_of_http_it_says_so_and_keeps_all(folder: Path) -> None:
-    server = ServerProcess(folder, "--patience", "60")
-    asyncio.run(accept(server.port, 1))
-    children = psutil.Process(server.process.pid).children()
-    (http,) = (child for child in children if "spawn_main" in " ".join(child.cmdline()))
-    http.kill()
-    assert server.process.wait(60) == 1
-    assert "the process of HTTP ended" in "".join(server.log)
-    assert not any("Traceback" in line for line in server.log)
-    again = ServerProcess(folder)
-    assert again.stop() == 0
-    assert "1 verdicts" in "".join(again.log)
 
 
 def test_mistakes_are_one_line_before_a_model_loads(
