@@ -17,11 +17,14 @@ from fastapi.testclient import TestClient
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.extensions.serve.client import EngineClient
 from symbiont_ecology.extensions.serve.endpoint import EngineEndpoint
+from symbiont_ecology.extensions.serve.journal import GivenAnswer, GivenVerdict, Journal
 from symbiont_ecology.extensions.serve.messages import Channel
-from symbiont_ecology.extensions.serve.service import Service
+from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
 
 TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"
+NEVER_LEARNS = ServiceLimits(learn_share=0)
+EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 
 
 @dataclass
@@ -48,6 +51,17 @@ class Served:
         self.service.snapshot = replace(self.service.snapshot, weights=weights)
         self.service.changed()
         wait_until(lambda: list(self.engine.state.names) == sorted(weights))
+
+    def accept(self, **asked: Any) -> str:
+        """An answer is accepted; who gave it."""
+        answer = self.ask(**asked).json()
+        assert self.judge(answer["id"], accepted=True).status_code == 200
+        return str(answer["organelle"])
+
+    def learn_all(self) -> None:
+        """Returns once all verdicts are learned."""
+        journal = self.service.journal
+        wait_until(lambda: journal.learned == journal.verdicts)
 
     def stop(self) -> None:
         """As Ctrl-C does."""
@@ -81,3 +95,10 @@ def wait_until(is_so: Callable[[], object], seconds: float = 60) -> None:
     while not is_so():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def accept(journal: Journal, *users: str, prompt: str = "math.add: 1+1\n") -> None:
+    """These users accept an answer each."""
+    for user in users:
+        given = GivenAnswer(user, user, "math.add", prompt, ("2",), "host")
+        journal.write(given, GivenVerdict(user, True))

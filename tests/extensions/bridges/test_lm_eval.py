@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from symbiont_ecology import Run
-from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 pytest.importorskip("lm_eval", reason="needs the extra lm-eval")
@@ -188,27 +188,13 @@ def test_the_harness_evaluates_a_run_with_a_local_task(
     }
 
 
-@pytest.mark.parametrize(
-    ("arguments", "kind", "message"),
-    [
-        ({"who": "family"}, ConfigError, "routing family: a prompt has no label"),
-        ({"who": "o9999"}, ConfigError, r"who: expected a routing .* got 'o9999'"),
-        ({"run": "nowhere"}, RunError, "nowhere"),
-    ],
-)
-def test_a_wrong_argument_is_one_line(
-    arguments: dict[str, Any], kind: type[EcologyError], message: str, run: Run
-) -> None:
-    with pytest.raises(kind, match=message) as caught:
-        EcologyLM(**{"run": run.folder, **arguments})
-    assert "\n" not in str(caught.value)
-
-
 @pytest.mark.parametrize("wish", [{"num_beams": 4}, {"do_sample": True}])
 def test_a_wish_that_cannot_be_followed_is_refused(
     wish: dict[str, Any], model: Callable[[str], EcologyLM]
 ) -> None:
     with pytest.raises(ConfigError, match=f"generation_kwargs: .* got {min(wish)}"):
         model("host").generate_until(requests("generate_until", [(QUESTIONS[0], wish)]))
+    with pytest.raises(ConfigError, match="routing family: a prompt has no label"):
+        model("family")
     with pytest.raises(ConfigError, match="likelihoods have one author"):
         model("surest").loglikelihood(requests("loglikelihood", PAIRS[:1]))

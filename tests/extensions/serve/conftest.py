@@ -15,7 +15,7 @@ pytest.importorskip("prometheus_client")
 
 from fastapi.testclient import TestClient
 
-from in_service import TOWN, Serve, Served, client_of
+from in_service import EAGER, NEVER_LEARNS, TOWN, Serve, Served, client_of
 from symbiont_ecology.extensions.serve.app import ServiceApp
 from symbiont_ecology.extensions.serve.limits import ApiKeys, HttpLimits
 from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
@@ -66,7 +66,7 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             lives: bool = True,
             config: RunConfig | None = None,
         ) -> Served:
-            limits = limits or ServiceLimits(learn_share=1.0, patience=0.0)
+            limits = limits or EAGER
             where = folder.with_name("other") if config else folder
             opened = opened_service(config or town, where, kernel, limits, is_new=bool(config))
             service = open_things.enter_context(opened)
@@ -80,3 +80,9 @@ def serve(town: RunConfig, kernel: HostKernel, folder: Path) -> Iterator[Serve]:
             return Served(service, engine, client, where, thread)
 
         yield begin
+
+
+@pytest.fixture
+def served(serve: Serve) -> Served:
+    """The test's run, which does not learn."""
+    return serve(limits=NEVER_LEARNS)

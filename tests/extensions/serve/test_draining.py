@@ -12,29 +12,19 @@ from typing import Any
 
 import pytest
 
-from in_service import Serve, Served, wait_until
+from in_service import EAGER, Serve, Served, accept, wait_until
 from symbiont_ecology.base.types import HOST_SLOT
-from symbiont_ecology.extensions.serve.journal import (
-    GenerationBegun,
-    GivenAnswer,
-    GivenVerdict,
-    Journal,
-)
-from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
+from symbiont_ecology.extensions.serve.service import opened_service
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.config import RunConfig
 
-EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 LONGEST = 20.0
 """Seconds until a test that hangs goes on."""
 OUTCOME = ("state.json", "events.jsonl")
 
 
-def judge(journal: Journal) -> None:
-    """Three users accept answers."""
-    for user in ("ada", "bob", "eve"):
-        given = GivenAnswer(user, user, "math.add", f"math.add: 1+{len(user)}\n", ("4",), "host")
-        journal.write(given, GivenVerdict(user, True))
+USERS = ("ada", "bob", "eve")
 
 
 @pytest.fixture
@@ -62,8 +52,7 @@ def test_a_service_that_is_drained_finishes_who_is_in_and_begins_no_generation(
 ) -> None:
     served, answers, heard = serve(limits=EAGER, lives=False), list[Any](), threading.Event()
     service = served.service
-    given = GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host")
-    service.journal.write(given, GivenVerdict("a", True))
+    accept(service.journal, "ada")
     asking = threading.Thread(target=lambda: answers.append(served.ask()))
     asking.start()
     wait_until(lambda: service.scheduler.open_jobs)
@@ -109,31 +98,13 @@ def test_a_service_that_learns_all_the_time_still_answers(
 ) -> None:
     served, answers = serve(limits=EAGER), list[int]()
     learns_until(lambda: answers)
-    judge(served.service.journal)
+    accept(served.service.journal, *USERS)
     wait_until(lambda: served.service.journal.learned)
     began = time.monotonic()
     status = served.ask().status_code
     assert time.monotonic() - began < LONGEST / 2
     assert (status, served.service.generation) == (200, 0)
     answers.append(status)
-
-
-def test_a_service_that_is_drained_in_the_midst_of_a_generation_says_so_before_it_is_done(
-    serve: Serve, learns_until: Callable[..., None]
-) -> None:
-    served, heard = serve(limits=EAGER, lives=False), list[int]()
-    service = served.service
-    learns_until(lambda: heard)
-    judge(service.journal)
-    living = threading.Thread(target=service.live, args=[lambda: heard.append(service.generation)])
-    living.start()
-    wait_until(lambda: service.journal.learned)
-    service.drain()
-    wait_until(lambda: heard)
-    assert heard[0] == 0
-    service.stop()
-    living.join(60)
-    assert service.generation == 1
 
 
 def test_a_generation_that_is_not_done_in_time_is_lived_by_the_next_start(
@@ -146,7 +117,7 @@ def test_a_generation_that_is_not_done_in_time_is_lived_by_the_next_start(
 ) -> None:
     served: Served = serve(limits=EAGER, lives=False)
     service = served.service
-    judge(service.journal)
+    accept(service.journal, *USERS)
     undisturbed = Path(shutil.copytree(served.folder, tmp_path / "undisturbed"))
     before = (served.folder / "state.json").read_bytes()
     with monkeypatch.context() as patched:

@@ -6,16 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from in_service import Serve, Served, wait_until
+from in_service import NEVER_LEARNS, Serve, Served, wait_until
 from symbiont_ecology.extensions.serve.limits import ApiKeys, add_key
-from symbiont_ecology.extensions.serve.service import ServiceLimits
-
-NEVER_LEARNS = ServiceLimits(learn_share=0)
-
-
-@pytest.fixture
-def served(serve: Serve) -> Served:
-    return serve(limits=NEVER_LEARNS)
 
 
 def test_a_score_from_one_half_on_is_a_yes(served: Served) -> None:
@@ -37,24 +29,25 @@ def test_the_same_verdict_twice_is_fine_and_another_one_is_not(served: Served) -
     assert served.service.journal.verdicts == 1
 
 
-def test_each_of_several_replies_can_be_judged(served: Served) -> None:
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        ({"accepted": True, "choice": 2}, 200),
+        ({"accepted": True, "choice": 3}, 400),
+        ({}, 400),
+        ({"accepted": True, "score": 1.0}, 400),
+        ({"score": 2}, 400),
+        ({"like": 1}, 400),
+        ({"accepted": True, "user": "bob"}, 404),
+        ({"accepted": True, "id": "chatcmpl-nothing"}, 404),
+    ],
+)
+def test_a_verdict_says_one_thing_about_an_own_reply(
+    served: Served, said: dict[str, object], status: int
+) -> None:
     name = served.ask(user="ada", n=3).json()["id"]
-    assert served.judge(name, accepted=True, choice=2).status_code == 200
-    assert served.judge(name, accepted=False, choice=0).status_code == 200
-    assert served.judge(name, accepted=True, choice=3).status_code == 400
-
-
-@pytest.mark.parametrize("said", [{}, {"accepted": True, "score": 1.0}, {"score": 2}, {"like": 1}])
-def test_a_verdict_says_one_thing(served: Served, said: dict[str, object]) -> None:
-    name = served.ask(user="ada").json()["id"]
-    assert served.judge(name, **said).status_code == 400
-
-
-def test_an_unknown_answer_and_that_of_another_user_cannot_be_judged(served: Served) -> None:
-    assert served.judge("chatcmpl-nothing", accepted=True).status_code == 404
-    name = served.ask(user="ada").json()["id"]
-    assert served.judge(name, accepted=True, user="bob").status_code == 404
-    assert served.service.journal.verdicts == 0
+    assert served.client.post("/v1/feedback", json={"id": name, **said}).status_code == status
+    assert served.service.journal.verdicts == (status == 200)
 
 
 @pytest.fixture
@@ -67,21 +60,15 @@ def bearer(key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def test_without_a_key_nothing_answers(serve: Serve, keys: tuple[Path, dict[str, str]]) -> None:
-    served = serve(limits=NEVER_LEARNS, keys=ApiKeys.read(keys[0]))
-    assert served.ask().status_code == 401
-    for path in ("/v1/models", "/metrics", "/ecology", "/record.json"):
-        assert served.client.get(path).status_code == 401
-    served.client.headers = bearer("symbiont-wrong")
-    assert served.ask().status_code == 401
-    served.client.headers = bearer(keys[1]["ada"])
-    assert served.ask().status_code == 200
-
-
-def test_a_key_of_a_user_is_for_this_user_alone(
+def test_a_key_is_needed_and_that_of_a_user_is_for_this_user_alone(
     serve: Serve, keys: tuple[Path, dict[str, str]]
 ) -> None:
     served = serve(limits=NEVER_LEARNS, keys=ApiKeys.read(keys[0]))
+    for key in ({}, bearer("symbiont-wrong")):
+        served.client.headers = key
+        assert served.ask().status_code == 401
+        for path in ("/v1/models", "/metrics", "/ecology", "/record.json"):
+            assert served.client.get(path).status_code == 401
     served.client.headers = bearer(keys[1]["ada"])
     name = served.ask().json()["id"]
     answer = served.service.journal.answer(name)

@@ -6,7 +6,8 @@ import errno
 import os
 import threading
 import tracemalloc
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -27,60 +28,52 @@ LONG = 200_000
 """Letters of a long prompt."""
 
 
-def answer(name: str, user: str = "ada") -> GivenAnswer:
-    return GivenAnswer(name, user, "math.add", "math.add: 1+1\n", ("2", "two"), "o1")
+def answer(name: str, user: str = "ada", prompt: str = "math.add: 1+1\n") -> GivenAnswer:
+    return GivenAnswer(name, user, "math.add", prompt, ("2", "two"), "o1")
 
 
-def test_what_was_written_is_read_back(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.write(answer("a"), answer("b", "bob"))
-    journal.write(GivenVerdict("a", True), GivenVerdict("b", False, choice=1, score=0.2))
-    journal.write(GenerationBegun(3, 1), GenerationBegun(4, 2))
-    journal.close()
-    again = Journal(tmp_path)
-    assert again.answer("a") == answer("a")
-    assert again.verdict("b", 1) == GivenVerdict("b", False, 1, 0.2)
-    assert [one.verdict.id for one in again.judged_in(3)] == ["a"]
-    assert [one.answer.user for one in again.judged_in(4)] == ["bob"]
-    assert again.judged_in(5) == []
-    assert (again.verdicts, again.learned, again.generations) == (2, 2, [3, 4])
-    again.close()
-
-
-def test_the_first_verdict_counts(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.write(answer("a"), GivenVerdict("a", True), GivenVerdict("a", False))
-    assert journal.verdicts == 1
-    kept = journal.verdict("a", 0)
-    assert kept is not None
-    assert kept.is_accepted
+@contextmanager
+def opened(folder: Path, generation: int = 0) -> Iterator[Journal]:
+    journal = Journal(folder, generation)
+    yield journal
     journal.close()
 
 
-def test_a_verdict_on_nothing_is_not_kept(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.write(GivenVerdict("nothing", True))
-    assert journal.verdicts == 0
-    journal.close()
+def failing(number: int) -> Callable[..., None]:
+    """A call of the system that fails."""
+
+    def fail(*arguments: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
-def test_a_torn_line_is_cut_off(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    journal.write(answer("a"))
-    journal.close()
+def test_what_was_written_is_read_back_and_the_first_verdict_counts(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.write(answer("a"), answer("b", "bob"), GivenVerdict("nothing", True))
+        journal.write(GivenVerdict("a", True), GivenVerdict("b", False, choice=1, score=0.2))
+        journal.write(GivenVerdict("a", False), GenerationBegun(3, 1), GenerationBegun(4, 2))
+    with opened(tmp_path) as again:
+        assert again.answer("a") == answer("a")
+        assert again.verdict("a", 0) == GivenVerdict("a", True)
+        assert again.verdict("b", 1) == GivenVerdict("b", False, 1, 0.2)
+        assert [one.verdict.id for one in again.judged_in(3)] == ["a"]
+        assert [one.answer.user for one in again.judged_in(4)] == ["bob"]
+        assert again.judged_in(5) == []
+        assert (again.verdicts, again.learned, again.generations) == (2, 2, [3, 4])
+
+
+def test_a_torn_line_is_cut_off_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    with opened(tmp_path) as journal:
+        journal.write(answer("a"))
     path = tmp_path / JOURNAL_FILE
     path.write_bytes(path.read_bytes() + b'{"answer": {"id": "b"')
-    again = Journal(tmp_path)
-    again.write(answer("c"))
-    again.close()
-    last = Journal(tmp_path)
-    assert last.answer("a")
-    assert last.answer("c")
-    last.close()
-
-
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
-    (tmp_path / JOURNAL_FILE).write_text('{"answer": {"id": 3}}\n')
+    with opened(tmp_path) as again:
+        again.write(answer("c"))
+    with opened(tmp_path) as last:
+        assert last.answer("a")
+        assert last.answer("c")
+    path.write_text('{"answer": {"id": 3}}\n')
     with pytest.raises(RunError, match="line 1 is damaged"):
         Journal(tmp_path)
 
@@ -88,122 +81,87 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_file_as_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(tmp_path)
-    journal.write(answer("a"))
-    size = (tmp_path / JOURNAL_FILE).stat().st_size
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", full)
-        with pytest.raises(RunError, match="No space left"):
-            journal.write(answer("b"))
-    assert (tmp_path / JOURNAL_FILE).stat().st_size == size
-    assert journal.answer("b") is None
-    journal.write(answer("c"))
-    journal.close()
-    again = Journal(tmp_path)
-    assert again.answer("b") is None
-    assert again.answer("c")
-    again.close()
+    with opened(tmp_path) as journal:
+        journal.write(answer("a"))
+        size = (tmp_path / JOURNAL_FILE).stat().st_size
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing(errno.ENOSPC))
+            with pytest.raises(RunError, match="No space left"):
+                journal.write(answer("b"))
+        assert (tmp_path / JOURNAL_FILE).stat().st_size == size
+        assert journal.answer("b") is None
+        journal.write(answer("c"))
+    with opened(tmp_path) as again:
+        assert again.answer("b") is None
+        assert again.answer("c")
 
 
 def test_a_disk_that_fails_for_good_is_told_to_everybody_who_waits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(tmp_path)
-    journal.write(answer("a"))
-
-    def read_only(*arguments: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
     told = SimpleQueue[RunError | None]()
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "fsync", read_only)
-        patched.setattr(os, "truncate", read_only)
-        journal.append([answer("b")], told.put)
-        assert "Read-only file system" in str(told.get(timeout=10))
-    journal.append([answer("c")], told.put)  # what could not be taken back is still in the file
-    assert "start the service again" in str(told.get(timeout=10))
-    assert journal.answer("a")
-    assert journal.answer("c") is None
-    journal.close()
+    with opened(tmp_path) as journal:
+        journal.write(answer("a"))
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", failing(errno.EROFS))
+            patched.setattr(os, "truncate", failing(errno.EROFS))
+            journal.append([answer("b")], told.put)
+            assert "Read-only file system" in str(told.get(timeout=10))
+        journal.append([answer("c")], told.put)  # what could not be taken back is in the file
+        assert "start the service again" in str(told.get(timeout=10))
+        assert journal.answer("a")
+        assert journal.answer("c") is None
 
 
 def test_many_threads_write_at_once(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    threads = [
-        threading.Thread(target=lambda place=place: journal.write(answer(f"a{place}")))
-        for place in range(40)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    journal.close()
-    again = Journal(tmp_path)
-    assert all(again.answer(f"a{place}") for place in range(40))
-    again.close()
+    with opened(tmp_path) as journal:
+        threads = [
+            threading.Thread(target=journal.write, args=[answer(f"a{place}")])
+            for place in range(40)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    with opened(tmp_path) as again:
+        assert all(again.answer(f"a{place}") for place in range(40))
 
 
 @pytest.fixture
-def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Journal:
+def short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Journal]:
     """A journal that keeps three answers for verdicts."""
     assert MAX_JUDGEABLE >= 10_000
     monkeypatch.setattr("symbiont_ecology.extensions.serve.journal.MAX_JUDGEABLE", 3)
-    return Journal(tmp_path)
-
-
-def test_only_the_newest_answers_can_be_judged(short: Journal) -> None:
-    short.write(*(answer(f"a{place}") for place in range(5)))
-    assert short.answer("a1") is None
-    assert short.answer("a2")
-    short.close()
+    with opened(tmp_path) as journal:
+        yield journal
 
 
 def test_memory_does_not_grow_with_what_was_learned(short: Journal, tmp_path: Path) -> None:
-
     def taken() -> int:
         """Bytes that are held, once a generation has learned from a long reply."""
-        said = replace(answer(f"a{short.verdicts}"), prompt="x" * LONG)
+        said = answer(f"a{short.verdicts}", prompt="x" * LONG)
         short.write(said, GivenVerdict(said.id, True))
         short.write(GenerationBegun(short.verdicts, short.verdicts))
         assert [one.answer for one in short.judged_in(short.verdicts)] == [said]
         return tracemalloc.get_traced_memory()[0]
 
     tracemalloc.start()
-    try:
-        sizes = [taken() for _ in range(30)]
-    finally:
-        tracemalloc.stop()
+    sizes = [taken() for _ in range(30)]
     assert max(sizes[5:]) < sizes[4] + LONG
-    assert short.verdict("a2", 0) is None
+    assert (short.answer("a2"), short.verdict("a2", 0)) == (None, None)
     assert (short.verdicts, short.learned) == (30, 30)
-    short.close()
-    again = Journal(tmp_path)  # what a killed service lives again
-    assert again.verdicts == 30
-    assert [one.answer.id for one in again.judged_in(7)] == ["a6"]
-    again.close()
-
-
-def test_a_start_holds_only_what_generations_behind_the_checkpoint_learn_from(
-    short: Journal, tmp_path: Path
-) -> None:
-    for place in range(30):
-        said = replace(answer(f"a{place}"), prompt="x" * LONG)
-        short.write(said, GivenVerdict(said.id, True), GenerationBegun(place, place + 1))
-    short.close()
-    tracemalloc.start()
-    try:
-        again = Journal(tmp_path, 28)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
+    with opened(tmp_path) as again:  # what a killed service lives again
+        assert again.verdicts == 30
+        assert [one.answer.id for one in again.judged_in(7)] == ["a6"]
+    tracemalloc.reset_peak()
+    before = tracemalloc.get_traced_memory()[0]
+    with opened(tmp_path, 28) as again:
+        most = tracemalloc.get_traced_memory()[1] - before
         tracemalloc.stop()
-    assert most < 15 * LONG
-    assert [[one.answer.id for one in again.judged_in(k)] for k in (28, 29)] == [["a28"], ["a29"]]
-    assert (again.verdicts, again.learned) == (30, 30)
-    again.close()
+        assert most < 15 * LONG
+        ids = [[one.answer.id for one in again.judged_in(k)] for k in (29, 30)]
+        assert ids == [["a28"], ["a29"]]
+        assert (again.verdicts, again.learned) == (30, 30)
 
 
 def test_verdicts_that_nobody_learns_from_are_counted_and_not_held(short: Journal) -> None:
@@ -213,29 +171,12 @@ def test_verdicts_that_nobody_learns_from_are_counted_and_not_held(short: Journa
     assert short.verdicts == 2
     assert short.verdict("a1", 0) == GivenVerdict("a1", True)
     assert short.judged_in(0) == []
-    short.close()
-
-
-def test_a_long_journal_is_read_line_by_line(short: Journal, tmp_path: Path) -> None:
-    for place in range(30):
-        short.write(replace(answer(f"a{place}"), prompt="x" * LONG))
-    short.close()
-    tracemalloc.start()
-    try:
-        again = Journal(tmp_path)
-        most = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert most < 15 * LONG
-    assert again.answer("a29")
-    again.close()
 
 
 def test_what_a_service_acknowledged_is_counted_once_however_often_it_fails(tmp_path: Path) -> None:
     told = Told({"a": "ada", "b": "bob", "c": "cem"}, {"a": True, "b": True})
-    journal = Journal(tmp_path)
-    journal.write(answer("a"), GivenVerdict("a", True))
-    assert checked(tmp_path, Told({"a": "ada"}, {"a": True}), 1) == Count(1, 2, 0, 0)
-    journal.write(answer("b"), GivenVerdict("b", False))
-    journal.close()
+    with opened(tmp_path) as journal:
+        journal.write(answer("a"), GivenVerdict("a", True))
+        assert checked(tmp_path, Told({"a": "ada"}, {"a": True}), 1) == Count(1, 2, 0, 0)
+        journal.write(answer("b"), GivenVerdict("b", False))
     assert checked(tmp_path, told, 2) == Count(2, 5, lost=1, wrong=2)

@@ -13,19 +13,18 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from in_service import TOWN, Serve, Served, wait_until
+from in_service import EAGER, TOWN, Serve, Served, wait_until
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import Decision
 from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.extensions.serve.limits import ApiKeys, add_key
-from symbiont_ecology.extensions.serve.service import ServiceLimits, opened_service
+from symbiont_ecology.extensions.serve.service import opened_service
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.llama import LlamaSession
 from symbiont_ecology.run.config import RunConfig, load_config
 
-EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 SECRET = "what ada wrote"
 
 
@@ -47,7 +46,7 @@ def grudging(own_parts: None) -> RunConfig:
 
 def accept(served: Served) -> None:
     """An answer is accepted, from which learning fails."""
-    assert served.judge(served.ask(user="ada").json()["id"], accepted=True).status_code == 200
+    served.accept(user="ada")
     wait_until(lambda: served.service.learning_error)
 
 

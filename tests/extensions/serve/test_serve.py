@@ -7,6 +7,7 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,27 +16,24 @@ import pytest
 
 pytest.importorskip("fastapi")
 
+from in_service import TOWN
 from said import Symbiont
 from served import QUESTION, Client, RefusedError, ServerProcess
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.serve.journal import Journal
-from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.open_run import JOURNAL_FILE
-from symbiont_ecology.run.start import start
 
 httpx = pytest.importorskip("httpx")
 
 
-@pytest.fixture(scope="module")
-def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("founded") / "town"
-    start(load_config("habitats/town", ["run.generations=0"]), folder)
-    return folder
-
-
-@pytest.fixture
-def folder(founded: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(founded, tmp_path / "town"))
+async def accept(port: int, turns: int) -> list[str]:
+    """One user asks and accepts; the names of the answers."""
+    names = list[str]()
+    async with Client(port) as client:
+        for turn in range(turns):
+            names.append((await client.ask("ada", seed=turn))["id"])
+            await client.judge(names[-1], accepted=True)
+    return names
 
 
 @pytest.fixture(scope="module")
@@ -74,27 +72,12 @@ def test_the_openai_package_chats_and_streams(server: ServerProcess) -> None:
         client.chat.completions.create(**asked, temperature=9)
 
 
-def test_langchain_chats(server: ServerProcess) -> None:
-    langchain = pytest.importorskip("langchain_openai")
-    model = langchain.ChatOpenAI(
-        model="ecology", base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none"
-    )
-    assert model.invoke(QUESTION).content
-    assert "".join(part.content for part in model.stream(QUESTION))
-
-
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_with_a_checkpoint(folder: Path, how: signal.Signals) -> None:
     server = ServerProcess(folder, "--patience", "0")
 
-    async def work() -> None:
-        async with Client(server.port) as client:
-            for turn in range(4):
-                answer = await client.ask("ada", seed=turn)
-                await client.judge(answer["id"], accepted=True)
-            await asyncio.sleep(1.0)
-
-    asyncio.run(work())
+    asyncio.run(accept(server.port, 4))
+    time.sleep(1.0)
     server.process.send_signal(how)  # and a second one, by who is impatient
     assert server.stop(how) == 0
     assert not any("Traceback" in line for line in server.log)
@@ -136,48 +119,26 @@ def test_a_signal_lets_nobody_new_in_and_finishes_who_is_in(folder: Path) -> Non
     assert f"{told.count(200)} answers" in "".join(server.log)
 
 
-def test_sigkill_loses_nothing_that_was_acknowledged(folder: Path) -> None:
-    server, names = ServerProcess(folder, "--patience", "0"), list[str]()
-
-    async def work() -> None:
-        async with Client(server.port) as client:
-            for turn in range(5):
-                answer = await client.ask("ada", seed=turn)
-                await client.judge(answer["id"], accepted=True)
-                names.append(answer["id"])
-
-    asyncio.run(work())
-    server.stop(signal.SIGKILL)
+@pytest.mark.parametrize("dies", ["engine", "HTTP"])
+def test_what_was_acknowledged_outlives_either_process(folder: Path, dies: str) -> None:
+    server = ServerProcess(folder, "--patience", "0")
+    names = asyncio.run(accept(server.port, 5))
+    children = psutil.Process(server.process.pid).children()
+    (http,) = (child for child in children if "spawn_main" in " ".join(child.cmdline()))
+    if dies == "HTTP":
+        http.kill()
+        assert server.process.wait(60) == 1
+        assert "the process of HTTP ended" in "".join(server.log)
+        assert not any("Traceback" in line for line in server.log)
+    else:
+        server.stop(signal.SIGKILL)
+        http.wait(60)
     journal = Journal(folder)
     assert all(journal.answer(name) and journal.verdict(name, 0) for name in names)
     journal.close()
     again = ServerProcess(folder, "--patience", "0")
     assert again.stop() == 0
     assert "5 verdicts" in "".join(again.log)
-
-
-def test_without_its_process_of_http_it_says_so_and_keeps_all(folder: Path) -> None:
-    server = ServerProcess(folder, "--patience", "60")
-
-    async def work() -> None:
-        async with Client(server.port) as client:
-            answer = await client.ask("ada")
-            await client.judge(answer["id"], accepted=True)
-
-    asyncio.run(work())
-    (http,) = (child for child in psutil.Process(server.process.pid).children() if is_http(child))
-    http.kill()
-    assert server.process.wait(60) == 1
-    assert "the process of HTTP ended" in "".join(server.log)
-    assert not any("Traceback" in line for line in server.log)
-    again = ServerProcess(folder)
-    assert again.stop() == 0
-    assert "1 verdicts" in "".join(again.log)
-
-
-def is_http(process: psutil.Process) -> bool:
-    """Whether it is that of HTTP, and not the one that multiprocessing keeps."""
-    return "spawn_main" in " ".join(process.cmdline())
 
 
 def test_mistakes_are_one_line_before_a_model_loads(
@@ -190,10 +151,9 @@ def test_mistakes_are_one_line_before_a_model_loads(
         ([folder, "seed=3"], 2, "config is fixed"),
         ([tmp_path], 1, "no run in"),
         ([folder, "--out", tmp_path / "other"], 2, "is a run already, and stays there"),
-        (["service", "--out", folder], 2, "holds a run with another config"),
         (["habitats/town", "seed=3", "--out", folder], 2, "holds a run with another config"),
         ([folder, "--timeout", "inf"], 2, "expected finite numbers above 0"),
-        ([folder, "--patience", "nan"], 2, "expected finite numbers above 0"),
+        ([folder, "--learn-share", "nan"], 2, "expected a number from 0 to 1"),
     ):
         said = symbiont("serve", *words)
         assert said.code == code
@@ -201,7 +161,7 @@ def test_mistakes_are_one_line_before_a_model_loads(
 
 
 def test_a_config_goes_on_in_the_folder_that_it_founded(folder: Path) -> None:
-    server = ServerProcess(Path("habitats/town"), "--out", str(folder))
+    server = ServerProcess(Path("habitats/town"), *TOWN, "--out", str(folder))
     assert server.stop() == 0
     assert f"serving {folder} at" in "".join(server.log)
 
@@ -233,18 +193,13 @@ def test_a_run_that_was_not_there_is_founded_and_has_the_parts_of_its_plugins(
     assert server.stop() == 0
 
 
-def test_a_port_that_is_taken_is_said(
+def test_a_port_or_a_run_that_is_taken_is_said(
     symbiont: Symbiont, server: ServerProcess, folder: Path
 ) -> None:
     said = symbiont("serve", folder, "--port", server.port)
     assert said.code == 2
     assert "take another one" in said.error
     assert not (folder / JOURNAL_FILE).exists()
-
-
-def test_a_run_that_is_served_cannot_be_served_twice(
-    symbiont: Symbiont, server: ServerProcess
-) -> None:
     said = symbiont("serve", server.folder, "--port", 0)
     assert said.code == 1
     assert "another process" in said.error

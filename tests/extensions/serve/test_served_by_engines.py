@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hosts import random_weights
-from in_service import QUESTION, TOWN, Serve, Served, wait_until
+from in_service import NEVER_LEARNS, QUESTION, TOWN, Serve, Served, wait_until
 from servers import FakeServer, running
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
@@ -22,7 +22,6 @@ from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.config import load_config
 
 LASTING = 1 << 30
-NEVER_LEARNS = ServiceLimits(learn_share=0)
 ENDS = {"full": 1, "nan": 1, "vanish": 1, "restart": 1, "bare": LASTING, "closed": LASTING}
 """Faults, and how many questions they befall."""
 
@@ -70,15 +69,6 @@ def ask(served: Served, name: str, **more: Any) -> Any:
 
 def said(answer: Any) -> str:
     return str(answer.json()["choices"][0]["message"]["content"])
-
-
-def test_each_organelle_answers_by_its_own_adapter(connect: Any, kernel: HostKernel) -> None:
-    served = connect()
-    for name in (HOST, "o0", "o1", "o2", "o0"):
-        answer = ask(served, name)
-        assert said(answer) == text_of(kernel, served, name)
-        assert answer.json()["organelle"] == name
-        assert answer.json()["usage"]["completion_tokens"] > 0
 
 
 def test_many_at_once_get_the_answers_of_whom_they_asked(connect: Any, kernel: HostKernel) -> None:
@@ -146,12 +136,3 @@ def test_who_waits_for_a_server_that_hangs_is_told_in_time(
     assert ask(served, "o0").status_code == 504
     assert said(ask(served, "o1")) == text_of(kernel, served, "o1")
     served.stop()
-
-
-def test_a_service_does_not_begin_with_a_server_of_another_model(
-    connect: Any, server: FakeServer
-) -> None:
-    server.host_slot = 0
-    server.kernel.place(0, random_weights(server.kernel.layout, 9, rank=2))
-    with pytest.raises(HostError, match="serve the same model"):
-        connect()

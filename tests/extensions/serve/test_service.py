@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shutil
-import threading
-import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from in_service import Serve, Served, wait_until
+from in_service import EAGER, Serve, Served, accept, wait_until
 from symbiont_ecology.base.errors import ConfigError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Retired
-from symbiont_ecology.base.types import HOST_SLOT, Item
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.extensions.serve.journal import (
-    GenerationBegun,
-    GivenAnswer,
-    GivenVerdict,
-    Journal,
-)
+from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
 from symbiont_ecology.extensions.serve.service import ServiceLimits, check_served, opened_service
-from symbiont_ecology.extensions.serve.world import typed_item
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, load_config
 from symbiont_ecology.run.open_run import JOURNAL_FILE
 from symbiont_ecology.run.start import resume
-
-EAGER = ServiceLimits(learn_share=1.0, patience=0.0)
 
 
 def questions(town: RunConfig, generations: int) -> list[Item]:
@@ -59,46 +47,35 @@ def live_through(served: Served, items: list[Item], seed: int = 0) -> list[bool]
     return verdicts
 
 
-def learned_everything(served: Served) -> bool:
-    return served.service.journal.learned == served.service.journal.verdicts
-
-
 def test_a_run_that_cannot_be_served_is_refused() -> None:
     with pytest.raises(ConfigError, match="steady: it has no habitats"):
         check_served(load_config("steady"), "steady")
 
 
-def test_verdicts_are_learned_from_in_generations(serve: Serve, town: RunConfig) -> None:
+def test_verdicts_are_learned_from_and_who_answered_is_who_learns(
+    serve: Serve, town: RunConfig
+) -> None:
     served = serve(limits=EAGER)
     before = dict(served.service.snapshot.weights)
     live_through(served, questions(town, 4))
-    wait_until(lambda: learned_everything(served))
+    served.learn_all()
     served.stop()
     state = load_state(served.folder)
     assert state.generation >= 1
     assert sum(habitat.asked for habitat in state.habitats.values()) == 24
     assert served.service.snapshot.weights != before
-    acted = [one for one in read_events(served.folder / "events.jsonl") if isinstance(one, Acted)]
-    practised = [one for one in acted if one.purpose == "practice"]
+    log = list(read_events(served.folder / "events.jsonl"))
+    practised = [one for one in log if isinstance(one, Acted) and one.purpose == "practice"]
     assert sum(len(one.verdicts) for one in practised) == 24
-
-
-def test_who_answered_is_who_learns(serve: Serve, town: RunConfig) -> None:
-    served = serve(limits=EAGER)
-    live_through(served, questions(town, 6))
-    wait_until(lambda: learned_everything(served))
-    served.stop()
     journal = Journal(served.folder)
     authors: dict[str, set[str]] = {}
     for generation in journal.generations:
         for one in journal.judged_in(generation):
             authors.setdefault(one.answer.user, set()).add(one.answer.organelle)
     journal.close()
-    log = list(read_events(served.folder / "events.jsonl"))
     dead = {event.id for event in log if isinstance(event, Retired)}
-    for event in log:  # what the dead answered teaches who serves the user
-        if isinstance(event, Acted) and event.purpose == "practice":
-            assert event.id in authors[event.habitat] or authors[event.habitat] & dead
+    for event in practised:  # what the dead answered teaches who serves the user
+        assert event.id in authors[event.habitat] or authors[event.habitat] & dead
 
 
 def test_a_killed_service_comes_to_the_same_state(
@@ -106,7 +83,7 @@ def test_a_killed_service_comes_to_the_same_state(
 ) -> None:
     served = serve(limits=EAGER)
     live_through(served, questions(town, 5))
-    wait_until(lambda: learned_everything(served))
+    served.learn_all()
     killed = Path(shutil.copytree(served.folder, tmp_path / "killed"))  # as SIGKILL leaves it
     assert load_state(killed).generation < served.service.generation or (
         served.service.generation % town.run.checkpoint_every == 0
@@ -119,29 +96,16 @@ def test_a_killed_service_comes_to_the_same_state(
         assert (killed / name).read_bytes() == (served.folder / name).read_bytes()
 
 
-def test_nothing_acknowledged_is_lost(
-    serve: Serve, town: RunConfig, kernel: HostKernel, tmp_path: Path
-) -> None:
-    served = serve(limits=ServiceLimits(learn_share=0))
-    items = questions(town, 2)
-    live_through(served, items)
-    killed = Path(shutil.copytree(served.folder, tmp_path / "killed"))
-    served.stop()
-    with opened_service(town, killed, kernel, EAGER, is_new=False) as again:
-        assert again.journal.verdicts == len(items)
-        lines = (served.folder / JOURNAL_FILE).read_text().splitlines()
-        names = [told["answer"]["id"] for told in map(json.loads, lines) if "answer" in told]
-        assert len(names) == len(items)
-        assert all(again.journal.answer(name) for name in names)
-
-
-def test_a_journal_of_another_checkpoint_is_refused(
+def test_the_folder_of_a_service_is_for_its_own_checkpoint_and_no_simulation(
     serve: Serve, town: RunConfig, kernel: HostKernel, founded: Path, tmp_path: Path
 ) -> None:
     served = serve(limits=EAGER)
-    live_through(served, questions(town, 4))
-    wait_until(lambda: learned_everything(served))
+    for user in ("ada", "bob"):
+        served.accept(user=user)
+        served.learn_all()
     served.stop()
+    with pytest.raises(RunError, match="symbiont serve"):
+        resume(Path(shutil.copytree(served.folder, tmp_path / "copy")))
     mixed = Path(shutil.copytree(founded, tmp_path / "mixed"))
     lines = (served.folder / JOURNAL_FILE).read_text().splitlines(keepends=True)
     kept = [line for line in lines if '{"generation":{"number":0,' not in line]
@@ -153,60 +117,7 @@ def test_a_journal_of_another_checkpoint_is_refused(
         pass
 
 
-def test_a_run_in_service_is_not_resumed_as_a_simulation(serve: Serve, tmp_path: Path) -> None:
-    served = serve(limits=EAGER)
-    served.judge(served.ask(user="ada").json()["id"], accepted=True)
-    wait_until(lambda: learned_everything(served))
-    served.stop()
-    with pytest.raises(RunError, match="symbiont serve"):
-        resume(Path(shutil.copytree(served.folder, tmp_path / "copy")))
-
-
-def test_requests_are_answered_in_the_midst_of_learning(
-    serve: Serve, town: RunConfig, kernel: HostKernel
-) -> None:
-    served = serve(limits=ServiceLimits(learn_share=0.25, patience=0.0))
-    answered_while_learning = []
-    learn = kernel.learn
-
-    def slow(*arguments: Any, **options: Any) -> Any:
-        """A learning step, and before it a scoring: in front of each others have the machine."""
-        results = list[Any]()
-        asking = threading.Thread(target=lambda: results.append(served.ask(user="eve")))
-        asking.start()
-        time.sleep(0.3)
-        kernel.score(["math.add: 1+1\n="], ["2"], [HOST_SLOT])
-        asking.join(20)
-        answered_while_learning.append(results and results[0].status_code == 200)
-        return learn(*arguments, **options)
-
-    kernel.learn = slow  # type: ignore[method-assign]
-    try:
-        live_through(served, questions(town, 4))
-        wait_until(lambda: learned_everything(served))
-    finally:
-        kernel.learn = learn  # type: ignore[method-assign]
-    assert answered_while_learning
-    assert all(answered_while_learning)
-
-
-def test_a_learning_step_that_fails_does_not_end_the_service(
-    serve: Serve, town: RunConfig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = serve(limits=EAGER)
-
-    def full(*arguments: object) -> None:
-        raise RunError("cannot write events: No space left on device")
-
-    monkeypatch.setattr(served.service.run, "step", full)
-    live_through(served, questions(town, 1))
-    wait_until(lambda: served.service.learning_error)
-    assert served.ask().status_code == 200
-    health = served.client.get("/healthz").json()
-    assert (health["learning"], "No space" in health["reason"]) == ("stopped", True)
-
-
-def test_the_log_says_that_the_disk_is_full(
+def test_a_full_disk_ends_learning_and_not_the_service_and_the_log_says_so(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     served = serve()
@@ -225,30 +136,9 @@ def test_the_log_says_that_the_disk_is_full(
         served.judge(name, accepted=True)
         wait_until(lambda: served.service.learning_error)
     assert "No space left" in caplog.records[-1].getMessage()
-
-
-def fill_the_host(served: Served, kernel: HostKernel) -> None:
-    """One user accepts an answer behind which the host has no position left; another a short
-    one."""
-    asked = "math.add: 1+1"
-    while len(kernel.encode([f"{asked}\n"])[0]) < kernel.shape.max_positions - 1:
-        asked += "1"
-    long = served.ask(asked, user="long", max_tokens=1, temperature=0).json()
-    assert long["choices"][0]["message"]["content"]
-    for answer in (long, served.ask(user="short").json()):
-        assert served.judge(answer["id"], accepted=True).status_code == 200
-
-
-def test_a_verdict_on_a_text_that_is_too_long_to_learn_from_is_left_out(
-    serve: Serve, kernel: HostKernel
-) -> None:
-    served = serve(limits=EAGER)
-    fill_the_host(served, kernel)
-    wait_until(lambda: learned_everything(served) and served.service.left_out)
-    assert "symbiont_verdicts_left_out_total 1.0" in served.client.get("/metrics").text
-    served.stop()
-    assert served.service.learning_error == ""
-    assert list(load_state(served.folder).habitats) == ["short"]
+    assert served.ask().status_code == 200
+    health = served.client.get("/healthz").json()
+    assert (health["learning"], "No space" in health["reason"]) == ("stopped", True)
 
 
 def test_what_takes_more_memory_than_learning_has_is_left_out(
@@ -257,33 +147,13 @@ def test_what_takes_more_memory_than_learning_has_is_left_out(
     small = HostKernel.from_pretrained("embedded", memory_mb=10)
     assert small.longest_lesson < small.shape.max_positions
     journal = Journal(folder)
-    for name, prompt in (("a", "math.add: 1+1\n"), ("b", "1" * small.longest_lesson)):
-        given = GivenAnswer(name, name, "math.add", prompt, ("2",), "host")
-        journal.write(given, GivenVerdict(name, True))
+    accept(journal, "a")
+    accept(journal, "b", prompt="1" * small.longest_lesson)
     journal.write(GenerationBegun(0, 2))
     journal.close()
     with opened_service(town, folder, small, EAGER, is_new=False) as service:
         assert (service.generation, service.left_out) == (1, 1)
         assert list(service.run.state.habitats) == ["a"]
-
-
-def test_a_judged_reply_is_made_into_a_question_once(
-    town: RunConfig, kernel: HostKernel, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    journal, made = Journal(folder), list[str]()
-    journal.write(GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host"))
-    journal.write(GivenVerdict("a", True), GenerationBegun(0, 1))
-    journal.close()
-
-    def noted(user: str, *arguments: Any) -> Item:
-        """A question, and whose it is."""
-        made.append(user)
-        return typed_item(user, *arguments)
-
-    monkeypatch.setattr("symbiont_ecology.extensions.serve.world.typed_item", noted)
-    with opened_service(town, folder, kernel, EAGER, is_new=False) as service:
-        assert service.generation == 1
-    assert made == ["ada"]
 
 
 def test_a_service_starts_although_a_generation_that_began_fails(
@@ -295,8 +165,8 @@ def test_a_service_starts_although_a_generation_that_began_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     journal = Journal(folder)
-    journal.write(GivenAnswer("a", "ada", "math.add", "math.add: 1+1\n", ("2",), "host"))
-    journal.write(GivenVerdict("a", True), GenerationBegun(0, 1))
+    accept(journal, "ada")
+    journal.write(GenerationBegun(0, 1))
     journal.close()
 
     def fail(*arguments: object, **options: object) -> None:
@@ -319,6 +189,6 @@ def test_acceptance_rises(serve: Serve, town: RunConfig) -> None:
     verdicts, items = list[bool](), questions(town, 50)
     for begin in range(0, len(items), 6):
         verdicts += live_through(served, items[begin : begin + 6], 10 * begin)
-        wait_until(lambda: learned_everything(served))
+        served.learn_all()
     first, last = verdicts[:90], verdicts[-90:]
     assert sum(last) > 1.2 * sum(first)

