@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.registry import Registry, knobs, validate
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import cell_name
-from symbiont_ecology.ecology import HOST, RULE, Assignment, Outcome, Rollout
+from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
 from symbiont_ecology.ecology.learning import Experience, learning_rules, reward_rules
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.routing.allocators import allocators
@@ -148,16 +147,6 @@ def test_expert_iteration_imitates_accepted_answers_alone(lived: Experience) -> 
     }
     assert {(one.item, one.token_ids) for one in teachings} == accepted
     assert all(one.weight == 1.0 for one in teachings)
-
-
-@given(lived=lives(), share=st.floats(0, 1, exclude_max=True))
-def test_heritable_teaches_what_the_rule_teaches_that_the_trait_names(
-    lived: Experience, share: float
-) -> None:
-    rules = ["none", "expert_iteration", "policy_gradient"]
-    whole = learning_rules.build({"kind": "heritable", "rules": rules})
-    own = learning_rules.build(rules[int(3 * share)])
-    assert whole.targets(replace(lived, traits={RULE: share})) == own.targets(lived)
 
 
 @given(lived=lives())

@@ -25,10 +25,7 @@ from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices, toy_runtime
 
-CONTROLS = (
-    *("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral"),
-    *("es", "genetic"),
-)
+CONTROLS = ("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral")
 
 
 @pytest.fixture(scope="module")

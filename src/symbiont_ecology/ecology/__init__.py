@@ -20,7 +20,7 @@ from symbiont_ecology.ecology.decisions import (
 )
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
 from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
-from symbiont_ecology.ecology.organelle import DROPOUT, HOST, RULE, Genome, Organelle
+from symbiont_ecology.ecology.organelle import DROPOUT, HOST, Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, map_rollouts, practice_of
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import (

@@ -39,7 +39,7 @@ from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
 from symbiont_ecology.ecology.habitats import RememberedAnswer
-from symbiont_ecology.ecology.organelle import RULE, Genome, Organelle
+from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.prices import Climate, Prices
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import SuccessPosterior
@@ -258,21 +258,6 @@ class Birth(Decision):
         keeps = is_alike and self.inheritance == "lamarckian"
         moments = first.optimizer_state if keeps else None
         return [context.enter(child, genome, self.name, self.parents, optimizer_state=moments)]
-
-
-def with_rule_traits(
-    decisions: Iterable[Decision], generator: np.random.Generator
-) -> list[Decision]:
-    """Return the decisions with a learning rule for newcomers without parents, as far as they bring
-    none: evenly spread, from a random one."""
-    decisions = list(decisions)
-    places = [place for place, one in enumerate(decisions) if isinstance(one, Found)]
-    first = generator.random()
-    for number, place in enumerate(places):
-        newcomer, share = decisions[place], (first + number / len(places)) % 1
-        assert isinstance(newcomer, Found)
-        decisions[place] = replace(newcomer, traits={RULE: share, **newcomer.traits})
-    return decisions
 
 
 # Deaths.

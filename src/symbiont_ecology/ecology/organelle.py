@@ -16,10 +16,6 @@ HOST: OrganelleId = "host"
 """The id under which the bare host appears in assignments and events; it owns no account and never
 learns."""
 
-RULE = "rule"
-"""The trait in [0, 1) that says by which of several rules an organelle learns (learning_rule
-``heritable``)."""
-
 SCORE = "score"
 """The note that says how good its weights were found to be."""
 

@@ -170,8 +170,6 @@ def _check_habitats(config: RunConfig, strategy: Strategy, mix: TaskMixture) -> 
     where = f"strategy.mechanisms: {misfits[0]!r}" if misfits else where
     if "habitats" not in strategy.worlds:
         raise ConfigError(f"{where} asks its own questions, as habitats do: switch it off (false)")
-    if strategy.habitat_faults:
-        raise ConfigError(strategy.habitat_faults[0])
     if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
         raise ConfigError(f"{where} is told kinds of habitats, which data do not say: take another")
 

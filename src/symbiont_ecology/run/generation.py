@@ -22,7 +22,6 @@ from symbiont_ecology.ecology.decisions import (
     apply,
     retire_by_catastrophe,
     retire_the_bankrupt,
-    with_rule_traits,
 )
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.run.act import act
@@ -99,8 +98,6 @@ def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[E
         context.rank,
         context.faults,
     )
-    if context.learning_rule.rule_count > 1:
-        decisions = with_rule_traits(decisions, context.draw("rules"))
     events = apply(decisions, apply_context)
     return events + warm_newborns(apply_context.initial_steps, context)
 

@@ -31,7 +31,6 @@ class LearningRule(ABC):
         replay: remembered right answers for each rollout of a generation: those of habitats, or of
             cells where there are no habitats.
         least_samples: rollouts per question without which there is nothing to compare.
-        rule_count: among how many rules organelles differ by the trait ``ecology.RULE``.
         needs_verdicts: it takes a reward of 1 for right, so it needs one that follows the verdict.
     """
 
@@ -41,7 +40,6 @@ class LearningRule(ABC):
     estimator: Estimator | None = None
     replay: float = 0.0
     least_samples: ClassVar[int] = 1
-    rule_count: int = 1
     needs_verdicts: ClassVar[bool] = False
 
     @abstractmethod

@@ -1,12 +1,11 @@
 """Other ways to learn and to evolve: evolution strategies, a genetic algorithm, evolution of
-hyper-parameters, Hebbian and inherited learning rules, and speciation.
+hyper-parameters, the Hebbian rule, and speciation.
 
 ``genetic``                a genetic algorithm over weights; ``exchanges`` has its crossovers
 ``evolution_strategies``   noise around one adapter and steps along it; ``noise`` makes it of seeds
 ``hyper``                  evolution of how adapters are trained; ``cli`` has its command
 ``exams``                  what everybody is asked alike, and the scores that are kept
 ``hebbian``                learning from forward passes alone
-``heritable``              learning rules that are inherited, so that evolution chooses among them
 ``speciation``             newcomers for prompts that are strange to everyone alive
 """
 
@@ -18,7 +17,7 @@ EXTENSION = Extension(
     parts={
         "strategy": (f"{_HERE}.evolution_strategies", f"{_HERE}.genetic", f"{_HERE}.hyper"),
         "operator": (f"{_HERE}.exchanges",),
-        "learning rule": (f"{_HERE}.hebbian", f"{_HERE}.heritable"),
+        "learning rule": (f"{_HERE}.hebbian",),
         "mechanism": (f"{_HERE}.speciation",),
     },
     commands={"evolve": Command(f"{_HERE}.cli:evolve", panel="Other methods")},

@@ -30,11 +30,10 @@ from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
     AskingStrategy,
     StrategyContext,
-    World,
     assignments,
     strategies,
 )
-from symbiont_ecology.extensions.methods.exams import dealt, rewards_by_question
+from symbiont_ecology.extensions.methods.exams import rewards_by_question
 from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b
 from symbiont_ecology.tasks.mixture import TaskMixture
 
@@ -57,9 +56,6 @@ class EvolutionStrategies(AskingStrategy):
     ``step`` is in units of the noise, before it is divided by the size of the population: with
     z-scores, the centre moves by step ÷ √population of the noise per number. That is the step size
     of the literature, α, divided by σ.
-
-    In a world of habitats nobody can ask everyone the same. Their questions are dealt out, and a
-    member is worth what its own ones earned.
     """
 
     population: PositiveInt = 16  # members of a generation
@@ -74,8 +70,6 @@ class EvolutionStrategies(AskingStrategy):
     looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
     warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
     warm_rate: PositiveFloat = 0.001  # learning rate of Adam for them, > 0
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
-    service_fault: ClassVar[str] = "its members differ by noise, and a service answers without"
     compares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -94,7 +88,7 @@ class EvolutionStrategies(AskingStrategy):
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
 
     def max_rows(self, tasks: TaskMixture) -> int:
-        return self.question_count(tasks) * (1 if tasks.habitats else self.population)
+        return self.question_count(tasks) * self.population
 
     def check(self, rank: int, rule: LearningRule) -> None:
         super().check(rank, rule)
@@ -104,29 +98,16 @@ class EvolutionStrategies(AskingStrategy):
                 f"centre as well, got {self.directions}"
             )
 
-    @property
-    def habitat_faults(self) -> Sequence[str]:
-        reason, faults = "habitats ask every question once, so no two can be asked the same", []
-        if self.shaping == "questions":
-            faults.append(f"strategy.shaping: {reason}: expected ranks or z_score, got 'questions'")
-        if self.looks:
-            faults.append(f"strategy.looks: {reason}: expected 0, got {self.looks}")
-        return faults
-
     def found(self, context: StrategyContext) -> list[Decision]:
         return [Found({}, context.rank - self.directions)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         items, members, asked = self.items(context), self._members(context), list[Assignment]()
-        if context.tasks.habitats:
-            hands = dealt(items, members, context.draw("deal"))
-        else:
-            hands = dict.fromkeys(members, items)
         for centre in context.state.population:
             asked += [
                 replace(assignment, is_exam=True, perturbation=noise)
-                for noise, hand in hands.items()
-                for assignment in assignments([(centre, item) for item in hand], 1)
+                for noise in members
+                for assignment in assignments([(centre, item) for item in items], 1)
             ]
             if self.looks and context.state.generation % self.looks == 0:
                 asked += self._look(centre, context)

@@ -21,7 +21,6 @@ from symbiont_ecology.base.registry import Share, Spec, kind_of
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_family
 from symbiont_ecology.ecology import (
-    RULE,
     Birth,
     Decision,
     DriftDetector,
@@ -36,8 +35,6 @@ from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.strategies import StrategyContext, World
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
-MUTANTS = 0.1
-"""Share of children whose rule of learning is drawn anew, where there are several."""
 IDLE = 0.5
 """Of an even share of the spectrum: a direction that carries no more may go."""
 FALL, SURE_SCORE = 0.3, 3.0
@@ -74,8 +71,6 @@ class Breeding(Mechanism):
     def _child(self, parent: Organelle, draw: Draw) -> Birth:
         generator, traits = draw("traits", parent.id), dict(parent.genome.traits)
         traits["learning_rate"] *= float(np.exp(self.spread * generator.standard_normal()))
-        if RULE in traits and generator.random() < MUTANTS:
-            traits[RULE] = generator.random()
         operator, name = operators.build(self.mutation), kind_of(self.mutation)
         return Birth((parent.id,), operator, name, traits, self.inheritance)
 
