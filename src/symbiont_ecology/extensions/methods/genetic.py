@@ -21,7 +21,7 @@ from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Share, Spec, kind_of
-from symbiont_ecology.base.types import TURN_END, BlobRef, Item, OrganelleId
+from symbiont_ecology.base.types import TURN_END, BlobRef, OrganelleId
 from symbiont_ecology.ecology import (
     Assignment,
     Birth,
@@ -102,7 +102,6 @@ class Genetic(CurriculumStrategy):
 
     The exam has the same questions in every generation, so a score stays what it was and no elite
     is asked again, but where the world changes: then everyone sits the exam with its new questions.
-    With ``is_fresh`` questions are drawn anew, and everyone sits every exam.
 
     With ``phrases`` a part of a genome is text (prompts evolve in Fernando et al. 2023,
     arXiv:2309.16797). It is read with every question, in the run and after it, and so it is paid
@@ -115,7 +114,6 @@ class Genetic(CurriculumStrategy):
     mutation: Spec = field(default_factory=lambda: {"kind": "gaussian", "sigma": 0.02})  # of one
     b_std: NonNegativeFloat = 0.01  # standard deviation of the founders' B
     is_adaptive: bool = False  # whether the mutation's sigma is inherited and mutates itself
-    is_fresh: bool = False  # whether every exam has questions of its own
     refine: NonNegativeInt = 0  # generations from one in which the best learns to the next; 0: none
     questions: PositiveFloat = 4  # per cell and exam, on average
     phrases: tuple[str, ...] = ()  # one of them is a gene, and stands in front of every question
@@ -153,9 +151,8 @@ class Genetic(CurriculumStrategy):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def max_rows(self, tasks: TaskMixture) -> int:
-        count = self.question_count(tasks)
-        exam = count if self.is_fresh else exam_size(tasks, self.questions)
-        return max(self.population * exam, count * self.samples if self.refine else 0)
+        lessons = self.question_count(tasks) * self.samples if self.refine else 0
+        return max(self.population * exam_size(tasks, self.questions), lessons)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
@@ -174,8 +171,8 @@ class Genetic(CurriculumStrategy):
         if scored and self._refines(context):
             taken = assignments([(scored[0], item) for item in self.items(context)], self.samples)
             return self.sampled(taken, context)
-        exam, known = self._exam(context), () if self.is_fresh else scored
-        sitters = [name for name in context.state.population if name not in known]
+        exam = exam_questions(context, self.questions)
+        sitters = [name for name in context.state.population if name not in scored]
         takers = [(name, item) for name in sitters for item in exam]
         return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
 
@@ -228,17 +225,9 @@ class Genetic(CurriculumStrategy):
         self, scores: Mapping[OrganelleId, Score], context: StrategyContext
     ) -> list[OrganelleId]:
         """Return those whose score is about the exam as it is, the best first."""
-        if self.is_fresh:  # the exam of the generation before says most
-            scored = [name for name, one in scores.items() if one.score is not None]
-        else:
-            exam = self._exam(context)
-            scored = [name for name, one in scores.items() if one.is_about(exam)]
+        exam = exam_questions(context, self.questions)
+        scored = [name for name, one in scores.items() if one.is_about(exam)]
         return sorted(scored, key=lambda name: -(scores[name].score or 0.0))
-
-    def _exam(self, context: StrategyContext) -> tuple[Item, ...]:
-        if self.is_fresh:
-            return self.items(context)
-        return exam_questions(context, self.questions)
 
 
 def _new_scores(context: StrategyContext) -> dict[str, Score]:
