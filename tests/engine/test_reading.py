@@ -80,7 +80,7 @@ def test_the_reward_is_the_mean_log_probability_under_the_noise_of_a_member(tmp_
         for identity in act.items
     }
     for place, sign in ((6, 1), (7, -1)):
-        host.place(0, Noise(seed, sign * 0.3, 0).of(centre, host.norms))
+        host.place(0, Noise(seed, sign * 0.3).of(centre, host.norms))
         worth = []
         for item in items.values():
             (ids,) = host.encode_answers([item.answer])

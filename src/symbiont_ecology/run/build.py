@@ -130,7 +130,6 @@ def _misfits_of_world(config: RunConfig, strategy: Strategy, mix: TaskMixture) -
         kinds = [kind for kind in names if "habitats" not in mechanisms[kind].worlds]
         where = f"strategy.mechanisms: {kinds[0]!r}" if kinds else where
         yield f"{where} asks its own questions, as habitats do: switch it off (false)"
-    yield from strategy.habitat_faults
     if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
         yield f"{where} is told kinds of habitats, which data do not say: take another"
 

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Ascended, Born, Event
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.methods.evolution_strategies import _worth
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.start import start
@@ -34,17 +32,7 @@ def steps(events: list[Event]) -> list[Ascended]:
 
 
 @pytest.mark.parametrize(
-    "strategy",
-    [
-        {},
-        {"shaping": "z_score"},
-        {"shaping": "questions"},
-        {"optimizer": "adam", "step": 0.5},
-        {"is_mirrored": False},
-        {"directions": 1},
-        {"fade": 0.99, "aging": 20.0},
-    ],
-    ids=str,
+    "strategy", [{}, {"shaping": "z_score"}, {"is_mirrored": False}, {"aging": 20.0}], ids=str
 )
 def test_the_mean_reward_of_the_population_rises(strategy: dict[str, Any], tmp_path: Path) -> None:
     events = lived(tmp_path / "run", strategy=strategy)
@@ -52,7 +40,7 @@ def test_the_mean_reward_of_the_population_rises(strategy: dict[str, Any], tmp_p
     assert np.mean(rewards[-5:]) > np.mean(rewards[:5]) + 0.25
 
 
-@pytest.mark.parametrize("shaping", ["ranks", "z_score", "questions"])
+@pytest.mark.parametrize("shaping", ["ranks", "z_score"])
 @pytest.mark.parametrize("reward", [0.0, 0.1, 0.3, 1.1])
 def test_members_that_earn_the_same_are_worth_nothing(shaping: Any, reward: float) -> None:
     assert _worth([{"a": reward, "b": reward}] * 30, shaping) == [0.0] * 30
@@ -111,39 +99,16 @@ def test_at_a_look_the_host_reads_what_the_centre_answers(tmp_path: Path) -> Non
     assert known[8] > 0.001
 
 
-def test_who_earns_the_same_is_worth_nothing() -> None:
-    equal = [{"q": 0.5, "r": 0.5}] * 4
-    assert _worth(equal, "ranks") == _worth(equal, "z_score") == _worth(equal, "questions")
-    assert _worth(equal, "ranks") == [0.0] * 4
-
-
-def test_worth_by_questions_counts_questions_alike() -> None:
-    """One question pays in hundreds, the other in units."""
-    rewards = [{"q": 100.0, "r": 0.0}, {"q": 0.0, "r": 1.0}]
-    assert _worth(rewards, "questions") == [0.0, 0.0]
-    assert _worth(rewards, "z_score")[0] > 0.9
-    assert _worth([*rewards, {"q": 1.0}], "questions")[1] < 0  # what not all answered says nothing
-
-
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
         ({"population": 7}, r"expected pairs, so an even number, got 7: set 8"),
         ({"population": 1, "is_mirrored": False}, r"expected 2 members or more, got 1"),
-        ({"directions": 4}, r"expected less than host\.rank \(4\).*got 4"),
         ({"shaping": "rank"}, r"shaping"),
-        ({"directions": 1, "optimizer": "adam"}, r"expected sgd where .* got adam"),
+        ({"directions": 1}, r"directions"),
     ],
 )
 def test_a_strategy_that_cannot_work_is_refused(strategy: dict[str, Any], message: str) -> None:
     config = toy_config(strategy={**ES, **strategy}, learning_rule="none")
     with pytest.raises(ConfigError, match=message):
         check(config)
-
-
-def test_a_warm_centre_leaves_room_for_noise_on_the_weights(tmp_path: Path) -> None:
-    strategy = {"warm": 2, "directions": 1}
-    assert steps(lived(tmp_path, generations=3, strategy=strategy))
-    (centre,) = load_state(tmp_path).population.values()
-    weights = BlobStore(tmp_path / "blobs").weights(centre.genome.weights)
-    assert weights.rank == centre.genome.rank == toy_config().host.rank - 1

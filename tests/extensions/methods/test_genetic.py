@@ -87,11 +87,6 @@ def test_a_quarantined_best_takes_no_score_of_others_with_it(tmp_path: Path) -> 
     assert kept == {name: earned[name] for name in kept}
 
 
-def test_everyone_sits_an_exam_whose_questions_are_fresh(tmp_path: Path) -> None:
-    sat = exams(lived(tmp_path / "run", generations=6, is_fresh=True))
-    assert max(map(len, sat.values())) > 1
-
-
 def test_an_exam_is_the_same_in_every_generation(tmp_path: Path) -> None:
     asked = defaultdict(set)
     for event in lived(tmp_path / "run", generations=5):

@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from in_service import TOWN, Serve
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted
-from symbiont_ecology.ecology import HOST, Assignment
-from symbiont_ecology.ecology.strategies import StrategyContext, strategies
+from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.serve.service import check_served
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig, load_config
 
-USUAL = ("ecology", "single", "genetic", "nearest", "neutral")
-REFUSED = ("per_habitat", "told", "in_context", "es")
+USUAL = ("ecology", "single", "nearest", "neutral")
+REFUSED = ("per_habitat", "told", "in_context")
 
 
 def town_of(strategy: str) -> RunConfig:
-    """The town with that strategy; as they usually are, those that compare rewards do not learn."""
-    does_learn = not strategies[strategy].compares_rewards
-    rule = () if does_learn else ("learning_rule=none",)
+    """The town with that strategy."""
     # The ecology of the town has mechanisms of its own.
     chosen = () if strategy == "ecology" else (f"strategy={strategy}",)
-    return load_config("habitats/town", [*TOWN, *chosen, *rule])
+    return load_config("habitats/town", [*TOWN, *chosen])
 
 
 def refusal(strategy: str) -> str:
@@ -56,18 +49,6 @@ def test_an_unknown_user_is_answered_and_learned_from(serve: Serve, name: str) -
         served.learn_all()
     served.stop()
     assert served.service.learning_error == ""
-
-
-def test_a_verdict_is_about_the_member_of_a_population_that_answered(serve: Serve) -> None:
-    served = serve(config=town_of("genetic"))
-    users = ("ada", "bob", "eve", "joe", "sue", "tom")
-    authors = {user: served.accept(user=user) for user in users}
-    served.learn_all()
-    served.stop()
-    log = list(read_events(served.folder / "events.jsonl"))
-    practised = {e.habitat: e.id for e in log if isinstance(e, Acted) and e.purpose == "practice"}
-    assert practised == authors
-    assert len(set(authors.values())) > 1
 
 
 def raises(strategy: object, context: StrategyContext) -> None:

@@ -110,11 +110,6 @@ class Strategy(ABC):
         return max(round(self.questions * len(tasks.cells)), 1)
 
     @property
-    def habitat_faults(self) -> Sequence[str]:
-        """Faults of its knobs in a world of habitats, for a strategy that fits there."""
-        return ()
-
-    @property
     def mechanism_names(self) -> tuple[str, ...]:
         """Names of the mechanisms of an ecology, in the order in which they act."""
         return ()

@@ -1,5 +1,5 @@
 """Other ways to learn and to evolve: evolution strategies, a genetic algorithm, evolution of
-hyper-parameters, Hebbian and inherited learning rules, and speciation.
+hyper-parameters, the Hebbian rule, and speciation.
 
 ``genetic``                a genetic algorithm over weights; ``exchanges`` has its crossovers
 ``evolution_strategies``   noise around one adapter and steps along it; ``noise`` makes it of seeds

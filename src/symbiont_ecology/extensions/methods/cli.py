@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,7 @@ from rich.markup import escape
 from rich.tree import Tree
 
 from symbiont_ecology.base.config_layers import config_name
-from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.files import free_folder
 from symbiont_ecology.cli import options
 from symbiont_ecology.cli.console import command_line, print_table, table, tell_loading
@@ -45,7 +44,7 @@ def evolve(
     eval_size: Annotated[int | None, option("Questions of an exam.", least=1)] = None,
     quick_test: Annotated[bool, option("Two short lives, to see it work.", "--quick-test")] = False,
     resume: Annotated[
-        bool, option("Go on with the newest run, or with the one that is named.", "--resume")
+        bool, option("Go on with the run in the folder that is named.", "--resume")
     ] = False,
     out: options.OutOption = None,
     dry_run: options.DryRunOption = False,
@@ -65,7 +64,9 @@ def evolve(
             raise ConfigError(
                 "--resume goes on with a run where it is: leave --out and --quick-test out"
             )
-        folder = _folder_of(names[0]) if names else _newest()
+        if not names:
+            raise ConfigError("--resume: expected the folder of a run, got none: name it")
+        folder = Path(names[0])
         lives = _more_lives(folder, generations)
         run = Run.open(folder, *changes, *typed_sizes, *lives)
     else:
@@ -182,29 +183,3 @@ def _hyper(config: RunConfig) -> Hyper:
             f"{kind_of(config.strategy)!r}: symbiont run takes any strategy"
         )
     return strategy
-
-
-def _folder_of(name: str) -> Path:
-    """Return the run that a folder or a file in it belongs to."""
-    path = Path(name)
-    return path if path.is_dir() or not path.exists() else path.parent
-
-
-def _newest() -> Path:
-    """Return the newest run of trainings under artifacts.
-
-    Raises:
-        RunError: there is none.
-    """
-    from symbiont_ecology.base.registry import kind_of
-    from symbiont_ecology.run.open_run import CONFIG_FILE
-    from symbiont_ecology.run.start import read_config
-
-    places = sorted(
-        Path("artifacts").glob(f"[!.]*/{CONFIG_FILE}"), key=lambda path: -path.stat().st_mtime
-    )
-    for path in places:
-        with suppress(EcologyError):  # a damaged one is for symbiont runs to name
-            if kind_of(read_config(path.parent, runs_plugins=False).strategy) == "hyper":
-                return path.parent
-    raise RunError(f"no run to go on with under artifacts: start one with {command_line('evolve')}")

@@ -16,35 +16,25 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from symbiont_ecology.adapters import AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.adam import adam_direction
-from symbiont_ecology.adapters.deltas import truncated
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.events import Ascended, Event
-from symbiont_ecology.base.registry import PositiveShare
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology import HOST, Assignment, Decision, Found, Outcome
 from symbiont_ecology.ecology.decisions import ApplyContext
-from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     StrategyContext,
-    World,
     assignments,
     strategies,
 )
-from symbiont_ecology.extensions.methods.exams import dealt, rewards_by_question
-from symbiont_ecology.extensions.methods.noise import Noise, along_b, along_w, mean_of_b
+from symbiont_ecology.extensions.methods.exams import rewards_by_question
+from symbiont_ecology.extensions.methods.noise import Noise, along_b, mean_of_b
 from symbiont_ecology.tasks.mixture import TaskMixture
 
-Optimizer = Literal["sgd", "adam"]
-Shaping = Literal["z_score", "ranks", "questions"]
-"""Worth of a member: its mean reward less the population's, in standard deviations; its rank
-among them, from −½ to ½ and then in standard deviations; or its z-score at each question, on
-average, so that questions count alike however their rewards are spread."""
-
-
+Shaping = Literal["z_score", "ranks"]
+"""Worth of a member: its mean reward less the population's, in standard deviations; or its rank
+among them, from −½ to ½ and then in standard deviations."""
 LOOK_QUESTIONS = 8
 """Questions per cell at a look."""
 
@@ -57,9 +47,6 @@ class EvolutionStrategies(CurriculumStrategy):
     ``step`` is in units of the noise, before it is divided by the size of the population: with
     z-scores, the centre moves by step ÷ √population of the noise per number. That is the step size
     of the literature, α, divided by σ.
-
-    In a world of habitats nobody can ask everyone the same. Their questions are dealt out, and a
-    member is worth what its own ones earned.
     """
 
     population: PositiveInt = 16  # members of a generation
@@ -67,15 +54,8 @@ class EvolutionStrategies(CurriculumStrategy):
     step: PositiveFloat = 1.0  # step of the centre, in units of the noise
     is_mirrored: bool = True  # whether members come in pairs of opposite noise
     shaping: Shaping = "ranks"  # what a member is worth
-    optimizer: Optimizer = "sgd"  # how worth becomes a step
-    fade: PositiveShare = 1.0  # what is kept of ΔW in a generation, in (0, 1]
     aging: NonNegativeFloat = 0.0  # generations after which steps fall with their root; 0: never
-    directions: NonNegativeInt = 0  # rank of a member's noise on W; 0: noise on B, with A frozen
     looks: NonNegativeInt = 0  # generations from one look at the centre itself to the next; 0: none
-    warm: NonNegativeInt = 0  # gold examples per cell that the centre has learned; 0: none
-    warm_rate: PositiveFloat = 0.001  # learning rate of Adam for them, > 0
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
-    service_fault: ClassVar[str] = "its members differ by noise, and a service answers without"
     compares_rewards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -85,48 +65,22 @@ class EvolutionStrategies(CurriculumStrategy):
                 f"strategy.population: expected pairs, so an even number, got {self.population}: "
                 f"set {self.population + 1}, or strategy.is_mirrored=false"
             )
-        if self.directions and self.optimizer == "adam":
-            raise ConfigError(
-                "strategy.optimizer: expected sgd where strategy.directions is set, since noise on "
-                "W has no coordinates that stay; got adam"
-            )
         if self.population < 2:
             raise ConfigError("strategy.population: expected 2 members or more, got 1")
 
     def max_rows(self, tasks: TaskMixture) -> int:
-        return self.question_count(tasks) * (1 if tasks.habitats else self.population)
-
-    def check(self, rank: int, rule: LearningRule) -> None:
-        super().check(rank, rule)
-        if self.directions >= rank:  # noise on W needs room beside the centre
-            raise ConfigError(
-                f"strategy.directions: expected less than host.rank ({rank}), which holds the "
-                f"centre as well, got {self.directions}"
-            )
-
-    @property
-    def habitat_faults(self) -> Sequence[str]:
-        reason, faults = "habitats ask every question once, so no two can be asked the same", []
-        if self.shaping == "questions":
-            faults.append(f"strategy.shaping: {reason}: expected ranks or z_score, got 'questions'")
-        if self.looks:
-            faults.append(f"strategy.looks: {reason}: expected 0, got {self.looks}")
-        return faults
+        return self.question_count(tasks) * self.population
 
     def found(self, context: StrategyContext) -> list[Decision]:
-        return [Found({}, context.rank - self.directions)]
+        return [Found({}, context.rank)]
 
     def ask(self, context: StrategyContext) -> list[Assignment]:
         items, members, asked = self.items(context), self._members(context), list[Assignment]()
-        if context.tasks.habitats:
-            hands = dealt(items, members, context.draw("deal"))
-        else:
-            hands = dict.fromkeys(members, items)
         for centre in context.state.population:
             asked += [
                 replace(assignment, is_exam=True, perturbation=noise)
-                for noise, hand in hands.items()
-                for assignment in assignments([(centre, item) for item in hand], 1)
+                for noise in members
+                for assignment in assignments([(centre, item) for item in items], 1)
             ]
             if self.looks and context.state.generation % self.looks == 0:
                 asked += self._look(centre, context)
@@ -155,8 +109,6 @@ class EvolutionStrategies(CurriculumStrategy):
             centre,
             list(zip(members, worth, strict=True)),
             float(step),
-            self.optimizer,
-            self.fade,
             rewards=tuple(float(np.mean(list(marks.values()))) for marks in rewards),
             tokens=tokens,
             empty=empty,
@@ -168,7 +120,7 @@ class EvolutionStrategies(CurriculumStrategy):
         count = self.population // 2 if self.is_mirrored else self.population
         seeds = [context.draw.key("member", number) for number in range(count)]
         signs = (1, -1) if self.is_mirrored else (1,)
-        return [Noise(seed, sign * self.noise, self.directions) for seed in seeds for sign in signs]
+        return [Noise(seed, sign * self.noise) for seed in seeds for sign in signs]
 
     def _look(self, centre: str, context: StrategyContext) -> list[Assignment]:
         """Ask the centre and the bare host the same questions at every look."""
@@ -213,12 +165,6 @@ def _mean_log_ratio(outcomes: Sequence[Outcome]) -> float | None:
 
 def _worth(rewards: Sequence[dict[str, float]], shaping: Shaping) -> list[float]:
     """Return the worth of each member; all 0 where they earned the same."""
-    if shaping == "questions":
-        names = sorted({name for marks in rewards for name in marks})
-        # A question that was left out for want of compute says nothing.
-        common = [name for name in names if all(name in marks for marks in rewards)]
-        scores = [_z_scores(np.array([marks[name] for marks in rewards])) for name in common]
-        return list(map(float, np.mean(scores, axis=0))) if scores else [0.0] * len(rewards)
     means = np.array([np.mean(list(marks.values())) for marks in rewards])
     if shaping == "ranks":
         means = _centred_ranks(means)
@@ -246,15 +192,13 @@ class Ascend(Decision):
     """The centre of a population goes along the mean of its members' noise, weighted by what each
     of them is worth.
 
-    ``step`` is in units of the noise; ``fade`` is what is kept of ΔW. ``rewards``, ``tokens``,
-    ``empty`` and ``kl`` are for the record (``events.Ascended``).
+    ``step`` is in units of the noise. ``rewards``, ``tokens``, ``empty`` and ``kl`` are for the
+    record (``events.Ascended``).
     """
 
     organelle_id: OrganelleId
     worth: Sequence[tuple[Noise, float]]
     step: float
-    optimizer: Optimizer = "sgd"
-    fade: float = 1.0
     rewards: tuple[float, ...] = ()
     tokens: float = 0.0
     empty: float = 0.0
@@ -265,15 +209,17 @@ class Ascend(Decision):
         organelle = state.population[self.organelle_id]
         centre = store.weights(organelle.genome.weights)
         before = store.optimizer_state(organelle.optimizer_state)
-        noise, _ = self.worth[0]
-        move = self._along_w if noise.rank else self._along_b
-        weights, optimizer_state, length = move(centre, before, context)
+        size = abs(self.worth[0][0].size)
+        direction = mean_of_b(self._shares, centre) / np.float32(len(self.worth))
+        weights = along_b(centre, direction, self.step * size, context.norms)
         # Where the step would not be finite, the centre stays where it is.
         if np.isfinite(weights.vector).all():
-            ref, state_ref = store.put_weights(weights), store.put_optimizer_state(optimizer_state)
+            ref = store.put_weights(weights)
+            state_ref = store.put_optimizer_state(replace(before, step=before.step + 1))
             genome = replace(organelle.genome, weights=ref)
             changed = replace(organelle, genome=genome, optimizer_state=state_ref)
             state.population[organelle.id] = changed
+        of_b = np.concatenate([direction[b] for _, _, b, _, _ in centre.layout.blocks(centre.rank)])
         return [
             Ascended(
                 state.generation,
@@ -281,37 +227,12 @@ class Ascend(Decision):
                 rewards=self.rewards,
                 tokens=self.tokens,
                 empty=self.empty,
-                step=length,
+                step=self.step * float(np.sqrt(np.mean(np.square(of_b)))),
                 weights=state.population[organelle.id].genome.weights,
                 kl=self.kl,
-                noise=abs(noise.size),
+                noise=size,
             )
         ]
-
-    def _along_b(
-        self, centre: AdapterWeights, before: OptimizerState, context: ApplyContext
-    ) -> tuple[AdapterWeights, OptimizerState, float]:
-        """Step on B, where every number has noise of its own."""
-        direction = mean_of_b(self._shares, centre) / np.float32(len(self.worth))
-        optimizer_state = replace(before, step=before.step + 1)
-        if self.optimizer == "adam":
-            direction, optimizer_state = adam_direction(direction, before)
-        noise, _ = self.worth[0]
-        faded = _with_b_times(centre, self.fade)
-        moved = along_b(faded, direction, self.step * abs(noise.size), context.norms)
-        of_b = direction[_is_b(centre)]
-        return moved, optimizer_state, self.step * float(np.sqrt(np.mean(np.square(of_b))))
-
-    def _along_w(
-        self, centre: AdapterWeights, before: OptimizerState, context: ApplyContext
-    ) -> tuple[AdapterWeights, OptimizerState, float]:
-        """Step on W, cut to the centre's rank."""
-        noise, _ = self.worth[0]
-        size = self.step / len(self.worth)
-        shares = [(seed, abs(noise.size) * size * share) for seed, share in self._shares]
-        moved = along_w(centre.times(self.fade), shares, noise.rank, context.norms)
-        length = size * float(np.linalg.norm([share for _, share in self._shares]))
-        return truncated(moved, centre.rank), replace(before, step=before.step + 1), length
 
     @property
     def _shares(self) -> list[tuple[int, float]]:
@@ -320,17 +241,3 @@ class Ascend(Decision):
         for noise, worth in self.worth:
             shares[noise.seed] += worth if noise.size > 0 else -worth
         return list(shares.items())
-
-
-def _is_b(centre: AdapterWeights) -> np.ndarray:
-    """Return a mask of the numbers of the flat vector that are those of B."""
-    mask = np.zeros(len(centre.vector), dtype=bool)
-    for _, _, b, _, _ in centre.layout.blocks(centre.rank):
-        mask[b] = True
-    return mask
-
-
-def _with_b_times(centre: AdapterWeights, share: float) -> AdapterWeights:
-    """Multiply B by ``share``: A, which says how large noise on B is, stays."""
-    vector = np.where(_is_b(centre), np.float32(share) * centre.vector, centre.vector)
-    return replace(centre, vector=vector)

@@ -7,12 +7,10 @@ known, so nobody is asked twice. Where the world changes, its new questions are 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from statistics import fmean
-from typing import Any, TypeVar
-
-import numpy as np
+from typing import Any
 
 from symbiont_ecology.base.events import Event, Scored
 from symbiont_ecology.base.rng import Draw
@@ -23,7 +21,6 @@ from symbiont_ecology.ecology.organelle import SCORE
 from symbiont_ecology.ecology.strategies import StrategyContext
 from symbiont_ecology.tasks.mixture import TaskMixture
 
-_Taker = TypeVar("_Taker")
 NOTE = "exam"
 """The note of an organelle in which its exam is kept, beside the score."""
 
@@ -85,9 +82,9 @@ def exam_size(tasks: TaskMixture, count: float) -> int:
 
 
 def rewards_by_question(outcomes: Iterable[Outcome]) -> dict[str, float]:
-    """Return the mean reward at each question; two habitats that ask the same have two."""
+    """Return the mean reward at each question."""
     return {
-        f"{item.id}{item.habitat}": float(fmean(rollout.reward for rollout in rollouts))
+        item.id: float(fmean(rollout.reward for rollout in rollouts))
         for outcome in outcomes
         for item, rollouts in outcome.by_item()
         if rollouts
@@ -101,16 +98,3 @@ def rewards_of_exam(context: StrategyContext) -> dict[OrganelleId, dict[str, flo
         if outcome.assignment.is_exam:
             exams[outcome.assignment.organelle_id].append(outcome)
     return {name: rewards_by_question(outcomes) for name, outcomes in exams.items()}
-
-
-def dealt(
-    items: Sequence[Item], takers: Sequence[_Taker], generator: np.random.Generator
-) -> dict[_Taker, tuple[Item, ...]]:
-    """Give each item to one of those who can take it, in random order and by turns: for questions
-    of habitats, which are asked once.
-
-    Numbers of items differ by one at most. Two neighbours, such as opposite noise, get as many
-    where the number of items is even.
-    """
-    shuffled = tuple(items[place] for place in generator.permutation(len(items)))
-    return {taker: shuffled[place :: len(takers)] for place, taker in enumerate(takers)}

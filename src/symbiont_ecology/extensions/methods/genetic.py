@@ -21,7 +21,7 @@ from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.operators import Merge, Parent, Parents, operators, with_arity
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Share, Spec, kind_of
-from symbiont_ecology.base.types import TURN_END, BlobRef, Item, OrganelleId
+from symbiont_ecology.base.types import TURN_END, BlobRef, OrganelleId
 from symbiont_ecology.ecology import (
     Assignment,
     Birth,
@@ -36,14 +36,11 @@ from symbiont_ecology.ecology.learning import LearningRule
 from symbiont_ecology.ecology.strategies import (
     LearningStrategy,
     StrategyContext,
-    World,
     assignments,
-    author_of,
     strategies,
 )
 from symbiont_ecology.extensions.methods.exams import (
     Score,
-    dealt,
     exam_questions,
     exam_size,
     rewards_of_exam,
@@ -105,10 +102,6 @@ class Genetic(LearningStrategy):
 
     The exam has the same questions in every generation, so a score stays what it was and no elite
     is asked again, but where the world changes: then everyone sits the exam with its new questions.
-    With ``is_fresh`` questions are drawn anew, and everyone sits every exam.
-
-    In a world of habitats nobody can ask everyone the same. Their questions are dealt out, fitness
-    is the mean reward since birth, and nobody is selected before all have given enough ``answers``.
 
     With ``phrases`` a part of a genome is text (prompts evolve in Fernando et al. 2023,
     arXiv:2309.16797). It is read with every question, in the run and after it, and so it is paid
@@ -121,13 +114,10 @@ class Genetic(LearningStrategy):
     mutation: Spec = field(default_factory=lambda: {"kind": "gaussian", "sigma": 0.02})  # of one
     b_std: NonNegativeFloat = 0.01  # standard deviation of the founders' B
     is_adaptive: bool = False  # whether the mutation's sigma is inherited and mutates itself
-    is_fresh: bool = False  # whether every exam has questions of its own
     refine: NonNegativeInt = 0  # generations from one in which the best learns to the next; 0: none
     questions: PositiveFloat = 4  # per cell and exam, on average
-    answers: PositiveInt = 8  # of each before a selection, in a world of habitats
     phrases: tuple[str, ...] = ()  # one of them is a gene, and stands in front of every question
     rephrase: Share = 0.1  # chance that a child's phrase is drawn anew
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
     compares_rewards: ClassVar[bool] = True
 
     def check(self, rank: int, rule: LearningRule) -> None:
@@ -161,9 +151,8 @@ class Genetic(LearningStrategy):
             raise ConfigError("strategy.phrases: expected text without U+001D, which parts turns")
 
     def max_rows(self, tasks: TaskMixture) -> int:
-        count, sitters = self.question_count(tasks), 1 if tasks.habitats else self.population
-        exam = count if tasks.habitats or self.is_fresh else exam_size(tasks, self.questions)
-        return max(sitters * exam, count * self.samples if self.refine else 0)
+        lessons = self.question_count(tasks) * self.samples if self.refine else 0
+        return max(self.population * exam_size(tasks, self.questions), lessons)
 
     def found(self, context: StrategyContext) -> list[Decision]:
         b_std, phrases = 0.0 if self.warm else self.b_std, self.phrases or ("",)
@@ -178,28 +167,13 @@ class Genetic(LearningStrategy):
         ]
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
-        living = context.state.population
         scored = self._scored(scores_with({}, context), context)
         if scored and self._refines(context):
             return assignments([(scored[0], item) for item in self.items(context)], self.samples)
-        if context.tasks.habitats:
-            takers = self._dealt(context)
-        else:
-            exam, known = self._exam(context), () if self.is_fresh else scored
-            takers = [(name, item) for name in living if name not in known for item in exam]
+        exam = exam_questions(context, self.questions)
+        sitters = [name for name in context.state.population if name not in scored]
+        takers = [(name, item) for name in sitters for item in exam]
         return [replace(assignment, is_exam=True) for assignment in assignments(takers, 1)]
-
-    def _dealt(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """Deal the questions of the habitats out. A reply that was given is its author's, and left
-        out where that does not live: the verdict on it says nothing of the living."""
-        state, items, members = context.state, self.items(context), list(context.state.population)
-        authored = [(author, item) for item in items if (author := author_of(item, state))]
-        free = [item for item in items if not (item.logged and item.logged.author)]
-        if len(free) < len(members):  # or the first of them would be asked again and again
-            order = context.draw("members").permutation(len(members))
-            members = [members[place] for place in order]
-        hands = dealt(free, members, context.draw("deal"))
-        return authored + [(name, item) for name, hand in hands.items() for item in hand]
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         state = context.state
@@ -249,36 +223,21 @@ class Genetic(LearningStrategy):
     def _scored(
         self, scores: Mapping[OrganelleId, Score], context: StrategyContext
     ) -> list[OrganelleId]:
-        """Return those whose score says what they are worth, the best first: it is about the exam
-        as it is, or where habitats ask the mean of enough answers."""
-        if context.tasks.habitats:
-            scored = [name for name, one in scores.items() if one.answers >= self.answers]
-        elif self.is_fresh:  # the exam of the generation before says most
-            scored = [name for name, one in scores.items() if one.score is not None]
-        else:
-            exam = self._exam(context)
-            scored = [name for name, one in scores.items() if one.is_about(exam)]
+        """Return those whose score is about the exam as it is, the best first."""
+        exam = exam_questions(context, self.questions)
+        scored = [name for name, one in scores.items() if one.is_about(exam)]
         return sorted(scored, key=lambda name: -(scores[name].score or 0.0))
-
-    def _exam(self, context: StrategyContext) -> tuple[Item, ...]:
-        if self.is_fresh:
-            return self.items(context)
-        return exam_questions(context, self.questions)
 
 
 def _new_scores(context: StrategyContext) -> dict[str, Score]:
-    """Return the mean of what everyone earned in this generation's exam; where habitats ask, of all
-    that it earned since birth."""
+    """Return the mean of what everyone earned in this generation's exam."""
     rewards: dict[str, list[float]] = defaultdict(list)
     for outcome in context.outcomes:
         if outcome.assignment.is_exam:
             rewards[outcome.assignment.organelle_id] += [r.reward for r in outcome.rollouts]
-    has_habitats, scores = bool(context.tasks.habitats), dict[str, Score]()
-    marks = {} if has_habitats else rewards_of_exam(context)
-    for name, earned in rewards.items():
-        earlier = Score.of(context.state.population[name])
-        before = earlier.answers if has_habitats else 0
-        if answers := before + len(earned):
-            mean = (before * (earlier.score or 0.0) + sum(earned)) / answers
-            scores[name] = Score(name, float(mean), marks.get(name, {}), answers)
-    return scores
+    marks = rewards_of_exam(context)
+    return {
+        name: Score(name, float(sum(earned) / len(earned)), marks[name], len(earned))
+        for name, earned in rewards.items()
+        if earned
+    }

@@ -4,10 +4,9 @@ A member of a population of evolution strategies is the centre with noise on it.
 function of its seed, so nothing else of a member is ever stored (Salimans et al. 2017,
 arXiv:1703.03864), and a step is made of seeds and what their members earned.
 
-Its size is ‖change of ΔW‖ ÷ ‖W‖, the same in all modules of the host, whatever their scales. Noise
-of two kinds: on B along the rows of a frozen A; or a low-rank change of W itself (EGGROLL, Sarkar
-et al. 2025, arXiv:2511.16652). Noise on A and B at once has a mean gradient of exactly zero where B
-is zero, since ΔW is even in the sign of both: nobody could start there, so it is not offered.
+Its size is ‖change of ΔW‖ ÷ ‖W‖, the same in all modules of the host, whatever their scales. It is
+on B along the rows of a frozen A. Noise on A and B at once has a mean gradient of exactly zero
+where B is zero, since ΔW is even in the sign of both: nobody could start there.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from functools import lru_cache
 import numpy as np
 
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights, Norms
-from symbiont_ecology.adapters.deltas import combined
 
 
 @dataclass(frozen=True)
@@ -27,23 +25,18 @@ class Noise:
     """Noise of one seed on an adapter.
 
     ``size`` is that of the change of every module, relative to its base weights; a negative one is
-    the mirror image (antithetic sampling). ``rank`` is that of a change of W; 0 moves B.
+    the mirror image (antithetic sampling).
     """
 
     seed: int
     size: float
-    rank: int = 0
 
     def __str__(self) -> str:
         return f"{self.seed} {self.size}"
 
     def of(self, centre: AdapterWeights, norms: Norms) -> AdapterWeights:
-        """Return the perturbed adapter. A change of W adds to the centre's rank."""
-        if self.rank:
-            change = _change_of_w(self.seed, self.rank, centre.layout, norms)
-            return combined([centre, change], (1.0, self.size))
-        vector = centre.vector.copy()
-        noise = noise_on_b(self.seed, centre)
+        """Return the perturbed adapter."""
+        vector, noise = centre.vector.copy(), noise_on_b(self.seed, centre)
         for name, piece, scale in _scales_of_b(centre, norms):
             vector[piece] += np.float32(self.size * scale) * noise[name]
         return replace(centre, vector=vector)
@@ -85,29 +78,9 @@ def mean_of_b(shares: Iterable[tuple[int, float]], centre: AdapterWeights) -> np
     return total
 
 
-def along_w(
-    centre: AdapterWeights, shares: Iterable[tuple[int, float]], rank: int, norms: Norms
-) -> AdapterWeights:
-    """Add Σ share · change of W of seeds to the centre, exactly: its rank grows with their
-    number."""
-    terms = list(shares)
-    changes = [_change_of_w(seed, rank, centre.layout, norms) for seed, _ in terms]
-    return combined([centre, *changes], (1.0, *(share for _, share in terms)))
-
-
 def _scales_of_b(centre: AdapterWeights, norms: Norms) -> Iterable[tuple[str, slice, float]]:
     """Yield for every module its name, where Bᵀ is, and the noise of each number that makes
     ‖scaling · noise · A‖ = ‖W‖ in the mean."""
     for name, a, b, _, d_out in centre.layout.blocks(centre.rank):
         length = abs(centre.scaling) * float(np.linalg.norm(centre.vector[a])) * np.sqrt(d_out)
         yield name, b, norms[name] / length if length else 0.0
-
-
-def _change_of_w(seed: int, rank: int, layout: AdapterLayout, norms: Norms) -> AdapterWeights:
-    """Draw an adapter of that rank with ‖ΔW‖ = ‖W‖ in every module, in the mean."""
-    generator, factors = np.random.Generator(np.random.PCG64(seed)), {}
-    for name, d_in, d_out in layout.modules:
-        a = generator.standard_normal((rank, d_in), dtype=np.float32)
-        b = generator.standard_normal((d_out, rank), dtype=np.float32)
-        factors[name] = (a, b * np.float32(norms[name] / np.sqrt(rank * d_in * d_out)))
-    return AdapterWeights.from_factors(layout, rank, 1.0, factors)
