@@ -12,7 +12,6 @@ import pytest
 from hosts import random_weights
 from in_service import NEVER_LEARNS, QUESTION, TOWN, Serve, Served, wait_until
 from servers import FakeServer, running
-from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.serve.limits import HttpLimits
