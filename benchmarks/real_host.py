@@ -175,7 +175,7 @@ def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
 def others(ours: Asked, workplace: Path, style: PromptStyle) -> dict[str, Side]:
     """Return PEFT and Hugging Face's own loop on some of the rows."""
     peft = PeftPopulation(ours, workplace, 1)
-    texts = ours.kernel._codec.texts(ours.prompts, is_chat=style.is_chat)
+    texts = ours.kernel.codec.texts(ours.prompts, is_chat=style.is_chat)
     each = ROWS // ours.organelles
     sample, names = texts[::each], [str(slot) for slot in ours.slots[::each]]
 

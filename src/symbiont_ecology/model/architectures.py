@@ -281,15 +281,12 @@ def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] |
 def _rope(values: ModelConfig, theta: float) -> Rope | None:
     """Return the angles of one set of rope parameters, None if they are not known here."""
     kind = values.get("rope_type", values.get("type", "default"))
+    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind, ("",))  # which nothing has
+    numbers = [values.get(name) for name in fields]
     is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
-        isinstance(v, dict) for v in values.values()
+        isinstance(value, dict) for value in values.values()
     )
-    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind)
-    if is_odd or fields is None:
+    if is_odd or not all(isinstance(number, int | float) for number in numbers):
         return None
-    numbers = [values[name] for name in fields if isinstance(values.get(name), int | float)]
-    if len(numbers) < len(fields):
-        return None
-    if kind == "llama3" and not values["high_freq_factor"] > values["low_freq_factor"]:
-        return None
-    return Rope(theta, *numbers)
+    rope = Rope(theta, *numbers)
+    return rope if kind != "llama3" or rope.high > rope.low else None

@@ -40,14 +40,12 @@ class Dropout:
     ends: Tensor | None = None
 
     @classmethod
-    def of(
-        cls, packing: Packing, shares: Sequence[float], seeds: Sequence[int], names: Sequence[int]
-    ) -> Dropout:
+    def of(cls, packing: Packing, rows: Sequence[tuple[float, int, int]]) -> Dropout:
         """Make it for packed rows, with each row's share and seed, those of its owner, and its
         name, a number among the rows of its owner."""
         marks = np.zeros(len(packing.ids), dtype=np.uint64)
         rates = np.zeros(len(packing.ids), dtype=np.float32)
-        for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
+        for row, (text, (share, seed, name)) in enumerate(zip(packing.texts, rows, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = seed & (1 << 64) - 1
             prompt = packing.starts[packing.prompt_of[row]]
@@ -56,7 +54,7 @@ class Dropout:
                 start, zlib.crc32(text.prompt.tobytes()), 0, read
             )
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
-            rates[prompt : prompt + read] = rates[answer : answer + written] = shares[row]
+            rates[prompt : prompt + read] = rates[answer : answer + written] = share
         device = packing.ids.device
         mark_tensor = torch.from_numpy(marks.view(np.int64)).to(device)
         return cls(torch.from_numpy(rates).to(device), mark_tensor, packing.ends)
