@@ -281,7 +281,9 @@ def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] |
 def _rope(values: ModelConfig, theta: float) -> Rope | None:
     """Return the angles of one set of rope parameters, None if they are not known here."""
     kind = values.get("rope_type", values.get("type", "default"))
-    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind, ("",))  # which nothing has
+    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(
+        kind, ("",)
+    )  # which nothing has
     numbers = [values.get(name) for name in fields]
     is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
         isinstance(value, dict) for value in values.values()

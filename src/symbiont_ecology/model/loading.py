@@ -178,18 +178,15 @@ def describe() -> str:
     return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"
 
 
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
-def keep_freed_memory(threshold: int = 1 << 30) -> bool:
-    """Keeps blocks below ``threshold`` bytes inside the process; True if the allocator took it."""
-    if sys.platform != "linux":
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    if mallopt is None:
-        return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, threshold) and mallopt(_M_TRIM_THRESHOLD, threshold))
+def keep_freed_memory(threshold: int = 1 << 30) -> None:
+    """Keeps blocks below ``threshold`` bytes inside the process, where the allocator can."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):  # musl has none
+        for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+            library.mallopt(name, threshold)
 
 
 ENDS = ("embed_tokens.weight", "wte.weight", "wpe.weight", "lm_head.weight")
