@@ -44,6 +44,7 @@ from symbiont_ecology.base.types import (
     LearningBatch,
     Lesson,
     Request,
+    without_turns,
 )
 from symbiont_ecology.model import packing
 from symbiont_ecology.model.locating import find_folder
@@ -175,7 +176,7 @@ def case(folder: Path, turns: int, *, name: str, organelles: int) -> Result:
 def others(ours: Asked, workplace: Path, style: PromptStyle) -> dict[str, Side]:
     """Return PEFT and Hugging Face's own loop on some of the rows."""
     peft = PeftPopulation(ours, workplace, 1)
-    texts = ours.kernel._codec.texts(ours.prompts, is_chat=style.is_chat)
+    texts = list(map(ours.kernel.codec.chat if style.is_chat else without_turns, ours.prompts))
     each = ROWS // ours.organelles
     sample, names = texts[::each], [str(slot) for slot in ours.slots[::each]]
 

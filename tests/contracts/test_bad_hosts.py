@@ -75,7 +75,7 @@ def test_cells_are_named_once(override: str) -> None:
         ({"num_attention_heads": 10**6}, "num_attention_heads"),
         ({"head_dim": 33}, "head_dim"),
         ({"head_dim": None, "hidden_size": 4}, "even size"),
-        ({"hidden_size": 64}, "embed_tokens"),
+        ({"hidden_size": 64}, "q_proj"),
         ({"hidden_size": "128"}, "hidden_size"),
         ({"intermediate_size": 383}, "gate_proj"),
         ({"vocab_size": 281}, "embed_tokens"),

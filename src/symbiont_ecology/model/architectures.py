@@ -117,39 +117,20 @@ class Architecture:
 class Blueprint:
     """Facts of one host for the fused forward.
 
-    ``config`` is the host's with all defaults filled in, and ``shape`` are the sizes in it, without
-    numbers of parameters; ``views`` has one entry per layer; ``biases`` says of each site of a
-    layer whether it has one.
+    ``shape`` are its sizes, without numbers of parameters; ``views`` has one entry per layer;
+    ``biases`` says of each site of a layer whether it has one. The output head is the embedding if
+    it ``is_tied``. Norms add ``eps`` to the mean square; embeddings and scores are multiplied.
     """
 
     architecture: Architecture
-    config: ModelConfig
     shape: HostShape
     views: tuple[View, ...]
     biases: tuple[bool, ...]
     activation: Callable[[Tensor], Tensor]
-
-    @property
-    def is_tied(self) -> bool:
-        """True if the output head is the embedding."""
-        return bool(self.config.get("tie_word_embeddings", False))
-
-    @property
-    def eps(self) -> float:
-        """Number that norms add to the mean square."""
-        return float(self.config.get("rms_norm_eps", 1e-6))
-
-    @property
-    def embedding_scale(self) -> float:
-        """Factor of embeddings."""
-        is_scaled = self.architecture.has_scaled_embedding
-        return float(self.config["hidden_size"] ** 0.5) if is_scaled else 1.0
-
-    @property
-    def query_scalar(self) -> float | None:
-        """Scores are divided by its root, by that of a head's size where it is None."""
-        has_scalar = "query_pre_attn_scalar" in self.architecture.defaults
-        return self.config["query_pre_attn_scalar"] if has_scalar else None
+    is_tied: bool
+    eps: float
+    embedding_scale: float
+    attention_scale: float
 
 
 _QWEN = {
@@ -245,7 +226,19 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
     biases = tuple(
         bool(config.get(bias)) if isinstance(bias, str) else bias for bias in architecture.biases
     )
-    return Blueprint(architecture, config, shape, views, biases, activation)
+    scalar = "query_pre_attn_scalar"
+    return Blueprint(
+        architecture,
+        shape,
+        views,
+        biases,
+        activation,
+        is_tied=bool(config.get("tie_word_embeddings", False)),
+        eps=float(config.get("rms_norm_eps", 1e-6)),
+        embedding_scale=shape.hidden**0.5 if architecture.has_scaled_embedding else 1.0,
+        attention_scale=(config[scalar] if scalar in architecture.defaults else shape.head_dim)
+        ** -0.5,
+    )
 
 
 def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:
@@ -288,15 +281,14 @@ def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] |
 def _rope(values: ModelConfig, theta: float) -> Rope | None:
     """Return the angles of one set of rope parameters, None if they are not known here."""
     kind = values.get("rope_type", values.get("type", "default"))
+    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(
+        kind, ("",)
+    )  # which nothing has
+    numbers = [values.get(name) for name in fields]
     is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
-        isinstance(v, dict) for v in values.values()
+        isinstance(value, dict) for value in values.values()
     )
-    fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(kind)
-    if is_odd or fields is None:
+    if is_odd or not all(isinstance(number, int | float) for number in numbers):
         return None
-    numbers = [values[name] for name in fields if isinstance(values.get(name), int | float)]
-    if len(numbers) < len(fields):
-        return None
-    if kind == "llama3" and not values["high_freq_factor"] > values["low_freq_factor"]:
-        return None
-    return Rope(theta, *numbers)
+    rope = Rope(theta, *numbers)
+    return rope if kind != "llama3" or rope.high > rope.low else None

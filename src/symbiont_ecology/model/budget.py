@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import torch
@@ -83,10 +84,6 @@ class MemoryBudget:
             budget = replace(self, megabytes=min(self.megabytes, MAX_LESSON_MB))
         return budget._forward(self._lesson_bytes)
 
-    def halved(self) -> MemoryBudget:
-        """Return half of it."""
-        return replace(self, megabytes=self.megabytes / 2)
-
     @property
     def _activations(self) -> int:
         """Bytes per token inside one layer."""
@@ -113,22 +110,17 @@ def within(
     Raises:
         HostError: a single row does not fit.
     """
-    while True:
-        try:
-            return work(budget), budget
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            smaller = budget.halved()
-            if smaller.forward_tokens == smaller.learning_tokens == 1:
-                raise HostError(
-                    "expected memory for a batch of one row, got none with "
-                    f"{budget.megabytes:.3g} MB: free some, use fewer slots or a smaller host"
-                ) from error
-        # Outside of the handler, which holds on to the frames and with them to their tensors.
+    while (output := if_memory_lasts(partial(work, budget))) is None:
+        smaller = replace(budget, megabytes=budget.megabytes / 2)
+        if smaller.forward_tokens == smaller.learning_tokens == 1:
+            raise HostError(
+                "expected memory for a batch of one row, got none with "
+                f"{budget.megabytes:.3g} MB: free some, use fewer slots or a smaller host"
+            )
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         budget = smaller
+    return output, budget
 
 
 def if_memory_lasts(work: Callable[[], Output]) -> Output | None:

@@ -131,11 +131,6 @@ class TextCodec:
             )
         return str(text)
 
-    def texts(self, prompts: Sequence[str], *, is_chat: bool) -> list[str]:
-        """Return what the host reads of prompts: their turns in its chat template, or one after the
-        other."""
-        return list(map(self.chat if is_chat else without_turns, prompts))
-
     def decode(self, rows: Sequence[Sequence[int]]) -> list[str]:
         """Return text of each row of token ids, special tokens and the end of the answer left
         out."""
@@ -196,7 +191,7 @@ class CodecReader:
         Raises:
             HostError: a prompt has no tokens, or some that the host does not know.
         """
-        texts = self.codec.texts(prompts, is_chat=self.is_chat)
+        texts = list(map(self.codec.chat if self.is_chat else without_turns, prompts))
         # A chat template brings the special tokens.
         encoded = self.codec.encode(texts, special=not self.is_chat)
         for prompt, ids in zip(prompts, encoded, strict=True):

@@ -40,87 +40,63 @@ class Observer(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class DecodingBatch:
-    """Rows to write: one prompt (token ids) for each.
+@dataclass
+class Writer:
+    """Writes rows: one prompt (token ids) for each.
 
     ``uniforms[i]`` are as many numbers in [0, 1) as row i may have tokens; None is greedy.
     """
 
+    decoder: Decoder
+    bank: SlotBank
+    codec: TextCodec
+    budget: MemoryBudget
     rows: Sequence[Request]
     prompts: Sequence[np.ndarray]
     uniforms: Sequence[np.ndarray | None]
     decoding: Decoding
     observer: Observer | None = None
 
-    def read(self, row: int) -> np.ndarray:
-        """Return what is read of a prompt before the first step."""
-        return self.prompts[row] if self.observer is None else self.prompts[row][:-1]
-
-
-def write(
-    decoder: Decoder, bank: SlotBank, codec: TextCodec, batch: DecodingBatch, budget: MemoryBudget
-) -> Completions:
-    """Return answers in the order of the batch."""
-    writer = _Writer(decoder, bank, codec, batch, budget)
-    with torch.inference_mode():
-        for rows in _waves(batch, budget):
-            writer.write(rows)
-    return writer.completions()
-
-
-def _waves(batch: DecodingBatch, budget: MemoryBudget) -> Iterator[np.ndarray]:
-    """Return row numbers, sorted by slot and what is read, in equal batches that fit the budget."""
-    numbers = [number for number, row in enumerate(batch.rows) if row.max_new_tokens > 0]
-    if not numbers:
-        return
-    order = sorted(
-        numbers,
-        key=lambda row: (
-            batch.rows[row].slot,
-            batch.read(row).tobytes(),
-            batch.prompts[row].tobytes(),
-        ),
-    )
-    longest = max(len(batch.prompts[row]) + batch.rows[row].max_new_tokens for row in order)
-    yield from np.array_split(order, -(-len(order) // budget.rows(longest)))
-
-
-class _Writer:
-    """Writes the rows of a batch, wave by wave."""
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        bank: SlotBank,
-        codec: TextCodec,
-        batch: DecodingBatch,
-        budget: MemoryBudget,
-    ) -> None:
-        self._decoder, self._bank, self._codec, self._batch = decoder, bank, codec, batch
-        self._budget = budget
-        self._limits = np.array([row.max_new_tokens for row in batch.rows], dtype=np.int64)
-        size = len(batch.rows), int(self._limits.max(initial=0))
+    def __post_init__(self) -> None:
+        self._limits = np.array([row.max_new_tokens for row in self.rows], dtype=np.int64)
+        size = len(self.rows), int(self._limits.max(initial=0))
         self._ids, self._scores = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float32)
         # Tokens of the answer, and prompt and new tokens that went through the host.
         self._lengths, self._read, self._fed = np.zeros((3, size[0]), dtype=np.int64)
         self._uniforms: np.ndarray | None = None  # (rows, new_tokens), NaN where greedy
-        if any(numbers is not None for numbers in batch.uniforms):
+        if any(numbers is not None for numbers in self.uniforms):
             self._uniforms = np.full(size, np.nan)
-            for target, numbers in zip(self._uniforms, batch.uniforms, strict=True):
+            for target, numbers in zip(self._uniforms, self.uniforms, strict=True):
                 if numbers is not None:
                     target[: len(numbers)] = numbers
 
     def completions(self) -> Completions:
-        """Return all that was written."""
-        batch, parts = self._batch, (self._ids, self._scores, self._lengths)
-        counts = {"read": self._read, "fed": self._fed}
-        return completions_of(self._codec, batch.decoding, batch.prompts, *parts, **counts)
+        """Return answers in the order of the rows."""
+        with torch.inference_mode():
+            for rows in self._waves():
+                self._write(rows)
+        parts, counts = (self._ids, self._scores, self._lengths), (self._read, self._fed)
+        return completions_of(self.codec, self.decoding, self.prompts, *parts, *counts)
 
-    def write(self, rows: np.ndarray) -> None:
+    def _waves(self) -> Iterator[np.ndarray]:
+        """Return row numbers, sorted by slot and what is read, in equal batches that fit the
+        budget."""
+
+        def key(row: int) -> tuple[int, bytes, bytes]:
+            return self.rows[row].slot, self._reads(row).tobytes(), self.prompts[row].tobytes()
+
+        order = sorted(np.flatnonzero(self._limits).tolist(), key=key)
+        if order:
+            longest = max(len(self.prompts[row]) + self._limits[row] for row in order)
+            yield from np.array_split(order, -(-len(order) // self.budget.rows(int(longest))))
+
+    def _reads(self, row: int) -> np.ndarray:
+        """Return what is read of a prompt before the first step."""
+        return self.prompts[row] if self.observer is None else self.prompts[row][:-1]
+
+    def _write(self, rows: np.ndarray) -> None:
         """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
-        batch, device = self._batch, self._decoder.device
-        ends, room = np.array(self._codec.end_tokens), int(self._limits[rows].max())
+        ends, room = np.array(self.codec.end_tokens), int(self._limits[rows].max())
         is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
         scores = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
@@ -131,12 +107,12 @@ class _Writer:
             scores.append((np.where(is_live, rows, -1), log_probabilities))
             self._lengths[live] = time + 1
             is_live &= ~(token_ids[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
-            if batch.decoding.stop:
+            if self.decoding.stop:
                 is_live[is_live] = [not self._has_stopped(row, time + 1) for row in rows[is_live]]
             if not is_live.any():
                 break
             if is_live.sum() <= WORTH_SHRINKING * len(rows):
-                indices = torch.from_numpy(np.flatnonzero(is_live)).to(device)
+                indices = torch.from_numpy(np.flatnonzero(is_live)).to(tokens.device)
                 rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
                 session.keep(indices)
                 tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
@@ -155,43 +131,40 @@ class _Writer:
         self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares
     ) -> tuple[Tensor, Session]:
         """Reads the prompts; first logits ``(rows, vocab)``."""
-        batch, prompts = self._batch, [self._batch.prompts[row] for row in rows]
-        slots = [batch.rows[row].slot for row in rows]
+        prompts, slots = [self.prompts[row] for row in rows], [self.rows[row].slot for row in rows]
         room += max(map(len, prompts))
-        reads = [batch.read(row) for row in rows]
-        prefill = Prefill(reads, slots, room, self._bank, self._budget)
-        logits, session = self._decoder.start(prefill)
+        reads = [self._reads(row) for row in rows]
+        logits, session = self.decoder.start(Prefill(reads, slots, room, self.bank, self.budget))
         self._read[rows] = session.tokens_read
-        if batch.observer is not None:
+        if self.observer is not None:
             self._read[rows] += session.tokens_read > 0
-            last = torch.tensor([prompt[-1] for prompt in prompts], device=self._decoder.device)
+            last = torch.tensor([prompt[-1] for prompt in prompts], device=self.decoder.device)
             logits = session.step(last, self._observed(adapters, rows, 0, shares), shares)
         return logits, session
 
     def _adapters(self, rows: np.ndarray) -> tuple[Adapters, Shares]:
         """Return the adapters of some rows, sorted by slot, and which rows are whose."""
-        slots = [self._batch.rows[row].slot for row in rows]
-        is_observed = self._batch.observer is not None
-        return self._bank.in_tiles(slots) if is_observed else self._bank.for_step(slots)
+        slots = [self.rows[row].slot for row in rows]
+        return self.bank.for_step(slots) if self.observer is None else self.bank.in_tiles(slots)
 
     def _observed(
         self, adapters: Adapters, rows: np.ndarray, step: int, shares: Shares
     ) -> Adapters:
-        if self._batch.observer is None:
+        if self.observer is None:
             return adapters
         assert isinstance(shares, Tiling)
-        return self._batch.observer(rows, step, adapters, shares)
+        return self.observer(rows, step, adapters, shares)
 
     def _has_stopped(self, row: int, length: int) -> bool:
         """Return True if a row holds a stop text among its first ``length`` tokens."""
-        text = self._codec.decode([self._ids[row, :length].tolist()])[0]
-        return any(stop in text for stop in self._batch.decoding.stop)
+        text = self.codec.decode([self._ids[row, :length].tolist()])[0]
+        return any(stop in text for stop in self.decoding.stop)
 
     def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return tokens ``(rows,)`` and their log-probabilities under the model itself, from
         ``(rows, vocab)``."""
-        logits, decoding = logits.float(), self._batch.decoding
-        allowed, ends = logits, self._codec.end_tokens
+        logits, decoding = logits.float(), self.decoding
+        allowed, ends = logits, self.codec.end_tokens
         if time < decoding.min_new_tokens and ends:
             allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
         tokens = allowed.argmax(-1)
@@ -209,16 +182,16 @@ def completions_of(
     ids: np.ndarray,
     scores: np.ndarray,
     lengths: np.ndarray,
-    **counts: np.ndarray,
+    *counts: np.ndarray,
 ) -> Completions:
     """Return answers with their texts: token ids and log-probabilities ``(rows, tokens)``, of which
-    ``lengths (rows,)`` count; ``counts`` of tokens are those of ``Completions``."""
+    ``lengths (rows,)`` count; ``counts`` are what was read and fed, if it was counted."""
     pairs = zip(ids.tolist(), lengths, strict=True)
     whole = codec.decode([row[:length] for row, length in pairs])
     texts = tuple(map(decoding.cut, whole))
     stopped = np.array([text != cut for text, cut in zip(whole, texts, strict=True)])
     sizes = np.array([len(prompt) for prompt in prompts])
-    return Completions(texts, ids, scores, lengths, sizes, stopped=stopped, **counts)
+    return Completions(texts, ids, scores, lengths, sizes, *counts, stopped=stopped)
 
 
 def inverse_cdf(

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -40,26 +39,20 @@ class Dropout:
     ends: Tensor | None = None
 
     @classmethod
-    def of(
-        cls, packing: Packing, shares: Sequence[float], seeds: Sequence[int], names: Sequence[int]
-    ) -> Dropout:
+    def of(cls, packing: Packing, rows: Sequence[tuple[float, int, int]]) -> Dropout:
         """Make it for packed rows, with each row's share and seed, those of its owner, and its
         name, a number among the rows of its owner."""
-        marks = np.zeros(len(packing.ids), dtype=np.uint64)
-        rates = np.zeros(len(packing.ids), dtype=np.float32)
-        for row, (text, seed, name) in enumerate(zip(packing.texts, seeds, names, strict=True)):
+        marks, rates = torch.zeros_like(packing.ids), torch.zeros(len(packing.ids))
+        for row, (text, (share, seed, name)) in enumerate(zip(packing.texts, rows, strict=True)):
             read, written = len(text.prompt), len(text.answer)
-            start = seed & (1 << 64) - 1
-            prompt = packing.starts[packing.prompt_of[row]]
-            answer = packing.answer_starts[row]
-            marks[prompt : prompt + read] = _stream(
-                start, zlib.crc32(text.prompt.tobytes()), 0, read
-            )
+            start = _signed(seed & (1 << 64) - 1)
+            prompt = int(packing.starts[packing.prompt_of[row]])
+            answer = int(packing.answer_starts[row])
+            said = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
+            marks[prompt : prompt + read] = said
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
-            rates[prompt : prompt + read] = rates[answer : answer + written] = shares[row]
-        device = packing.ids.device
-        mark_tensor = torch.from_numpy(marks.view(np.int64)).to(device)
-        return cls(torch.from_numpy(rates).to(device), mark_tensor, packing.ends)
+            rates[prompt : prompt + read] = rates[answer : answer + written] = share
+        return cls(rates.to(packing.ids.device), marks, packing.ends)
 
     def laid(self, places: Tensor) -> Dropout:
         """Make it for tokens laid out otherwise: ``places`` says which packed token each one is."""
@@ -73,7 +66,7 @@ class Dropout:
             marks, rates = marks[self.ends], rates[self.ends]
         (dropping,) = rates.nonzero(as_tuple=True)
         marks, rates = marks[dropping, None], rates[dropping, None]
-        numbers = _mixed_tensor(marks ^ _names(site, x.shape[1]).to(x.device)).view(torch.int16)
+        numbers = _mixed(marks ^ _names(site, x.shape[1]).to(x.device)).view(torch.int16)
         limits = (rates * (1 << 16) - (1 << 15)).to(torch.int16)
         scales = torch.ones_like(x)
         scales[dropping] = torch.where(
@@ -85,25 +78,24 @@ class Dropout:
 @lru_cache(maxsize=256)
 def _names(site: int, width: int) -> Tensor:
     """Return the names of the columns of a site, ``LANES`` of them together."""
-    columns = np.arange(-(-width // LANES), dtype=np.uint64) + np.uint64(site << 32)
-    return torch.from_numpy(_mixed(columns * np.uint64(_GOLDEN)).view(np.int64))
+    columns = torch.arange(-(-width // LANES)) + (site << 32)
+    return _mixed(columns * _signed(_GOLDEN))
 
 
-def _stream(seed: int, name: int, first: int, count: int) -> np.ndarray:
+def _stream(seed: int, name: int, first: int, count: int) -> Tensor:
     """Return ``count`` numbers of a named stream, from number ``first`` on."""
-    start = _mixed(np.array([name], dtype=np.uint64)) ^ np.uint64(seed)
-    return _mixed(start + np.arange(first, first + count, dtype=np.uint64) * np.uint64(_GOLDEN))
+    start = _mixed(torch.tensor([name])) ^ seed
+    return _mixed(start + torch.arange(first, first + count) * _signed(_GOLDEN))
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
-    """SplitMix64's finalizer: every bit of the input changes half of the output's."""
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(_FIRST)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(_SECOND)
-    return np.asarray(x ^ (x >> np.uint64(31)))
-
-
-def _mixed_tensor(x: Tensor) -> Tensor:
-    """Return the same for int64 tensors: shifts are made logical by masks, products wrap."""
-    x = (x ^ ((x >> 30) & (1 << 34) - 1)).mul_(_FIRST - (1 << 64))
-    x = ((x >> 27) & (1 << 37) - 1).bitwise_xor_(x).mul_(_SECOND - (1 << 64))
+def _mixed(x: Tensor) -> Tensor:
+    """SplitMix64's finalizer: every bit of the input changes half of the output's. Shifts are made
+    logical by masks, products wrap."""
+    x = (x ^ ((x >> 30) & (1 << 34) - 1)).mul_(_signed(_FIRST))
+    x = ((x >> 27) & (1 << 37) - 1).bitwise_xor_(x).mul_(_signed(_SECOND))
     return ((x >> 31) & (1 << 33) - 1).bitwise_xor_(x)
+
+
+def _signed(number: int) -> int:
+    """Return the number of 64 bits, with a sign, that has the same bits."""
+    return number - (number >> 63 << 64)

@@ -39,7 +39,7 @@ from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget, Output, within
 from symbiont_ecology.model.codec import CodecReader, TextCodec, Texts
 from symbiont_ecology.model.decoder import Decoder, digest_of, layout_of, norms_of
-from symbiont_ecology.model.decoding import DecodingBatch, Observer, write
+from symbiont_ecology.model.decoding import Observer, Writer
 from symbiont_ecology.model.learning import Example, Reading, check_lessons, learning_step, read
 from symbiont_ecology.model.loading import (
     find_device,
@@ -77,7 +77,9 @@ class HostKernel:
     ) -> None:
         self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
         self.layout = layout_of(decoder, targets)
-        self._decoder, self._codec, self.is_chat = decoder, codec, is_chat
+        self._decoder, self.shape, self.is_chat = decoder, decoder.shape, is_chat
+        self.codec = codec
+        """Text to token ids and back, and the tokens that end an answer."""
         self._fingerprints: dict[bool, str] = {}  # by ``is_chat``
         device, dtype = decoder.device, decoder.dtype
         self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
@@ -120,7 +122,11 @@ class HostKernel:
         Raises:
             HostError: the host cannot be found or read.
         """
-        check_sizes(slots, rank, memory_mb)
+        if not (1 <= slots <= MAX_SLOTS and rank >= 1 and memory_mb > 0):
+            raise HostError(
+                f"expected 1 to {MAX_SLOTS} slots, a rank of 1 or more and memory_mb > 0, got "
+                f"slots={slots}, rank={rank}, memory_mb={memory_mb}"
+            )
         keep_freed_memory()  # before the first large allocation
         place, precision = find_device(device), find_dtype(dtype)
         folder = find_folder(name_or_path)
@@ -139,24 +145,14 @@ class HostKernel:
         )
 
     @property
-    def shape(self) -> HostShape:
-        """The host's sizes."""
-        return self._decoder.shape
-
-    @property
     def memory_mb(self) -> float:
         """Megabytes that a batch may take; halved whenever the device turned out to have less."""
         return self._budget.megabytes
 
     @property
-    def codec(self) -> TextCodec:
-        """Text to token ids and back, and the tokens that end an answer."""
-        return self._codec
-
-    @property
     def tokenizer(self) -> PreTrainedTokenizerFast:
         """The host's transformers tokenizer."""
-        return self._codec.tokenizer
+        return self.codec.tokenizer
 
     @property
     def modules(self) -> tuple[tuple[str, int, int], ...]:
@@ -166,7 +162,7 @@ class HostKernel:
     @property
     def end_token_id(self) -> int:
         """The token that ends an answer."""
-        return self._codec.end_tokens[0]
+        return self.codec.end_tokens[0]
 
     def fingerprint(self, *, is_fresh: bool = False) -> str:
         """Return the hash (hex) of all that decides an answer: every base weight, config,
@@ -176,7 +172,7 @@ class HostKernel:
         ``is_fresh`` computes it from the weights as they are.
         """
         if is_fresh or self.is_chat not in self._fingerprints:
-            identity = self._codec.identity(is_chat=self.is_chat)
+            identity = self.codec.identity(is_chat=self.is_chat)
             self._fingerprints[self.is_chat] = digest_of(self._decoder, identity)
         return self._fingerprints[self.is_chat]
 
@@ -197,7 +193,7 @@ class HostKernel:
 
     @property
     def _reader(self) -> CodecReader:
-        return CodecReader(self._codec, self.shape.vocab, self.is_chat)
+        return CodecReader(self.codec, self.shape.vocab, self.is_chat)
 
     def check(self, weights: AdapterWeights) -> None:
         """Refuses an adapter that ``place`` would refuse."""
@@ -298,9 +294,9 @@ class HostKernel:
             None if draw is None else draw.random(limit)
             for draw, limit in zip(draws, limits, strict=True)
         ]
-        batch = DecodingBatch(rows, prompts, uniforms, decoding, observer)
+        parts, batch = (self._decoder, self._bank, self.codec), (rows, prompts, uniforms, decoding)
         return self._within_memory(
-            lambda budget: write(self._decoder, self._bank, self._codec, batch, budget)
+            lambda budget: Writer(*parts, budget, *batch, observer).completions()
         )
 
     def share_time(self, between: Callable[[], None]) -> None:
@@ -441,20 +437,6 @@ def slot_of_each(slots: int | Sequence[int], prompts: Sequence[object]) -> list[
     if len(slots) != len(prompts):
         raise HostError(f"expected one slot for each of {len(prompts)} prompts, got {len(slots)}")
     return [int(slot) for slot in slots]
-
-
-def check_sizes(slots: int, rank: int, memory_mb: float) -> None:
-    """Check the sizes of a kernel.
-
-    Raises:
-        HostError: they are too small, or too large.
-    """
-    if slots < 1 or rank < 1:
-        raise HostError(f"expected at least one slot of rank 1, got slots={slots} rank={rank}")
-    if slots > MAX_SLOTS:
-        raise HostError(f"expected at most {MAX_SLOTS} slots, got slots={slots}: lower them")
-    if not memory_mb > 0:
-        raise HostError(f"expected memory_mb > 0, got {memory_mb}")
 
 
 def check_lengths(shape: HostShape, prompts: Iterable[int], answers: Iterable[int]) -> None:

@@ -13,70 +13,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.model.architectures import Blueprint, ModelConfig, read_blueprint
+from symbiont_ecology.model.architectures import Blueprint
 from symbiont_ecology.model.backend.attention import RMSNorm
 from symbiont_ecology.model.backend.lowrank import LowRankTerm, Shares, Site
 from symbiont_ecology.model.backend.torch_backend import eight_bits
-from symbiont_ecology.model.locating import expect
 
-SITES = (
-    ("self_attn", ("q_proj", "k_proj", "v_proj")),
-    ("self_attn", ("o_proj",)),
-    ("mlp", ("gate_proj", "up_proj")),
-    ("mlp", ("down_proj",)),
-)
-"""The linear modules of a layer, grouped by what they read."""
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
-
-
-def weight_shapes(plan: Blueprint) -> dict[str, tuple[int, ...]]:
-    """Return the shape of every tensor of a Llama-like host by its Hugging Face name, tied ones
-    once."""
-    shape, architecture, hidden = plan.shape, plan.architecture, plan.shape.hidden
-    queries, keys = shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim
-    linears = {
-        "q_proj": (queries, hidden),
-        "k_proj": (keys, hidden),
-        "v_proj": (keys, hidden),
-        "o_proj": (hidden, queries),
-        "gate_proj": (shape.feed_forward, hidden),
-        "up_proj": (shape.feed_forward, hidden),
-        "down_proj": (hidden, shape.feed_forward),
-    }
-    shapes: dict[str, tuple[int, ...]] = {
-        _EMBEDDING: (shape.vocab, hidden),
-        "model.norm.weight": (hidden,),
-    }
-    if not plan.is_tied:
-        shapes[_HEAD] = shapes[_EMBEDDING]
-    for layer in range(shape.layers):
-        stem = f"model.layers.{layer}."
-        for (block, members), has_bias in zip(SITES, plan.biases, strict=True):
-            for name in members:
-                shapes[f"{stem}{block}.{name}.weight"] = linears[name]
-                if has_bias:
-                    shapes[f"{stem}{block}.{name}.bias"] = linears[name][:1]
-        for norm in filter(None, architecture.norms):
-            shapes[f"{stem}{norm}.weight"] = (hidden,)
-        if architecture.has_head_norms:
-            shapes |= {f"{stem}self_attn.{name}_norm.weight": (shape.head_dim,) for name in "qk"}
-    return shapes
-
-
-def _check_tensors(plan: Blueprint, tensors: Mapping[str, Tensor]) -> None:
-    """Refuses tensors that are not what the config says: nothing behind them looks at sizes."""
-    shapes = weight_shapes(plan)
-    if _HEAD in tensors:  # of a host whose config ties it, too
-        shapes[_HEAD] = shapes[_EMBEDDING]
-    for name, shape in shapes.items():
-        tensor = tensors.get(name)
-        expect(
-            tensor is not None and tensor.shape == shape and tensor.is_floating_point(),
-            f"tensor {name!r} of numbers {shape} as the host's config says, found "
-            f"{'none' if tensor is None else f'{tensor.dtype} {tuple(tensor.shape)}'}: download "
-            "the weights again",
-        )
 
 
 @dataclass(frozen=True)
@@ -150,110 +94,111 @@ class LlamaWeights:
 
     Raises:
         HostError: a tensor that the config promises is missing, or is another one.
-        ValueError: the config is not one that ``architectures.read_blueprint`` understands.
     """
 
     def __init__(
         self,
-        config: ModelConfig,
+        plan: Blueprint,
         tensors: Mapping[str, Tensor],
         device: torch.device,
         dtype: torch.dtype,
     ) -> None:
-        plan = read_blueprint(config)
-        if plan is None:
-            raise ValueError(
-                "expected a config that is understood here, got another: use transformers"
-            )
-        _check_tensors(plan, tensors)
-        self.plan, self.named = plan, dict[str, Tensor]()
-        self._source, self.device, self._is_int8 = tensors, device, dtype == torch.int8
+        self.plan, self.named, self.device = plan, dict[str, Tensor](), device
+        self._source, self._is_int8 = tensors, dtype == torch.int8
         self.dtype = torch.float32 if self._is_int8 else dtype
-        names = [
-            [f"model.layers.{index}.{block}.{name}" for name in members]
-            for index in range(len(plan.views))
-            for block, members in SITES
-        ]
-        linears = [
-            self._linear(members, has_bias)
-            for members, has_bias in zip(names, plan.biases * len(plan.views), strict=True)
-        ]
-        self.sites: tuple[Site, ...] = tuple(
-            tuple((name, *self.named[f"{name}.weight"].t().shape) for name in members)
-            for members in names
-        )
-        per_layer = sum(
-            d_in * d_out for site in self.sites[: len(SITES)] for _, d_in, d_out in site
-        )
-        shape = replace(plan.shape, linear_parameters=per_layer)
+        hidden, sites, linears = plan.shape.hidden, list[Site](), list[FrozenLinear]()
+        for index in range(len(plan.views)):
+            for (block, widths), has_bias in zip(_sites(plan.shape), plan.biases, strict=True):
+                stem = f"model.layers.{index}.{block}."
+                site = tuple((f"{stem}{name}", *size) for name, size in widths.items())
+                sites.append(site)
+                linears.append(self._linear(site, has_bias))
+        self.sites = tuple(sites)
+        per_layer = sum(d_in * d_out for site in sites[:4] for _, d_in, d_out in site)
         self.layers = [
-            self._layer(index, linears[4 * index : 4 * index + 4], shape)
+            self._layer(index, linears[4 * index : 4 * index + 4])
             for index in range(len(plan.views))
         ]
-        self.embedding = self._take(_EMBEDDING)
-        self.norm = self._norm("model.norm")
+        source = self._tensor(_EMBEDDING, plan.shape.vocab, hidden)
+        self.embedding = self._take(_EMBEDDING, *source.shape)
+        self.norm = self._norm("model.norm", hidden)
         # As transformers does it: what the config ties is tied unless the file holds two different
         # weights.
-        embedding = tensors[_EMBEDDING]
-        head = tensors.get(_HEAD, embedding)
-        is_tied = plan.is_tied and (head is embedding or torch.equal(head, embedding))
-        self.head = self.embedding if is_tied else self._take(_HEAD)
-        self.shape = replace(
-            shape,
-            parameters=sum(
-                weight.numel() for name, weight in self.named.items() if name[-6:] != ".scale"
-            ),
-        )
+        head = tensors.get(_HEAD, source)
+        is_tied = plan.is_tied and (head is source or torch.equal(head, source))
+        self.head = self.embedding if is_tied else self._take(_HEAD, *source.shape)
+        sizes = (weight.numel() for name, weight in self.named.items() if name[-6:] != ".scale")
+        self.shape = replace(plan.shape, linear_parameters=per_layer, parameters=sum(sizes))
         self._source = {}
 
-    def _layer(self, index: int, linears: Sequence[FrozenLinear], shape: HostShape) -> Layer:
-        plan, stem, head_norms = self.plan, f"model.layers.{index}.", None
+    def _layer(self, index: int, linears: Sequence[FrozenLinear]) -> Layer:
+        plan, shape, stem, head_norms = self.plan, self.plan.shape, f"model.layers.{index}.", None
         if plan.architecture.has_head_norms:
-            q, k = (self._take(f"{stem}self_attn.{name}_norm.weight") for name in "qk")
+            names = (f"{stem}self_attn.{name}_norm.weight" for name in "qk")
+            q, k = (self._take(name, shape.head_dim) for name in names)
             weight = torch.cat([q.expand(shape.heads, -1), k.expand(shape.kv_heads, -1)])
             head_norms = RMSNorm(weight, plan.eps, plan.architecture.norm_offset)
         before, after, feed, fed = (
-            None if name is None else self._norm(f"{stem}{name}")
+            None if name is None else self._norm(f"{stem}{name}", shape.hidden)
             for name in plan.architecture.norms
         )
         assert before is not None
         assert feed is not None
         qkv, out, gate_up, down = linears
-        return Layer(
-            before,
-            feed,
-            head_norms,
-            qkv=qkv,
-            out=replace(out, norm=after),
-            gate_up=gate_up,
-            down=replace(down, norm=fed),
-        )
+        out, down = replace(out, norm=after), replace(down, norm=fed)
+        return Layer(before, feed, head_norms, qkv=qkv, out=out, gate_up=gate_up, down=down)
 
-    def _linear(self, names: Sequence[str], has_bias: bool) -> FrozenLinear:
+    def _linear(self, site: Site, has_bias: bool) -> FrozenLinear:
         """Fuses the members of a site."""
-        weights = [self._source[f"{name}.weight"].to(self.device, self.dtype) for name in names]
-        matrix = torch.cat(weights).t().contiguous()
-        sizes, scales = [weight.shape[0] for weight in weights], None
+        parts = [self._tensor(f"{name}.weight", d_out, d_in) for name, d_in, d_out in site]
+        matrix = torch.cat([part.to(self.device, self.dtype) for part in parts]).t().contiguous()
+        bias = scales = None
         if self._is_int8:
             matrix, scales = eight_bits().quantized(matrix)
-            for name, part in zip(names, torch.split(scales, sizes), strict=True):
-                self.named[f"{name}.scale"] = part
-        for name, part in zip(names, torch.split(matrix.t(), sizes), strict=True):
-            self.named[f"{name}.weight"] = part
-        if not has_bias:
-            return FrozenLinear(matrix, None, scales=scales)
-        biases = [self._source[f"{name}.bias"] for name in names]
-        bias = torch.cat(biases).to(self.device, self.dtype)
-        for name, part in zip(names, torch.split(bias, sizes), strict=True):
-            self.named[f"{name}.bias"] = part
+            self._name(site, "scale", scales)
+        self._name(site, "weight", matrix.t())
+        if has_bias:
+            biases = [self._tensor(f"{name}.bias", d_out) for name, _, d_out in site]
+            bias = torch.cat(biases).to(self.device, self.dtype)
+            self._name(site, "bias", bias)
         return FrozenLinear(matrix, bias, scales=scales)
 
-    def _norm(self, name: str) -> RMSNorm:
-        return RMSNorm(
-            self._take(f"{name}.weight"), self.plan.eps, self.plan.architecture.norm_offset
-        )
+    def _name(self, site: Site, kind: str, whole: Tensor) -> None:
+        """Let the members of a site be known as views of what is fused."""
+        parts = torch.split(whole, [d_out for _, _, d_out in site])
+        self.named |= {
+            f"{name}.{kind}": part for (name, _, _), part in zip(site, parts, strict=True)
+        }
 
-    def _take(self, name: str) -> Tensor:
+    def _norm(self, name: str, size: int) -> RMSNorm:
+        weight = self._take(f"{name}.weight", size)
+        return RMSNorm(weight, self.plan.eps, self.plan.architecture.norm_offset)
+
+    def _take(self, name: str, *shape: int) -> Tensor:
         # A copy, since a view would keep the whole file in memory.
-        self.named[name] = self._source[name].to(self.device, self.dtype, copy=True)
+        self.named[name] = self._tensor(name, *shape).to(self.device, self.dtype, copy=True)
         return self.named[name]
+
+    def _tensor(self, name: str, *shape: int) -> Tensor:
+        """Return a tensor of the file if it is what the config says: nothing behind it looks at
+        sizes."""
+        tensor = self._source.get(name)
+        found = "none" if tensor is None else f"{tensor.dtype} {tuple(tensor.shape)}"
+        if tensor is None or tensor.shape != shape or not tensor.is_floating_point():
+            raise HostError(
+                f"expected tensor {name!r} of numbers {shape} as the host's config says, found "
+                f"{found}: download the weights again"
+            )
+        return tensor
+
+
+def _sites(shape: HostShape) -> list[tuple[str, dict[str, tuple[int, int]]]]:
+    """Return the linear modules of a layer with their sizes, grouped by what they read."""
+    hidden, feed, queries = shape.hidden, shape.feed_forward, shape.heads * shape.head_dim
+    read, gated = (hidden, shape.kv_heads * shape.head_dim), (hidden, feed)
+    return [
+        ("self_attn", {"q_proj": (hidden, queries), "k_proj": read, "v_proj": read}),
+        ("self_attn", {"o_proj": (queries, hidden)}),
+        ("mlp", {"gate_proj": gated, "up_proj": gated}),
+        ("mlp", {"down_proj": (feed, hidden)}),
+    ]

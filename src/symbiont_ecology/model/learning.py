@@ -26,7 +26,7 @@ from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.dropout import Dropout
-from symbiont_ecology.model.packing import Packing, Text, chunks, least_shared, pack_texts
+from symbiont_ecology.model.packing import Text, chunks, least_shared, pack_texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,7 +220,8 @@ def _logits(
     texts = [example.text for example in examples]
     packing = pack_texts(texts, owners, decoder.device, least=least)
     targets = np.concatenate([example.completion for example in examples])
-    adapters, dropout = adapters_of(packing.owners), _dropout(packing, examples)
+    adapters, drops = adapters_of(packing.owners), [(e.dropout, e.seed, e.name) for e in examples]
+    dropout = Dropout.of(packing, drops) if any(share for share, _, _ in drops) else None
     logits = decoder.logits(packing, adapters, dropout, learns_from=learns_from).float()
     return logits, torch.from_numpy(targets).to(decoder.device)
 
@@ -228,17 +229,6 @@ def _logits(
 def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
     """Return log-probabilities in nats, ``(tokens,)``."""
     return -F.cross_entropy(logits, targets, reduction="none")
-
-
-def _dropout(packing: Packing, examples: Sequence[Example]) -> Dropout | None:
-    if not any(example.dropout for example in examples):
-        return None
-    return Dropout.of(
-        packing,
-        [example.dropout for example in examples],
-        [example.seed for example in examples],
-        [example.name for example in examples],
-    )
 
 
 def _pieces(
@@ -251,9 +241,7 @@ def _pieces(
 
 def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
     """Return tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
-    if any(example.dropout for example in examples):
-        return None
-    return least_shared(decoder.shape)
+    return None if any(one.dropout for one in examples) else least_shared(decoder.shape)
 
 
 def _adam(

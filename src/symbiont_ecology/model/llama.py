@@ -53,7 +53,7 @@ class LlamaDecoder:
         self._learning = backend_for(host.device, host.dtype, learns=True)
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
-        self._attention_scale = (plan.query_scalar or self.shape.head_dim) ** -0.5
+        self._attention_scale = plan.attention_scale
         self._views = tuple(dict.fromkeys(plan.views))
         self._specs: Sequence[AttentionSpec] = ()
 

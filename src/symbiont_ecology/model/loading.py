@@ -14,7 +14,6 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from safetensors import safe_open
@@ -34,10 +33,6 @@ from symbiont_ecology.model.locating import (
     expected,
     read_json,
 )
-
-if TYPE_CHECKING:
-    pass
-
 
 _DTYPES = {
     "float32": torch.float32,
@@ -77,7 +72,16 @@ def read_model_config(folder: Path) -> ModelConfig:
     Raises:
         HostError: no or unreadable config, no weights or pickled ones, no tokenizer.
     """
-    config = read_config_file(folder / MODEL_CONFIG_FILE)
+    path = folder / MODEL_CONFIG_FILE
+    expect(
+        path.is_file(), f"a model folder with config.json, found none in {folder}: check the path"
+    )
+    config = read_json(path)
+    expect(
+        "model_type" in config,
+        f"a transformers config with model_type in {path}: is this a model folder?",
+    )
+    check_fields(HostFields, config, str(path))
     if not weight_files(folder) and any(folder.glob("*.bin")):
         raise HostError(
             f"expected weights (*.safetensors) in {folder}, found pickled ones (*.bin), which can "
@@ -91,25 +95,6 @@ def read_model_config(folder: Path) -> ModelConfig:
         any((folder / file).is_file() for file in TOKENIZER_FILES),
         f"a tokenizer (tokenizer.json) in {folder}, found none: copy the model's own there",
     )
-    return config
-
-
-def read_config_file(path: Path) -> ModelConfig:
-    """Return what a ``config.json`` says.
-
-    Raises:
-        HostError: there is none, or it is of no model.
-    """
-    expect(
-        path.is_file(),
-        f"a model folder with config.json, found none in {path.parent}: check the path",
-    )
-    config = read_json(path)
-    expect(
-        "model_type" in config,
-        f"a transformers config with model_type in {path}: is this a model folder?",
-    )
-    check_fields(HostFields, config, str(path))
     return config
 
 
@@ -127,18 +112,18 @@ def load_decoder(
         HostError: the weights are damaged, incomplete, of other sizes than the config says or not
             finite, or no causal language model can be made of them.
     """
-    is_fused = prefer_fused and read_blueprint(config) is not None
+    plan = read_blueprint(config) if prefer_fused else None
     if dtype == torch.int8:
         what = "a Llama-like host on a CPU for dtype=int8, got another"
-        expect(is_fused and device.type == "cpu", f"{what}: use float32 or bfloat16")
+        expect(plan and device.type == "cpu", f"{what}: use float32 or bfloat16")
     check_memory(weight_files(folder), device, dtype)
     decoder: Decoder
-    if is_fused:
+    if plan is not None:
         tensors: dict[str, torch.Tensor] = {}
         for path in weight_files(folder):
             with expected(f"safetensors in {path}, got a damaged file", Exception):
                 tensors.update(load_file(path))
-        decoder = LlamaDecoder(LlamaWeights(config, tensors, device, dtype))
+        decoder = LlamaDecoder(LlamaWeights(plan, tensors, device, dtype))
     else:
         decoder = _load_wrapped(folder, device, dtype)
     for name, weight in decoder.weights().items():
@@ -193,18 +178,15 @@ def describe() -> str:
     return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"
 
 
-_M_TRIM_THRESHOLD = -1
-_M_MMAP_THRESHOLD = -3
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
-def keep_freed_memory(threshold: int = 1 << 30) -> bool:
-    """Keeps blocks below ``threshold`` bytes inside the process; True if the allocator took it."""
-    if sys.platform != "linux":
-        return False
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
-    if mallopt is None:
-        return False
-    return bool(mallopt(_M_MMAP_THRESHOLD, threshold) and mallopt(_M_TRIM_THRESHOLD, threshold))
+def keep_freed_memory(threshold: int = 1 << 30) -> None:
+    """Keeps blocks below ``threshold`` bytes inside the process, where the allocator can."""
+    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if hasattr(library, "mallopt"):  # musl has none
+        for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
+            library.mallopt(name, threshold)
 
 
 ENDS = ("embed_tokens.weight", "wte.weight", "wpe.weight", "lm_head.weight")

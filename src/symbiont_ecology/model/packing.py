@@ -115,13 +115,8 @@ class Packing:
     def pieces(self) -> np.ndarray:
         """Segments of which the rows' prompts are made, ``(pieces, 4)``: row, where in its prompt,
         where on the line, how many tokens."""
-        segment, rows, pieces = self.prompt_of, np.arange(len(self.texts)), []
-        while len(rows):
-            parts = rows, self.before[segment], self.starts[segment], self.lengths[segment]
-            pieces.append(np.stack(parts, axis=1))
-            segment = self.parents[segment]
-            rows, segment = rows[segment >= 0], segment[segment >= 0]
-        return np.ascontiguousarray(np.concatenate(pieces))
+        stretches = self.stretches()
+        return pieces_of(stretches, stretches[self.prompt_of])
 
     def stretches(self, *, is_ends: bool = False) -> np.ndarray:
         """Return segments and answers as ``STRETCH``, ``(stretches,)``; all tokens look, or
@@ -158,6 +153,17 @@ class Packing:
         answers = row, self.prompt_lengths[row], self.answer_starts[row], self.answer_lengths[row]
         pieces = np.concatenate([self.pieces, np.stack(answers, axis=1)])
         return places_of(pieces, self.prompt_lengths + self.answer_lengths)
+
+
+def pieces_of(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Return what some stretches see, in pieces as ``Packing.pieces``."""
+    rows, pieces = np.arange(len(members)), list[np.ndarray]()
+    while len(rows):
+        parts = rows, members["before"], members["start"], members["count"]
+        pieces.append(np.stack(parts, axis=1))
+        is_behind = members["parent"] >= 0
+        rows, members = rows[is_behind], stretches[members["parent"][is_behind]]
+    return np.concatenate(pieces)
 
 
 def places_of(pieces: np.ndarray, lengths: np.ndarray) -> np.ndarray:

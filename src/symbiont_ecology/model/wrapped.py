@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -44,7 +43,7 @@ class WrappedDecoder:
         self.device, self.dtype = device, model.dtype
         self._model = model.to(device).eval().requires_grad_(False)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
-        self._hooked: _Hooked | None = None
+        self._hooked: tuple[Adapters, Shares] | None = None
         config = model.config.get_text_config()
         layers = int(config.num_hidden_layers)
         linears = _linears(model, layers)
@@ -79,11 +78,11 @@ class WrappedDecoder:
             ids[place[key], longest - len(prompt) :] = prompt
             mask[place[key], longest - len(prompt) :] = 1
         counts = Counter(slot for slot, _ in place)
-        adapters = _Hooked.of(bank.gather(tuple(counts)), counts.values(), longest)
+        hooked = bank.gather(tuple(counts)), [count * longest for count in counts.values()]
         is_new = [True, *(first != second for first, second in pairwise(keys))]
         tokens_read = np.where(is_new, [len(prompt) for prompt in prompts], 0)
         session = WrappedSession(self, torch.from_numpy(mask).to(self.device), tokens_read)
-        logits = session.read(torch.from_numpy(ids).to(self.device), adapters)
+        logits = session.read(torch.from_numpy(ids).to(self.device), *hooked)
         rows = torch.tensor([place[key] for key in keys], device=self.device)
         session.keep(rows)
         return logits[rows], session
@@ -98,7 +97,7 @@ class WrappedDecoder:
     ) -> Tensor:
         """Return logits of the answers; the model's own head runs on the span that holds them all.
         All layers learn."""
-        order, ids, hooked = self._padded(packing, adapters, dropout)
+        order, ids, *hooked = self._padded(packing, adapters, dropout)
         starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
         stops = np.array([len(packing.texts[row].ids) for row in order])
         back = np.argsort(order)
@@ -107,29 +106,31 @@ class WrappedDecoder:
         if "logits_to_keep" in self._accepts:
             first, last = int(starts.min()), int(stops.max())
             span = torch.arange(first, last, device=ids.device)
-            logits: Tensor = self._read(ids, hooked, logits_to_keep=span).logits
+            logits: Tensor = self._read(ids, *hooked, logits_to_keep=span).logits
         else:
-            first, logits = 0, self._read(ids, hooked).logits
+            first, logits = 0, self._read(ids, *hooked).logits
         return logits[
             torch.from_numpy(rows).to(ids.device), torch.from_numpy(spots - first).to(ids.device)
         ]
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """Return hidden states (``decoder.Decoder``); the model computes all layers."""
-        order, ids, hooked = self._padded(packing, bare(len(self.sites)))
+        order, ids, *hooked = self._padded(packing, bare(len(self.sites)))
         few = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
-        hidden = self._read(ids, hooked, output_hidden_states=True, **few).hidden_states
+        hidden = self._read(ids, *hooked, output_hidden_states=True, **few).hidden_states
         last = torch.tensor([len(packing.texts[row].ids) - 1 for row in order], device=ids.device)
         rows = torch.arange(len(order), device=ids.device)
         states = torch.stack([hidden[layer][rows, last] for layer in layers], dim=1)
         return states[torch.from_numpy(np.argsort(order)).to(ids.device)]
 
-    def forward(self, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
+    def forward(
+        self, adapters: Adapters, shares: Shares, **inputs: object
+    ) -> CausalLMOutputWithPast:
         """Make one forward of the model with these adapters in its hooks; arguments that it lacks
         are left out."""
         if "position_ids" not in self._accepts:
             inputs.pop("position_ids", None)
-        self._hooked = adapters
+        self._hooked = adapters, shares
         try:
             return self._model(**inputs)
         finally:
@@ -137,48 +138,35 @@ class WrappedDecoder:
 
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
-    ) -> tuple[np.ndarray, Tensor, _Hooked]:
+    ) -> tuple[np.ndarray, Tensor, Adapters, Shares]:
         """Return texts as rows padded on the right, sorted by owner: order, ids ``(rows,
-        longest)``, adapters."""
+        longest)``, adapters and their shares of the tokens."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
         places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
         counts = Counter(packing.row_owners)
         adapters = adapters.dropping(dropout and dropout.laid(places))
-        rows = (counts[owner] for owner in packing.owners)
-        return order, packing.ids[places], _Hooked.of(adapters, rows, places.shape[1])
+        shares = [counts[owner] * places.shape[1] for owner in packing.owners]
+        return order, packing.ids[places], adapters, shares
 
-    def _read(self, ids: Tensor, adapters: _Hooked, **inputs: object) -> CausalLMOutputWithPast:
+    def _read(
+        self, ids: Tensor, adapters: Adapters, shares: Shares, **inputs: object
+    ) -> CausalLMOutputWithPast:
         # Padding on the right is causal's future: nothing to mask, but some models warn when told
         # nothing.
-        return self.forward(
-            adapters, input_ids=ids, attention_mask=torch.ones_like(ids), use_cache=False, **inputs
-        )
+        inputs |= {"input_ids": ids, "attention_mask": torch.ones_like(ids), "use_cache": False}
+        return self.forward(adapters, shares, **inputs)
 
     def _hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             hooked = self._hooked
-            term = None if hooked is None else hooked.adapters.sites[index]
-            if hooked is None or term is None:
+            if hooked is None or (term := hooked[0].sites[index]) is None:
                 return output
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():
                 y = y.clone()  # autograd does not let a view be changed in place
-            return term.add_to(y, x, hooked.shares).view_as(output)
+            return term.add_to(y, x, hooked[1]).view_as(output)
 
         return add
-
-
-@dataclass(frozen=True)
-class _Hooked:
-    """Terms that the hooks add: adapters, and which tokens are whose."""
-
-    adapters: Adapters
-    shares: Shares
-
-    @classmethod
-    def of(cls, adapters: Adapters, rows: Iterable[int], time: int) -> _Hooked:
-        """Make it for so many rows of each owner, padded to ``time`` tokens."""
-        return cls(adapters, tuple(count * time for count in rows))
 
 
 class WrappedSession(Session):
@@ -188,12 +176,13 @@ class WrappedSession(Session):
         self._decoder, self._mask, self.tokens_read = decoder, mask, tokens_read
         self._cache: Cache | None = None
 
-    def read(self, ids: Tensor, adapters: _Hooked) -> Tensor:
+    def read(self, ids: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         """Appends token ids ``(rows, time)`` that the mask already covers; logits after the last
         one."""
         positions = (self._mask.cumsum(-1) - 1).clamp_(min=0)[:, -ids.shape[1] :]
         output = self._decoder.forward(
             adapters,
+            shares,
             input_ids=ids,
             attention_mask=self._mask,
             position_ids=positions,
@@ -206,7 +195,7 @@ class WrappedSession(Session):
 
     def step(self, tokens: Tensor, adapters: Adapters, shares: Shares) -> Tensor:
         self._mask = torch.cat([self._mask, self._mask.new_ones(len(tokens), 1)], dim=1)
-        return self.read(tokens[:, None], _Hooked(adapters, shares))
+        return self.read(tokens[:, None], adapters, shares)
 
     def keep(self, rows: Tensor) -> None:
         self._mask = self._mask[rows]
@@ -233,13 +222,10 @@ class WrappedSession(Session):
         assert other._cache is not None
         layers = list(zip(self._cache.layers, other._cache.layers, strict=True))
         states = [  # all of them before any is put in place: memory may run out
-            (
-                _on_the_right([layer.keys, joiner.keys], dim=2),
-                _on_the_right([layer.values, joiner.values], dim=2),
-            )
+            [_on_the_right(getattr(layer, name), getattr(joiner, name)) for name in _STATES]
             for layer, joiner in layers
         ]
-        self._mask = _on_the_right([self._mask, other._mask], dim=1)
+        self._mask = _on_the_right(self._mask[..., None], other._mask[..., None])[..., 0]
         for (layer, joiner), (keys, values) in zip(layers, states, strict=True):
             layer.keys, layer.values = keys, values
             if hasattr(layer, "cumulative_length"):  # of a layer that sees a window
@@ -247,12 +233,13 @@ class WrappedSession(Session):
         return logits
 
 
-def _on_the_right(parts: Sequence[Tensor], dim: int) -> Tensor:
-    """Return rows of all parts, filled with zeros on the left of a dimension up to one size."""
-    longest = max(part.shape[dim] for part in parts)
-    behind = 2 * (parts[0].dim() - 1 - dim)
-    padded = [F.pad(part, (*(0,) * behind, longest - part.shape[dim], 0)) for part in parts]
-    return torch.cat(padded)
+_STATES = "keys", "values"
+
+
+def _on_the_right(one: Tensor, other: Tensor) -> Tensor:
+    """Return rows of both, filled with zeros on the left of the last dimension but one."""
+    longest = max(one.shape[-2], other.shape[-2])
+    return torch.cat([F.pad(part, (0, 0, longest - part.shape[-2], 0)) for part in (one, other)])
 
 
 def _linears(model: PreTrainedModel, layers: int) -> list[tuple[tuple[str, int, int], nn.Module]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from in_service import TOWN, Serve
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.ecology.strategies import strategies
+from symbiont_ecology.ecology import HOST, Assignment
+from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.extensions.serve.service import check_served
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig, load_config

@@ -342,7 +342,7 @@ class _Attended(torch.autograd.Function):
 class _OnFloats(TorchBackend):
     """A back end for float32 on a CPU, where the library is."""
 
-    speed, is_in_place = 1, True
+    speed = 1
     is_learning: ClassVar[bool]
 
     @classmethod

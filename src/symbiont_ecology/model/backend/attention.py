@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from symbiont_ecology.model.packing import Packing, places_of, taken
+from symbiont_ecology.model.packing import Packing, pieces_of, places_of, taken
 
 SHORT, WORTH_A_CALL = 0.75, 8192
 """Prompts so much shorter than the longest attend apart if that saves so many pairs of tokens."""
@@ -147,7 +147,7 @@ class RectangleAttention(PackedAttention):
     def _look(
         self, spec: AttentionSpec, is_narrow: bool, rotated: Tensor, values: Tensor
     ) -> Tensor:
-        rectangles, order = self._narrow if is_narrow else self._wide
+        rectangles, order = self._rectangles[is_narrow]
         key = is_narrow, spec.window
         if key not in self._masks:
             self._masks[key] = [one.mask(spec.window, rotated.dtype) for one in rectangles]
@@ -176,12 +176,8 @@ class RectangleAttention(PackedAttention):
         return {}
 
     @cached_property
-    def _wide(self) -> tuple[list[Rectangle], Tensor]:
-        return _rectangles(self.packing, is_narrow=False)
-
-    @cached_property
-    def _narrow(self) -> tuple[list[Rectangle], Tensor]:
-        return _rectangles(self.packing, is_narrow=True)
+    def _rectangles(self) -> list[tuple[list[Rectangle], Tensor]]:
+        return [_rectangles(self.packing, is_narrow=is_narrow) for is_narrow in (False, True)]
 
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], Tensor]:
@@ -235,7 +231,7 @@ def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
         for chosen in alike(lengths[numbers]):
             members = numbers[chosen]
             group = stretches[members]
-            seen = places_of(_paths(stretches, group), group["before"] + group["count"])
+            seen = places_of(pieces_of(stretches, group), group["before"] + group["count"])
             yield members, seen, np.arange(seen.shape[1])[None]
 
 
@@ -258,14 +254,3 @@ def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Return places ``start, start + 1, …`` row by row, the last one repeated."""
     numbers = np.arange(len(starts))
     return places_of(np.stack([numbers, np.zeros_like(numbers), starts, counts], axis=1), counts)
-
-
-def _paths(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
-    """Return what some stretches see, in pieces as ``Packing.pieces``."""
-    rows, pieces = np.arange(len(members)), list[np.ndarray]()
-    while len(rows):
-        parts = rows, members["before"], members["start"], members["count"]
-        pieces.append(np.stack(parts, axis=1))
-        is_behind = members["parent"] >= 0
-        rows, members = rows[is_behind], stretches[members["parent"][is_behind]]
-    return np.concatenate(pieces)

@@ -181,20 +181,6 @@ class SlotBank:
 
         Views where the slots are consecutive.
         """
-        return self._from_arena(owners)
-
-    def in_tiles(self, slots: Sequence[int]) -> tuple[Adapters, Tiling]:
-        """Return the factors for rows of one token each that belong to these slots (ascending), as
-        torch takes them."""
-        tiling = tile_rows(slots, self._device)
-        return self._from_arena(tiling.slots), tiling
-
-    def for_step(self, slots: Sequence[int]) -> tuple[Adapters, Shares]:
-        """Return the same as this bank's back end takes them."""
-        return self.in_tiles(slots)
-
-    def _from_arena(self, owners: Sequence[int]) -> Adapters:
-        """Return the factors of these slots, for torch."""
         if all(slot == HOST_SLOT for slot in owners):
             return bare(len(self._arrangement.sites))
         if self._arena is None:
@@ -208,6 +194,16 @@ class SlotBank:
             rows = torch.tensor(owners, device=self._device) - HOST_SLOT
             block = self._arena.index_select(0, rows)
         return self._arrangement.factors(block)
+
+    def in_tiles(self, slots: Sequence[int]) -> tuple[Adapters, Tiling]:
+        """Return the factors for rows of one token each that belong to these slots (ascending), as
+        torch takes them."""
+        tiling = tile_rows(slots, self._device)
+        return SlotBank.gather(self, tiling.slots), tiling
+
+    def for_step(self, slots: Sequence[int]) -> tuple[Adapters, Shares]:
+        """Return the same as this bank's back end takes them."""
+        return self.in_tiles(slots)
 
     def _lay(self, slot: int, arena: Tensor) -> None:
         """Copies what a slot holds into the arena, unless it is there."""

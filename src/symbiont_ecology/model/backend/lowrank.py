@@ -162,12 +162,11 @@ class Adapters:
         """Return the same with dropout on their inputs (``dropout.Dropout``)."""
         if dropout is None:
             return self
-        return Adapters(
-            tuple(
-                term and DroppingTerm(term, partial(dropout, site))
-                for site, term in enumerate(self.sites)
-            )
-        )
+        return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
+
+    def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
+        """Return the same with another term at each site that has one."""
+        return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
 
 
 def bare(sites: int) -> Adapters:

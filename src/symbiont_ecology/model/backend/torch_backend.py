@@ -174,8 +174,6 @@ class TorchBackend:
     attention: ClassVar[type[PackedAttention]] = RectangleAttention
     speed: ClassVar[int] = 0
     """Rank among those that suit a host: the highest is taken."""
-    is_in_place: ClassVar[bool] = False
-    """True if it reads adapters where they lie, and copies none."""
 
     @classmethod
     def suits(cls, device: torch.device, dtype: torch.dtype, *, learns: bool) -> bool:
