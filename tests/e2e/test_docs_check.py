@@ -157,8 +157,13 @@ def test_an_excerpt_is_that_of_its_pack(root: Path, check: Check) -> None:
 @pytest.mark.parametrize(
     ("name", "old", "new", "message"),
     [
-        ("tiny/README.md", "# tiny", "# teeny", "README.md:1: expected # tiny, found # teeny"),
-        ("tiny/summary.json", '"level": 0.05', '"level": 0.5', 'expected "level": 0.05, found'),
+        ("tiny/README.md", "# tiny", "# teeny", "README.md: expected # tiny, found none"),
+        (
+            "tiny/summary.json",
+            '"level": 0.05',
+            '"level": 0.5',
+            "summary.json.protocol.level: expected 0.05, found 0.5",
+        ),
         ("tiny/tuned.json", '"sweep"', '"sweep" ', "for tuned.json, found "),
         ("tiny/protocol.json", "{", "", "found damage: no paper pack can be read"),
         ("README.md", "does it hold?", "it holds", "README.md:5: expected | [tiny]"),

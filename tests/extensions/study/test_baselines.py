@@ -116,11 +116,3 @@ def test_baselines_ask_sft_and_candidates_that_were_chosen_anew(
     asked = symbiont("baselines", run, "--holdout", selection, "--selection", selection)
     assert asked.code == 2
     assert "expected other questions than those that are asked" in asked.error
-
-
-def test_plain_english_is_refused_where_a_host_writes_letters(
-    symbiont: Symbiont, lived: Path
-) -> None:
-    said = symbiont("general", lived)
-    assert said.code == 2
-    assert "expected a host with a vocabulary" in said.error

@@ -32,8 +32,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, mode
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import validate
 from symbiont_ecology.base.removed import is_removed
-from symbiont_ecology.ecology.strategies import strategies
-from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.extensions.study.comparison import (
     AdjustedDifference,
     adjusted,
@@ -46,13 +44,9 @@ from symbiont_ecology.extensions.study.pack import render
 from symbiont_ecology.extensions.study.protocol import Name, Protocol, read_changed
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed
 from symbiont_ecology.extensions.study.suite import check_protocol
-from symbiont_ecology.run.build import components
-from symbiont_ecology.run.config import RunConfig
 
 DEFAULT = "ecology"
 """The arm that has everything."""
-SPECS = ("curriculum", "mechanisms")
-"""Knobs of a strategy that name parts; what it has built by them stands beside them."""
 AblationPurpose = Literal["accuracy", "retention", "coverage", "energy", "resilience"]
 
 
@@ -133,45 +127,14 @@ def check_ablation(ablation: Ablation) -> None:
     """Find every mistake before anything is run.
 
     Raises:
-        ConfigError: one line that says which row and what is wrong, such as a mechanism that is not
-            there.
+        ConfigError: one line that says which row and what is wrong.
     """
     protocol = ablation.protocol
     if len(protocol.seeds) < 2:
         raise ConfigError(
             f"seeds: expected two or more, which effects are paired over, got {protocol.seeds}"
         )
-    default = protocol.config(DEFAULT, 1.0, 0)
-    names = strategies.build(default.strategy).mechanism_names
-    for row in ablation.rows:
-        where = f"rows.{row.mechanism}"
-        if not (row.change or row.add):
-            _ = mechanisms[row.mechanism]  # an unknown name is told with the nearest one
-            if row.mechanism not in names:
-                raise ConfigError(
-                    f"{where}: the ecology is without it already, so it cannot be left out"
-                )
-        if _parts(protocol.config(row.mechanism, 1.0, 0)) == _parts(default):
-            raise ConfigError(f"{where}: {', '.join(row.set)} is what the ecology has already")
-        if row.purpose == "resilience" and protocol.flip is None:
-            raise ConfigError(
-                f"{where}: resilience shows after a flip, and there is none: set flip"
-            )
-        if row.purpose == "retention" and "retention" not in protocol.shifts:
-            raise ConfigError(
-                f"{where}: retention shows in a shift that is not asked: add it to shifts"
-            )
-    check_protocol(protocol, alike=("tasks",))
-
-
-def _parts(config: RunConfig) -> list[object]:
-    """Return all that could make a difference: every part as it was built, and all of the config
-    that names none."""
-    parts = [
-        (type(part), {name: value for name, value in vars(part).items() if name not in SPECS})
-        for part in components(config)
-    ]
-    return [parts, *(value for _, value in config if not isinstance(value, str | dict))]
+    check_protocol(protocol)
 
 
 @dataclass(frozen=True)
@@ -299,19 +262,6 @@ def reading(row: AblationRow, effects: Mapping[str, AdjustedDifference]) -> str:
 def smallest_q(tests: int, seeds: int) -> float:
     """Return the q of an effect that all seeds agree on and that no other test shares."""
     return min(tests * 2.0 ** (1 - seeds), 1.0)
-
-
-def tests_planned(ablation: Ablation) -> Iterator[str]:
-    """Yield what is left out or put in, and whether so many seeds can show anything."""
-    plan = ablation.protocol
-    for row in ablation.rows:
-        yield f"  {row.mechanism:15s} for {row.purpose:10s} {' '.join(row.set)}"
-    hidden = {"retention"} - set(plan.shifts) | ({"resilience"} if plan.flip is None else set())
-    measures = [measure for measure in MEASURES.values() if measure.purpose not in hidden]
-    tests = len(ablation.rows) * len(measures)
-    best = smallest_q(tests, len(plan.seeds))
-    verdict = "" if best < plan.level else ": too few seeds for an effect that stands alone"
-    yield f"tests     {tests}, the q of one that stands alone is {best:.2g} at best{verdict}"
 
 
 def render_ablation(results: AblationResults) -> str:

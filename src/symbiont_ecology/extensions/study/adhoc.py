@@ -102,11 +102,11 @@ def ask(gathered: GatheredRuns, progress: Progress = no_progress) -> list[Outcom
     for arm, runs in gathered.arms.items():
         for run in runs:
             host, systems = host_of(run.config), {}
-            for routing, items in end_questions(protocol, arm, run.config, generation=moment):
+            for routing, items in end_questions(protocol, arm, run.config, moment):
                 evaluation = run.evaluate(items, host, routing, progress=progress)
                 systems[routing] = SystemAnswers.of(evaluation)
             leg = Leg(train_flops=run.pool.state.spent.flops, systems=systems)
-            record = run_parts(run, host, protocol.routings(arm))
+            record = run_parts(run)
             job = Job("main", arm, run.config.seed, 1.0)
             outcomes.append(job.outcome(protocol, legs=[leg], **record))
     return outcomes

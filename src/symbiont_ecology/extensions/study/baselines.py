@@ -1,4 +1,5 @@
-"""The same items to the host, to SFT, to the best single organelle and to the routed pool.
+"""The same items to the host, to SFT, to the best single organelle and to the routed pool; and the
+best organelle of each family on all families.
 
 What is chosen from practice costs nothing beyond training. What is chosen on selection items costs
 their answers, which are counted.
@@ -8,28 +9,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
 from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.registry import kind_of
-from symbiont_ecology.base.statistics import Interval, wilson
-from symbiont_ecology.base.types import Item, OrganelleId, cell_family, cell_name, last_turn
-from symbiont_ecology.ecology import HOST, Rollout
+from symbiont_ecology.base.types import Item, OrganelleId, cell_name, last_turn
+from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.routing.routers import Observation
 from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec, log_evaluation
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.items import read_items, some_of
-from symbiont_ecology.evaluate.measure import LoadedRun, Record, SystemComparison
+from symbiont_ecology.evaluate.measure import LoadedRun, SystemComparison
 from symbiont_ecology.evaluate.routings import AskOne
-from symbiont_ecology.evaluate.shifts import draw_shifts
-from symbiont_ecology.extensions.study.routings import best_of
-from symbiont_ecology.extensions.study.shifts import MARK, PERTURBED, PLAIN
+from symbiont_ecology.extensions.study.routings import best_of_families
 from symbiont_ecology.run.runtime import Host
-from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.mixture import TaskMixture
 
 RESELECTED = "*"
 """Behind the name of a routing whose candidates were judged on selection items."""
@@ -52,35 +48,6 @@ class BaselineSpec(EvaluationSpec):
         return some_of(run.as_asked(read_items(Path(self.selection))), self.most)
 
 
-@dataclass(frozen=True)
-class BaselineComparison(SystemComparison):
-    """Systems on the same items; ``specs`` is what was asked of each, ``selection`` what it took
-    to judge the candidates anew."""
-
-    specs: Mapping[str, BaselineSpec]
-    selection: Cost
-
-    def record(self) -> Record:
-        shares = {
-            name: asdict(share)
-            for name, share in robustness(self.systems[self.main].rollouts).items()
-        }
-        brittle = {"brittle": shares.pop("brittle")} if "brittle" in shares else {}
-        return super().record() | {
-            "train_flops": self.spent - self.selection.flops,
-            "selection_flops": self.selection.flops,
-            "selection_tokens": self.selection.tokens,
-            "robustness": ({"accuracy": shares} if shares else {}) | brittle,
-        }
-
-    def log(self, run: LoadedRun) -> None:
-        """Add every system to the run's log of evaluations."""
-        for name, evaluation in self.systems.items():
-            cost = self.selection if name.endswith(RESELECTED) else Cost()
-            spent = {"selection_flops": cost.flops, "selection_tokens": cost.tokens}
-            log_evaluation(evaluation, run, self.specs[name], **spent)
-
-
 def compare_with_baselines(
     run: LoadedRun,
     spec: BaselineSpec,
@@ -89,15 +56,24 @@ def compare_with_baselines(
     *,
     selection: Sequence[Item] = (),
     progress: Progress = no_progress,
-) -> BaselineComparison:
-    """Ask the host, the best single organelle, the adapter of the specification, and its routing;
-    where there are ``selection`` items, the last two kinds once more, judged by these."""
+) -> tuple[SystemComparison, Cost]:
+    """Ask the host, the best single organelle, the routing of the specification, and its adapter;
+    where there are ``selection`` items, the routings once more, judged by these. Return the
+    answers, which the run's log keeps, and what it took to judge."""
     practice = spec.model_copy(update={"selection": None, "most": None, "adapter": None})
     specs = {name: practice.model_copy(update={"routing": name}) for name in (HOST, "single")}
-    main = kind_of(spec.routing)
+    main, cost = kind_of(spec.routing), Cost()
     specs[main] = practice
+    runs = dict.fromkeys(specs, run)
+    if selection:
+        judged, cost = reselected(run, selection, host, progress)
+        for name in ("single", main):
+            again = {"adapter": None, "routing": specs[name].routing}
+            specs[name + RESELECTED] = spec.model_copy(update=again)
+            runs[name + RESELECTED] = judged
+        main += RESELECTED
     systems = {
-        name: run.evaluate(items, host, one.routing, progress=progress)
+        name: runs[name].evaluate(items, host, one.routing, progress=progress)
         for name, one in specs.items()
     }
     if spec.adapter is not None:
@@ -106,18 +82,11 @@ def compare_with_baselines(
         specs[SFT] = practice.model_copy(update={"routing": "single", "adapter": spec.adapter})
         answers = tuned.evaluate(items, host, AskOne(SFT), progress=progress)
         systems[SFT] = replace(answers, source=spec.adapter, routing=SFT)
-    cost = Cost()
-    if selection:
-        judged, cost = reselected(run, selection, host, progress)
-        chosen = spec.model_copy(update={"adapter": None})
-        for name in dict.fromkeys(("single", main)):
-            specs[name + RESELECTED] = chosen.model_copy(update={"routing": specs[name].routing})
-            systems[name + RESELECTED] = judged.evaluate(
-                items, host, specs[name].routing, progress=progress
-            )
-        main += RESELECTED
-    spent = run.pool.state.spent.flops + cost.flops
-    return BaselineComparison(systems, main, spent, specs, cost)
+    for name, evaluation in systems.items():
+        spent = cost if name.endswith(RESELECTED) else Cost()
+        selected = {"selection_flops": spent.flops, "selection_tokens": spent.tokens}
+        log_evaluation(evaluation, run, specs[name], **selected)
+    return SystemComparison(systems, main, run.pool.state.spent.flops + cost.flops), cost
 
 
 def reselected(
@@ -143,72 +112,30 @@ def reselected(
     return replace(run, pool=pool), sum((rollout.cost for rollout in rollouts), Cost())
 
 
-def robustness(rollouts: Sequence[Rollout]) -> dict[str, Interval]:
-    """Return the accuracy by way of writing, and under ``brittle`` the share of right answers that
-    are wrong in another way of writing; nothing if no item was perturbed."""
-    replies: dict[str, dict[str, Rollout]] = defaultdict(dict)
-    for rollout in rollouts:
-        identity, mark, name = rollout.item.id.rpartition(MARK)
-        if rollout.item.shift == PERTURBED and mark:
-            replies[identity][name] = rollout
-    verdicts = defaultdict[str, list[float]](list)
-    for by_name in replies.values():
-        for name, rollout in by_name.items():
-            verdicts[name].append(rollout.verdict)
-    shares = {name: wilson(sum(values), len(values)) for name, values in verdicts.items()}
-    right = [by_name for by_name in replies.values() if by_name[PLAIN].is_right]
-    brittle = sum(not all(rollout.is_right for rollout in by_name.values()) for by_name in right)
-    return shares | ({"brittle": wilson(brittle, len(right))} if right else {})
-
-
-SELECTION_PER_CELL = 8
-"""Selection items per cell that say which organelle is a family's best."""
-
-
 @dataclass(frozen=True)
 class TransferMatrix:
-    """``organelles`` are each family's best, ``accuracy[owner][family]`` theirs on every family.
-
-    ``gain`` is their mean gain over the host: on the family itself (``own``), on other families of
-    its convention group, and on all others; None if there are none.
-    """
+    """``organelles`` are each family's best by practice, ``accuracy[owner][family]`` theirs on all
+    families, and ``gain`` is their mean gain over the host: on the family itself (``own``) and on
+    all ``others``."""
 
     organelles: Mapping[str, OrganelleId]
     host: Mapping[str, float]
     accuracy: Mapping[str, Mapping[str, float]]
-    gain: Mapping[str, float | None]
+    gain: Mapping[str, float]
 
 
 def transfer_matrix(
     run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
 ) -> TransferMatrix:
     """Ask the best organelle of every family about every family."""
-    mixture = run.tasks
-    selection = draw_shifts(mixture, ["in-distribution"], SELECTION_PER_CELL, split="selection")
-    run, _ = reselected(run, selection, host, progress)
-    cells: dict[str, list[str]] = {name: [] for name in mixture.families}
-    for cell in run.pool.scores:
-        cells.setdefault(cell_family(cell), []).append(cell)
-    best = {name: best_of(run.pool, cells[name]) for name in mixture.families}
-    host_shares = run.evaluate(items, host, "host", progress=progress).by_family()
-    accuracy, gains = {}, dict[str, list[float]](own=[], group=[], others=[])
-    for owner, organelle_id in best.items():
+    best = best_of_families(run.pool, run.tasks.families)
+    accuracy = dict[str, dict[str, float]]()
+    for owner, organelle_id in {HOST: HOST, **best}.items():
         answers = run.evaluate(items, host, AskOne(organelle_id), progress=progress)
-        shares = answers.by_family()
-        accuracy[owner] = {name: share.estimate for name, share in shares.items()}
+        accuracy[owner] = {name: share.estimate for name, share in answers.by_family().items()}
+    bare, gains = accuracy.pop(HOST), defaultdict[str, list[float]](list)
+    for owner, shares in accuracy.items():
         for name, share in shares.items():
-            is_near = _group(name, mixture) == _group(owner, mixture)
-            kind = "own" if name == owner else "group" if is_near else "others"
-            gains[kind].append(share.estimate - host_shares[name].estimate)
-    means = {kind: sum(gain) / len(gain) if gain else None for kind, gain in gains.items()}
-    return TransferMatrix(
-        best, {name: share.estimate for name, share in host_shares.items()}, accuracy, means
-    )
-
-
-def _group(name: str, mixture: TaskMixture) -> str:
-    """Return the convention group of a family, which may be one that the run never met, or a word
-    of somebody's file."""
-    if name not in mixture.families and name not in tasks.names():
-        return name
-    return (mixture.families.get(name) or tasks.build(name)).group
+            gains["own" if name == owner else "others"].append(share - bare[name])
+    means = {kind: sum(gain) / len(gain) for kind, gain in gains.items()}
+    return TransferMatrix(best, bare, accuracy, means)

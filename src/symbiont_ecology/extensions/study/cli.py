@@ -1,8 +1,8 @@
-"""``suite``, ``ablate``, ``compare``, ``pack``, ``sft`` and ``transfer``: comparisons from the
-command line."""
+"""``suite``, ``ablate``, ``compare``, ``pack`` and ``sft``: comparisons from the command line."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from symbiont_ecology.extensions.study.comparison import Summary
     from symbiont_ecology.extensions.study.jobs import Job
     from symbiont_ecology.extensions.study.protocol import Protocol
-    from symbiont_ecology.extensions.study.sft import SweepPlan
-    from symbiont_ecology.extensions.study.workers import JobCallback
+    from symbiont_ecology.extensions.study.sft import SweepPoint
+    from symbiont_ecology.extensions.study.suite import JobCallback
     from symbiont_ecology.run.config import RunConfig
 
-CI, METHODS = "ci", "methods-v1"
-"""The protocols of ``--ci`` and of ``--methods``, if no other is named."""
+CI = "ci"
+"""The protocol of ``--ci``."""
 PARTS = 20
 """Lines on the progress of a stage, at most."""
 ALL_SHIFTS = (
@@ -71,15 +71,8 @@ def suite(
     ci: Annotated[
         bool, option("The protocol ci: three arms in two minutes, with a table.", "--ci")
     ] = False,
-    methods: Annotated[
-        str | None,
-        option(f"Only these arms, such as ecology,es; of {METHODS} if no protocol is named."),
-    ] = None,
     out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     workers: options.WorkersOption = None,
-    executor: Annotated[
-        str, option("Who does the runs: local, ray, or such as '{kind: ray, address: auto}'.")
-    ] = "local",
     json_file: options.JsonOption = None,
     dry_run: options.DryRunOption = False,
 ) -> None:
@@ -88,17 +81,14 @@ def suite(
     from symbiont_ecology.extensions.study.suite import Suite, check_protocol
 
     names, changes = options.split_words(words)
-    names += [CI] * ci or [METHODS] * (methods is not None and not names)
+    names += [CI] * ci
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
     plan = load_protocol(names[0], changes, additions or ())
-    if methods is not None:
-        plan = plan.of_arms(list(dict.fromkeys(name.strip() for name in methods.split(","))))
     check_protocol(plan)
-    doer = options.typed_spec(executor, "--executor")
     folder = out or Path("artifacts") / plan.name
     with report(json_file, dry_run) as write:
-        if not work_through(plan, folder, workers, out, dry_run=dry_run, executor=doer):
+        if not work_through(plan, folder, workers, out, dry_run=dry_run):
             return
         if (ci or json_file is not None) and not plan.worlds:
             summary = Suite(plan, folder).comparison.summary
@@ -141,8 +131,6 @@ def ablate(
         out or Path("artifacts") / plan.name,
         page or Path("docs/results") / f"{plan.name}.md",
     )
-    for line in ablation.tests_planned(loaded):
-        print(line)
     if not dry_run:
         prepare(target)
         prepare(ablation.results_file(target))
@@ -287,8 +275,8 @@ def sft(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.extensions.study.sft import SweepPlan, sft_protocol, sweep_jobs
-    from symbiont_ecology.extensions.study.suite import check_protocol
+    from symbiont_ecology.extensions.study.sft import STOPS, sft_protocol, sweep_points
+    from symbiont_ecology.extensions.study.suite import check_protocol, tuning_jobs
     from symbiont_ecology.run.open_run import CONFIG_FILE
 
     if config is not None and "=" in config:  # with --match the first change stands there
@@ -307,51 +295,29 @@ def sft(
         )
     swept = _numbers(rates, float) if rates else _usual_rates(resolved)
     tried = _numbers(ranks, int) if ranks else [resolved.host.rank]
-    plan = SweepPlan(budget, scale * spent, swept, tried, questions, per_cell)
-    protocol = sft_protocol(base, changes, resolved, plan)
-    check_protocol(protocol, alike=("tasks",))
+    tries = list(itertools.product(tried, swept, STOPS))
+    strategy = f"strategy={{kind: single, samples: 0, questions: {questions}, aging: 0}}"
+    changes.append(strategy)
+    protocol = sft_protocol(base, changes, resolved, budget, scale * spent, tries, per_cell)
+    check_protocol(protocol)
     folder, host = out or free_folder("sft"), resolved.host
     if not dry_run:
         prepare(folder / REPORT_FILE)
     console.tell_facts({"host": f"{host.model} on {host.device} in {host.dtype}"})
-    stages = [("sft", sweep_jobs(protocol))]
+    stages = [("sft", tuning_jobs(protocol))]
     if not work_through(protocol, folder, workers, out, dry_run=dry_run, stages=stages):
         return
-    _export_best(protocol, plan, folder)
+    values = {
+        "schema": 2,
+        "budget": {"measure": budget, "amount": scale * spent},
+        "is_exactly_resumable": budget != "wall_clock_seconds",
+        **_export_best(sweep_points(protocol, folder, tries), folder),
+    }
+    write_json(folder / REPORT_FILE, values)
     words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
     print(f"next:   {command_line(*words, host.model)}")
     if match is not None:
         print(f"        {command_line('baselines', match, '--sft', folder / ADAPTER)}")
-
-
-def transfer(
-    folder: options.RunFolder,
-    holdout: Annotated[
-        Path | None, option("JSONL file of questions, instead of those that are drawn.")
-    ] = None,
-    per_cell: options.PerCellOption = 20,
-    shift: options.ShiftOption = options.IN_DISTRIBUTION,
-    json_file: options.JsonOption = None,
-    host: options.HostOption = None,
-) -> None:
-    """Ask every family's best organelle the questions of all families."""
-    import pandas as pd
-
-    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
-    from symbiont_ecology.extensions.study.baselines import transfer_matrix
-
-    file = None if holdout is None else str(holdout)
-    spec = EvaluationSpec(holdout=file, per_cell=per_cell, shifts=tuple(shift))
-    with report(json_file) as write:
-        run = console.open_run(folder, host)
-        with console.asking() as progress:
-            matrix = transfer_matrix(run.loaded, spec.items(run.loaded), run.host, progress)
-        table = pd.DataFrame({"(host)": matrix.host, **matrix.accuracy}).T
-        print((100 * table.rename_axis(index="best in, right %")).round().astype(int).to_string())
-        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
-        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
-        print(f"gain over the host: {listed}")
-        write(asdict(matrix))
 
 
 def work_through(
@@ -361,7 +327,6 @@ def work_through(
     out: Path | None,
     *,
     dry_run: bool,
-    executor: Any = "local",
     stages: Iterable[tuple[str, Sequence[Job]]] | None = None,
 ) -> bool:
     """Print a plan and do what is missing of it; return False in a dry run.
@@ -371,26 +336,24 @@ def work_through(
     """
     from symbiont_ecology.extensions.study import suite as suites
     from symbiont_ecology.extensions.study.jobs import OUTCOME_FILE
-    from symbiont_ecology.extensions.study.workers import STOP_FILE, Workers
-    from symbiont_ecology.run.executors import executors
+    from symbiont_ecology.extensions.study.workers import STOP_FILE
 
     def pull(number: int, frame: object) -> None:
         """On Ctrl-C the generations in flight are finished and saved."""
         (folder / STOP_FILE).touch()
         os.write(2, b"\nfinishing the generations in flight\n")
 
-    crew = Workers(workers or suites.usual_workers(plan), _bar, executors.build(executor))
-    crew.executor.check()
+    count = workers or suites.usual_workers(plan)
     if not dry_run:
         suites.claim_folder(plan, folder)
-        crew = crew if workers else crew.at_a_time()
-    _tell_plan(plan, folder, crew.count)
+    _tell_plan(plan, folder, count)
     if dry_run:
         print(NOTHING_DONE)
         return False
     before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
     try:
-        is_complete = suites.do_jobs(stages or suites.stages(plan, folder), plan, folder, crew)
+        staged = stages or suites.stages(plan, folder)
+        is_complete = suites.do_jobs(staged, plan, folder, count, _bar)
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:
@@ -439,7 +402,6 @@ def tell_comparison(summary: Summary) -> None:
         print(made.fillna(NO_VALUE).rename_axis(columns=title).to_string())
     unpaired, alone = ", ".join(summary.unpaired), "intervals are over questions alone"
     notes = {
-        summary.protocol.warm_arms: bool(summary.protocol.warm_arms),
         f"no seed in common with {main}: {unpaired}; their {alone}": bool(unpaired),
         f"one seed says nothing about others: {alone}": min(summary.seeds.values()) < 2,
     }
@@ -504,12 +466,10 @@ def _resolved(
     return config, spent if amount is None else amount
 
 
-def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
-    """Write the adapter that the sweep chose, and what was swept."""
-    from symbiont_ecology.extensions.study.sft import best_point, sweep_points
-
-    points = sweep_points(protocol, folder, plan)
-    best = best_point(points)
+def _export_best(points: Sequence[SweepPoint], folder: Path) -> dict[str, Any]:
+    """Write the adapter that the sweep chose; return what was swept. Of equals it is the cheapest,
+    which stopped first."""
+    best = min(points, key=lambda point: (-point.accuracy, point.train_flops))
     for point in points:
         about = f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget"
         mark = "chosen: " if point is best else ""
@@ -521,14 +481,7 @@ def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
         f"{best.accuracy:.0%} of the selection questions right.\n"
     )
     run.best.save_peft(folder / ADAPTER, card)
-    values = {
-        "schema": 2,
-        "budget": {"measure": plan.measure, "amount": plan.amount},
-        "is_exactly_resumable": plan.measure != "wall_clock_seconds",
-        "chosen": asdict(best),
-        "sweep": [asdict(point) for point in points],
-    }
-    write_json(folder / REPORT_FILE, values)
+    return {"chosen": asdict(best), "sweep": [asdict(point) for point in points]}
 
 
 def _numbers(text: str, kind: type[float]) -> list[Any]:

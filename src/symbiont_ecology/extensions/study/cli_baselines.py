@@ -1,21 +1,18 @@
-"""``baselines`` and ``general``: a run beside SFT and its candidates chosen anew, and what plain
-English is to its adapters."""
+"""``baselines`` and ``transfer``: a run beside SFT, and its candidates chosen anew; and what the
+best of each family know of the other families."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.evaluate import evaluation_spec, tell_systems
 from symbiont_ecology.cli.options import option
-
-if TYPE_CHECKING:
-    from symbiont_ecology.extensions.study.general import GeneralAbility
 
 NEEDS = {"selection_max_samples": "selection", "max_samples": "holdout"}
 REFUSES = {"holdout": ("shift", "per_cell")}
@@ -40,16 +37,11 @@ def baselines(
     from symbiont_ecology.adapters.peft_files import stated_rank
     from symbiont_ecology.evaluate.measure import LoadedRun
     from symbiont_ecology.evaluate.routings import routings
-    from symbiont_ecology.extensions.study.baselines import (
-        BaselineSpec,
-        compare_with_baselines,
-        robustness,
-    )
+    from symbiont_ecology.extensions.study.baselines import BaselineSpec, compare_with_baselines
 
     options.check_together(context, NEEDS, REFUSES)
-    plain = evaluation_spec(holdout, max_samples, shift, per_cell, routing)
     spec = BaselineSpec(
-        **plain.model_dump(),
+        **evaluation_spec(holdout, max_samples, shift, per_cell, routing).model_dump(),
         selection=None if selection is None else str(selection),
         most=selection_max_samples,
         adapter=None if sft is None else str(sft),
@@ -66,56 +58,36 @@ def baselines(
             )
         model = console.open_run(folder, host, 0 if sft is None else stated_rank(sft)).host
         with console.asking() as progress:
-            found = compare_with_baselines(
+            found, cost = compare_with_baselines(
                 run, spec, items, model, selection=judges, progress=progress
             )
-        found.log(run)
         tell_systems(found)
-        if brittle := robustness(found.systems[found.main].rollouts).get("brittle"):
-            share = console.percent(brittle)
-            print(f"brittle: {share} of right answers do not survive another way of writing")
         if judges:
-            cost = f"{found.selection.flops:.3g} useful FLOPs"
-            print(f"* candidates judged on selection questions, which took {cost}")
-        write_json(found.record())
+            print(f"* candidates judged on selection questions: {cost.flops:.3g} useful FLOPs")
+        selected = {"selection_flops": cost.flops, "selection_tokens": cost.tokens}
+        write_json({**found.record(), "train_flops": found.spent - cost.flops, **selected})
 
 
-def general(
-    context: typer.Context,
-    folder: Annotated[Path | None, options.argument("Folder of a run.", "DIR")] = None,
-    adapter: Annotated[Path | None, option("A PEFT folder, instead of a run.")] = None,
-    chat: Annotated[bool, option("With --adapter: use the chat template.", "--chat")] = False,
-    routing: options.RoutingOption = "learned",
+def transfer(
+    folder: options.RunFolder,
+    holdout: options.HoldoutOption = None,
+    per_cell: options.PerCellOption = 20,
+    shift: options.ShiftOption = options.IN_DISTRIBUTION,
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
 ) -> None:
-    """Say what plain English and conversation are to whoever answers, and to the adapters that
-    serve, beside the bare host. The host must know more than letters."""
-    from symbiont_ecology.extensions.study.general import abilities_of_adapter, abilities_of_run
+    """Ask every family's best organelle the questions of all families."""
+    import pandas as pd
 
-    if (folder is None) == (adapter is None):
-        raise ConfigError("general: expected either a run folder or --adapter FOLDER")
-    options.check_together(context, {"chat": "adapter"}, {"adapter": ("routing",)})
-    with console.report(json_file) as write_json:
-        if folder is not None:
-            run = console.open_run(folder, host)
-            way = options.typed_spec(routing, "--routing")
-            abilities = abilities_of_run(run.loaded, run.host, way)
-        elif adapter is not None:
-            abilities = abilities_of_adapter(adapter, host or "embedded", is_chat=chat)
-        _tell(abilities)
-        write_json({name: ability.summary() for name, ability in abilities.items()})
+    from symbiont_ecology.extensions.study.baselines import transfer_matrix
 
-
-def _tell(abilities: dict[str, GeneralAbility]) -> None:
-    """Print the perplexity of plain English and conversation, beside the bare host."""
-    rows = console.table("nats a token", "English", "− host", "chat", "− host", "to host")
-    for name, ability in abilities.items():
-        cells = []
-        for part in (ability.english, ability.chat):
-            half = (part.change.high - part.change.low) / 2
-            cells.append(f"{part.nats:.2f} ({part.perplexity:.0f})")
-            cells.append(f"{part.change.estimate:+.2f} ± {half:.2f}")
-        rows.add_row(escape(name), *cells, f"{ability.left_to_host:.0%}")
-    console.print_table(rows)
-    print("what is left alone: plain English and conversation (perplexity), beside the bare host")
+    spec = evaluation_spec(holdout, None, shift, per_cell, "learned")
+    with console.report(json_file) as write:
+        run = console.open_run(folder, host)
+        with console.asking() as progress:
+            matrix = transfer_matrix(run.loaded, spec.items(run.loaded), run.host, progress)
+        table = pd.DataFrame({"(host)": matrix.host, **matrix.accuracy}).T
+        print((100 * table.rename_axis(index="best in, right %")).round().astype(int).to_string())
+        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in matrix.gain.items())
+        print(f"gain over the host: {listed}")
+        write(asdict(matrix))

@@ -12,33 +12,28 @@ in-distribution cells of a kind.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy.stats import false_discovery_control
 
 from symbiont_ecology.base.statistics import Interval, paired_interval, sign_flip
 from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.extensions.study.measures import SIDES, area, at_zero, stage_measures
+from symbiont_ecology.extensions.study.measures import area, at_zero, stage_measures
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed, minus
-from symbiont_ecology.extensions.study.statistics import (
-    crossed_bootstrap,
-    detectable,
-    false_discovery,
-    hypervolume,
-    interquartile_mean,
-)
+from symbiont_ecology.extensions.study.statistics import crossed_bootstrap, detectable
 
 RESAMPLES = 1000
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
 """Views whose spread over seeds is too wide for a claim from fewer."""
 POINTS_NEEDED = {"retention": 0.10}
 """Differences in a view below which nothing is claimed, whatever the test says."""
-COUNTS = ("rollouts", "births", "merges", "deaths", "alive")
+COUNTS = ("rollouts", "births", "merges", "deaths")
 """Means of what runs counted."""
 SELDOM = ("unpaired", "stages")
 """Keys of a summary that are left out where they are empty."""
@@ -52,9 +47,8 @@ BySeed = Mapping[str, pd.Series]
 
 @dataclass(frozen=True)
 class Accuracy(Interval):
-    """The share that is right, its interquartile mean over seeds, and the seeds."""
+    """The share that is right, over seeds and of each."""
 
-    iqm: float
     seeds: list[float]
 
 
@@ -93,15 +87,6 @@ class Summary:
     """By budget, view and arm."""
     differences: dict[str, Views[AdjustedDifference]]
     """The main arm minus the others."""
-    second: dict[str, Views[AdjustedDifference]]
-    """The second arm minus those that see gold answers, too."""
-    peer: dict[str, Any]
-    """SFT against the ceiling, and over the budgets; empty without that arm."""
-    retention: dict[str, dict[str, Any]]
-    """Skill and retention by arm (a point per seed and budget, the hypervolumes by seed), and the
-    main arm's hypervolume minus the others'."""
-    routing: dict[str, dict[str, Any]]
-    """The routings of an arm, by arm and shift."""
     flip: dict[str, dict[str, Any]]
     """Curves through the flip by arm, and the main arm minus the others."""
     stages: dict[str, dict[str, Any]]
@@ -125,8 +110,6 @@ class Summary:
 def summarise(results: Results) -> Summary:
     """Return all numbers of a comparison at equal budgets."""
     protocol, arms, host = results.protocol, results.protocol.arms, results.host
-    peers = [arm for arm in arms if arm != protocol.second]
-    gold = [arm for arm, side in arms.items() if "gold answers" in side.sees]
     return Summary(
         protocol=protocol,
         host={"fingerprint": host.host, "versions": host.versions},
@@ -135,11 +118,7 @@ def summarise(results: Results) -> Summary:
         seeds={arm: len(results.runs(arm, results.largest)) for arm in arms},
         arms={arm: dict(_spending(results, arm)) for arm in arms},
         accuracy=dict(_accuracies(results)),
-        differences=dict(_differences(results, protocol.main, peers)),
-        second=dict(_differences(results, protocol.second, gold)) if protocol.second else {},
-        peer=_peer(results),
-        retention=_retention(results),
-        routing={arm: shifts for arm in arms if (shifts := dict(_routing(results, arm)))},
+        differences=dict(_differences(results)),
         flip=_flip(results),
         stages=_stages(results),
         unpaired=_unpaired(results),
@@ -185,7 +164,6 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]
                 "flops_per_solved": cost,
                 "break_even_solved": train_flops / saving if saving > 0 else None,
                 "organelles_asked": mean([run.systems[routing].organelles for run in runs]),
-                "option": runs[0].option,
             },
         )
 
@@ -197,101 +175,26 @@ def _accuracies(results: Results) -> Iterator[tuple[str, Views[Accuracy]]]:
         for view in views_of(results):
             for arm in (HOST, *results.protocol.arms):
                 if (verdicts := view_of(results, arm, budget, view)) is not None:
-                    interval, seeds = vars(interval_of(verdicts)), by_seed(verdicts)
-                    iqm = interquartile_mean(seeds)
-                    views.setdefault(view, {})[arm] = Accuracy(**interval, iqm=iqm, seeds=seeds)
+                    shares = Accuracy(**vars(interval_of(verdicts)), seeds=by_seed(verdicts))
+                    views.setdefault(view, {})[arm] = shares
         yield f"{budget:g}", views
 
 
-def _differences(
-    results: Results, main: str, arms: Iterable[str]
-) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
-    """By budget and view: an arm minus the host and the others. The arms of a view are a family of
-    tests."""
+def _differences(results: Results) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
+    """By budget and view: the main arm minus the host and the others. The arms of a view are a
+    family of tests."""
+    main = results.protocol.main
     for budget in results.protocol.budgets:
         views: Views[AdjustedDifference] = {}
         for view in views_of(results):
             main_verdicts, tests = view_of(results, main, budget, view), dict[str, Difference]()
-            for arm in (HOST, *arms):
+            for arm in (HOST, *results.protocol.arms):
                 verdicts = view_of(results, arm, budget, view)
                 if arm != main and main_verdicts is not None and verdicts is not None:
                     tests[arm] = difference_of(minus(main_verdicts, verdicts))
             if tests:
                 views[view] = adjusted(tests, results.protocol.level, view)
         yield f"{budget:g}", views
-
-
-def _peer(results: Results) -> dict[str, Any]:
-    """Return how strong a peer SFT is: its accuracy against the mean cue ceiling, and its course
-    over the budgets."""
-    ceiling = results.verdicts(HOST, 0, "ceiling")
-    shares = {
-        f"{budget:g}": mean(by_seed(verdicts))
-        for budget in results.protocol.budgets
-        if "sft" in results.protocol.arms
-        and (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
-    }
-    if ceiling is None or not shares:
-        return {}
-    cue_ceiling, best, largest = mean(by_seed(ceiling)), max(shares.values()), list(shares)[-1]
-    return {
-        "ceiling": cue_ceiling,
-        "sft": shares,
-        "largest": largest,
-        "sft_minus_ceiling": shares[largest] - cue_ceiling,
-        "share_of_best": {key: value / best if best else 0.0 for key, value in shares.items()},
-    }
-
-
-def _retention(results: Results) -> dict[str, dict[str, Any]]:
-    """Skill against retention of what the bare host could do; the area of the frontier over the
-    budgets."""
-    frontiers, areas = dict[str, Any](), dict[str, pd.Series]()
-    for arm in results.protocol.arms:
-        points = dict[str, pd.Series]()
-        for budget in results.protocol.budgets:
-            retention = view_of(results, arm, budget, "retention")
-            skill = results.verdicts(arm, budget, "in-distribution")
-            if retention is not None and skill is not None:
-                pairs = list(zip(by_seed(skill), by_seed(retention), strict=True))
-                points[f"{budget:g}"] = pd.Series(pairs, index=skill.columns)
-        if points:  # a seed that lacks a budget has another frontier
-            table = pd.DataFrame(points)
-            sizes = table.notna().sum(axis=1)
-            rows = table[sizes == sizes.max()].iterrows()
-            areas[arm] = pd.Series({seed: hypervolume(pairs.dropna()) for seed, pairs in rows})
-            volumes = areas[arm].to_list()
-            lists = {budget: pairs.to_list() for budget, pairs in points.items()}
-            frontiers[arm] = {"points": lists, "hypervolume": volumes, "mean": mean(volumes)}
-    return {"arms": frontiers, "differences": against_main(results, areas)}
-
-
-def _routing(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """At the largest budget: how often the routings of an arm are right, the arm's own minus the
-    others, the share that its own leaves to the host, and FLOPs per question."""
-    side, runs = results.protocol.arms[arm], results.runs(arm, results.largest)
-    for shift in results.protocol.shifts:
-        answers = {
-            routing: verdicts
-            for routing in (side.routing, *side.also)
-            if (verdicts := results.verdicts(arm, results.largest, shift, routing)) is not None
-        }
-        if len(answers) < 2:
-            continue
-        own, *rest = answers
-        count = len(answers[own])
-        yield (
-            shift,
-            {
-                "accuracy": {routing: interval_of(answers[routing]) for routing in answers},
-                "minus": {name: difference_of(minus(answers[own], answers[name])) for name in rest},
-                "abstained": mean([run.systems[own].abstained[shift] for run in runs]) / count,
-                "flops": {
-                    routing: mean([run.systems[routing].flops[shift] for run in runs]) / count
-                    for routing in answers
-                },
-            },
-        )
 
 
 def _flip(results: Results) -> dict[str, dict[str, Any]]:
@@ -311,21 +214,12 @@ def _flip(results: Results) -> dict[str, dict[str, Any]]:
         for name, by_arm in numbers.items():
             by_arm[arm] = own[name]
         arms[arm] = {
-            "curves": {side: list(_curve(legs, side)) for side in SIDES},
             **{name: values.to_list() for name, values in own.items()},
             "seeds": list(runs),
             "mean": {name: mean(values) for name, values in own.items()},
         }
     against = {name: against_main(results, by_arm) for name, by_arm in numbers.items()}
     return {"arms": arms, "differences": against if arms else {}}
-
-
-def _curve(legs: pd.DataFrame, side: str) -> Iterator[dict[str, Any]]:
-    """Mean, lowest and highest over the seeds at every leg."""
-    for (phase, extra), rows in legs.groupby(["phase", "extra"], sort=False):
-        shares = rows[side].to_list()
-        ends = {"mean": mean(shares), "low": min(shares), "high": max(shares)}
-        yield {"phase": phase, "extra": float(extra), **ends}
 
 
 def _stages(results: Results) -> dict[str, dict[str, Any]]:
@@ -343,7 +237,7 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
         tables[arm] = pd.DataFrame(measures).T
         runs = results.runs(arm, results.largest)
         general = [run.general[side.routing] for run in runs if side.routing in run.general]
-        english = [one.english.change.estimate for one in general]
+        english = [one["english"]["change"]["estimate"] for one in general]
         measured[arm] = {**tables[arm].to_dict("list"), "english": english}
         first = next(run.run for run in runs if run.run is not None)
         shares = np.mean(list(by_seed.values()), axis=0).tolist()
@@ -449,12 +343,13 @@ def adjusted(
 ) -> dict[Key, AdjustedDifference]:
     """Control the false discoveries of one family of tests, and say which differences are
     claimed."""
-    q_values = false_discovery([test.p for test in tests.values()])
+    p_values = [test.p for test in tests.values()]
+    q_values = false_discovery_control(p_values) if p_values else []
     return {
         key: AdjustedDifference(
             **vars(test),
-            p_adjusted=q,
-            is_claimed=q < level
+            p_adjusted=float(q),
+            is_claimed=float(q) < level
             and len(test.seeds) >= SEEDS_NEEDED.get(view, 2)
             and abs(test.estimate) >= POINTS_NEEDED.get(view, 0.0)
             and not test.low <= 0 <= test.high,

@@ -27,9 +27,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE, load_state
 from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
 from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
-from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.evaluate.shifts import draw_shifts
-from symbiont_ecology.extensions.study.general import general_of_servers, general_reader
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
     JobKind,
@@ -40,7 +38,6 @@ from symbiont_ecology.extensions.study.outcomes import (
     Tuning,
     load_outcome,
     run_summary,
-    training_curve,
 )
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.run import open_run as living
@@ -55,8 +52,6 @@ from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
-ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
-"""The shifts in which the other routings of an arm are compared, at the largest budget."""
 STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
 MAX_HOSTS = 2
@@ -236,12 +231,12 @@ def _parts_of(context: JobContext) -> dict[str, object]:
         context.place.mkdir(parents=True, exist_ok=True)
         return host_parts(protocol, context.config, host, context.folder / ANSWERS_FILE)
     if job.world:
-        return stream_parts(context.live(context.config), host)
+        return stream_parts(context.live(context.config))
     legs = _measured_legs(context)
     if job.kind == "main":
         run, families = context.live(context.config), context.config.tasks.families
         arrived = families if len(legs) > 1 else ()
-        return {"legs": legs, **run_parts(run, host, protocol.routings(job.arm), arrived)}
+        return {"legs": legs, **run_parts(run, arrived)}
     flip = context.config.tasks.flip
     return {"legs": legs, **({"families": list(flip.families)} if flip else {})}
 
@@ -299,15 +294,10 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
 def _questions(
     context: JobContext, config: RunConfig, moment: Moment
 ) -> Iterator[tuple[str, Sequence[Item]]]:
-    """Yield what is asked at a moment, by routing.
-
-    At the end of a run it is every shift, and at the largest budget some of them by every other
-    routing of the arm.
-    """
+    """Yield what is asked at a moment, by routing; at the end of a run it is every shift."""
     protocol, arm = context.protocol, context.job.arm
     if moment.phase == "run":
-        is_largest = context.job.budget == max(protocol.budgets)
-        yield from end_questions(protocol, arm, config, is_whole=is_largest)
+        yield from end_questions(protocol, arm, config)
         return
     # What is asked changes with the phase, even if nothing was spent since the change.
     tasks = replace(mixture(config), is_flipped=moment.phase == "flipped")
@@ -318,16 +308,11 @@ def _questions(
 
 
 def end_questions(
-    protocol: Protocol, arm: str, config: RunConfig, *, is_whole: bool = True, generation: int = END
+    protocol: Protocol, arm: str, config: RunConfig, generation: int = END
 ) -> Iterator[tuple[str, Sequence[Item]]]:
-    """Yield what an arm is asked at the end, by routing; ``is_whole`` asks by all other routings of
-    the arm, too. Users are judged as in ``generation``."""
-    main, others = protocol.routings(arm), protocol.arms[arm].also if is_whole else ()
-    for routing in dict.fromkeys((*main, *others)):
-        shifts = protocol.shifts
-        if routing not in main:
-            shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
-        yield routing, items_of(protocol, config, shifts, generation)
+    """Yield what an arm is asked at the end, by routing. Users are judged as in ``generation``."""
+    for routing in protocol.routings(arm):
+        yield routing, items_of(protocol, config, protocol.shifts, generation)
 
 
 def _fork(context: JobContext, config: RunConfig) -> None:
@@ -358,41 +343,27 @@ def host_parts(
     return {"legs": [leg], "host": evaluation.host, "versions": provenance.versions()}
 
 
-def run_parts(
-    run: LoadedRun, host: Host, answers_by: Sequence[str], arrived: Sequence[object] = ()
-) -> dict[str, object]:
-    """Return what a run did and spent, and what plain English is to whoever answers in it."""
+def run_parts(run: LoadedRun, arrived: Sequence[object] = ()) -> dict[str, object]:
+    """Return what a run did and spent."""
     state = run.pool.state
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(run.folder / living.EVENTS_FILE), state.next_seq))
     acts = (event for event in events if isinstance(event, Acted))
     record = {
         "life": run_summary(events),
-        "course": training_curve(events),
         "solved": sum(sum(event.verdicts) for event in acts if event.purpose == "practice"),
-        "selection_flops": 0,
         **({"arrived": list(arrived)} if arrived else {}),
     }
-    return {"run": record, "train": state.spent, **_general(run, host, answers_by)}
+    return {"run": record, "train": state.spent}
 
 
-def stream_parts(run: LoadedRun, host: Host | None = None) -> dict[str, object]:
-    """Return what a run in a world with habitats leaves; without a host, nothing on English."""
+def stream_parts(run: LoadedRun) -> dict[str, object]:
+    """Return what a run in a world with habitats leaves."""
     world = run.tasks.habitats
     assert world is not None
     state, events = run.pool.state, list(read_events(run.folder / living.EVENTS_FILE))
     course = {**course_of(events, world, state.served), "scored": state.scored}
-    return {"stream": course, "train": state.spent, **(_general(run, host) if host else {})}
-
-
-def _general(run: LoadedRun, host: Host, answers_by: Sequence[str] = ()) -> dict[str, object]:
-    """Return what plain English is to some routings and to each adapter that serves, if the host
-    knows any."""
-    reader = general_reader(run.config, run.pool, host)
-    if reader is None:
-        return {}
-    by_name = {name: reader.of_routing(run.pool, routings.build(name)) for name in answers_by}
-    return {"general": by_name | general_of_servers(reader, run.pool)}
+    return {"stream": course, "train": state.spent}
 
 
 def course_of(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
@@ -20,12 +20,9 @@ from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import Evaluation
-from symbiont_ecology.extensions.study.general import GeneralAbility
 
 OUTCOME_SCHEMA = 2
 """Raise it when a key goes or changes its meaning."""
-MAX_MOMENTS = 64
-"""Moments of a training curve."""
 Phase = Literal["run", "selection", "stage", "before", "flipped", "back"]
 JobKind = Literal["tune", "main", "flip", "host", "stream"]
 
@@ -109,11 +106,9 @@ class RunRecord(_Record):
     """Deeds of a run to its budget."""
 
     life: RunSummary
-    course: list[tuple[float, float, float, float, float]] = []
-    """Per moment: training FLOPs so far, accuracy, revenue, cost, population."""
     solved: float = 0.0
     """Right answers in practice."""
-    selection_flops: int
+    selection_flops: int = 0
     arrived: list[str] = []
     """The families in the order of their coming, in a world of arrivals."""
 
@@ -160,9 +155,8 @@ class Outcome(_Record):
     """The fingerprint of the bare host, where that was asked."""
     versions: dict[str, str] = {}
     train: Cost = Cost()
-    general: dict[str, GeneralAbility] = {}
-    """What plain English is to each routing, and to each adapter that serves; nothing on a host
-    that knows none."""
+    general: dict[str, Any] = {}
+    """What plain English was to each routing, in outcomes of earlier versions."""
     run: RunRecord | None = None
     stream: StreamRecord | None = None
 
@@ -285,27 +279,3 @@ def run_summary(events: Iterable[Event]) -> RunSummary:
         rollouts=sum(len(event.verdicts) for event in acted),
         practice=sum(len(event.verdicts) for event in acted if event.purpose == "practice"),
     )
-
-
-def training_curve(events: Iterable[Event]) -> list[tuple[int, float, int, int, int]]:
-    """Return the course of a run: training FLOPs so far, success of practice, revenue and cost in
-    mATP, and population, of at most ``MAX_MOMENTS`` moments.
-
-    Energy is summed over the generations that a moment stands for, accuracy is their mean.
-    """
-    moments, revenue, cost = list[tuple[int, float, int, int, int]](), 0, 0
-    for event in events:
-        if isinstance(event, Settled):
-            revenue, cost = revenue + event.revenue, cost + event.spent
-        elif isinstance(event, GenerationEnded):
-            accuracy = event.accuracy or 0.0
-            moments.append((event.train_flops, accuracy, revenue, cost, event.population))
-            revenue = cost = 0
-    step = max(-(-len(moments) // MAX_MOMENTS), 1)
-    parts = [
-        list(zip(*moments[at : at + step], strict=True)) for at in range(0, len(moments), step)
-    ]
-    return [
-        (flops[-1], sum(shares) / len(shares), sum(earned), sum(spent), alive[-1])
-        for flops, shares, earned, spent, alive in parts
-    ]

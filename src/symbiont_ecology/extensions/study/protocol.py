@@ -29,7 +29,6 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from symbiont_ecology.base.config_layers import merge, parse_override, read_layers
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import did_you_mean, validate
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.shipped import find_protocol
@@ -42,8 +41,6 @@ PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
-OF_BUDGETS = ("base", "budgets", "flip", "second", "shifts", "stage_per_cell")
-"""Keys that a protocol of worlds leaves out."""
 
 
 def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:
@@ -69,10 +66,9 @@ class Arm(_Part):
     # "verdicts, 4 gold examples per cell", which tables say then.
     sees: str = "verdicts"
     set: tuple[str, ...] = ()  # overrides of the world
-    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, one of which tuning chooses
+    tune: Annotated[tuple[tuple[str, ...], ...], Once] = ((),)  # alternatives; tuning chooses
     of: str | None = None  # the arm whose runs it answers with, when only its routing is another
     routing: str = "learned"  # how it answers
-    also: tuple[str, ...] = ()  # other routings, for the tables on routing
     repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
 
 
@@ -110,16 +106,17 @@ class FlipPlan(_Part):
 
     at: PositiveFloat
     back: PositiveFloat
-    extra: tuple[Annotated[float, Field(ge=0)], ...]
+    extra: Annotated[tuple[float, ...], Field(min_length=2), Once]
     per_cell: PositiveCount = 50  # questions per cell and measurement, others in each
 
     @model_validator(mode="after")
     def _is_in_order(self) -> FlipPlan:
-        extra = self.extra
-        if len(extra) < 2 or extra[0] != 0 or any(b <= a for a, b in pairwise(extra)):
-            raise ValueError(f"extra: expected 0 and rising numbers behind it, got {list(extra)}")
-        if self.back < self.at + extra[-1]:
-            raise ValueError(f"back: expected at least at + the last extra, got {self.back}")
+        moments = [*(self.at + extra for extra in self.extra), self.back]
+        if self.extra[0] != 0 or any(late < early for early, late in pairwise(moments)):
+            raise ValueError(
+                "expected extra that begins with 0 and rises, and back behind the last of it, got "
+                f"{list(self.extra)} and {self.back}"
+            )
         return self
 
 
@@ -137,8 +134,6 @@ class Protocol(_Part):
     tuning_seeds: tuple[int, ...] = ()
     arms: dict[Name, Arm]
     main: str = "ecology"  # the arm that is compared with all others
-    second: str | None = None  # the arm of a second table: beside those that see gold answers
-    chosen: dict[Name, dict[Name, int]] = {}  # by world and arm, what tuning chose before
     goals: tuple[Goal, ...] = ()
     shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
     per_cell: PositiveCount = 200  # questions per cell and shift
@@ -157,14 +152,13 @@ class Protocol(_Part):
             if name not in names:
                 hint = did_you_mean(name, names) or f" expected one of {', '.join(names)}"
                 raise ValueError(f"{where}: {name!r} is not there;{hint}")
-        for fault in (*self._faults_of_arms(), *self._faults()):
+        for fault in self._faults():
             raise ValueError(fault)
         return self
 
     def _mentioned(self) -> Iterator[tuple[str, str, Collection[str]]]:
         """Yield every name that refers to something, where it stands, and what there is."""
         yield "main", self.main, self.arms
-        yield "second", self.second or self.main, self.arms
         for name, arm in self.arms.items():
             yield f"arms.{name}.of", arm.of or self.own_arms[0], self.own_arms
             yield f"arms.{name}.repeats", arm.repeats or name, self.arms
@@ -179,34 +173,17 @@ class Protocol(_Part):
             for name in (goal.world, goal.than or goal.world):
                 yield "goals", name, self.worlds
                 yield "goals", goal.minus or self.main, self.worlds[name].arms
-        for name, options in self.chosen.items():
-            yield "chosen", name, self.worlds
-            for arm_name, option in options.items():
-                yield f"chosen.{name}", arm_name, self.worlds[name].arms
-                known = [str(number) for number in range(len(self.arms[arm_name].tune))]
-                yield f"chosen.{name}.{arm_name}", str(option), known
-
-    def _faults_of_arms(self) -> Iterator[str]:
-        for name, arm in self.arms.items():
-            count = len(arm.tune)
-            if name == HOST:
-                yield f"arms: {HOST!r} is the bare host, which is always asked"
-            if count == 0:
-                yield f"arms.{name}.tune: expected one config or more"
-            if arm.of and (arm.set or count > 1):
-                yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
-            if arm.repeats and (self.arms[arm.repeats].repeats or count > 1):
-                yield f"arms.{name}.repeats: expected an arm that repeats none, and no tune here"
 
     def _faults(self) -> Iterator[str]:
-        """Yield what contradicts itself in the whole."""
-        fields, counts = (
-            type(self).model_fields,
-            {len(self.arms[one].tune) for one in self.own_arms},
-        )
-        for key in (key for key in OF_BUDGETS if self.worlds):
-            if getattr(self, key) != fields[key].default:
-                yield f"{key}: expected none of it in a protocol with worlds"
+        """Yield what contradicts itself."""
+        for name, arm in self.arms.items():
+            if name == HOST:
+                yield f"arms: {HOST!r} is the bare host, which is always asked"
+            if arm.of and (arm.set or len(arm.tune) > 1):
+                yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
+            if len(arm.tune) > 1 and not self.tuning_seeds:
+                yield f"tuning_seeds: expected some: arms.{name} has configs to choose from"
+        counts = {len(self.arms[name].tune) for name in self.own_arms}
         if not self.worlds and not {"unit_flops", "budgets"} <= self.model_fields_set:
             yield "expected unit_flops and budgets, or worlds"
         if list(self.budgets) != sorted(self.budgets):
@@ -218,10 +195,6 @@ class Protocol(_Part):
                 yield f"goals: expected at_least or at_most, got {goal.about!r}"
         if overlap := {*self.seeds} & {*self.tuning_seeds}:
             yield f"seeds that tune cannot be reported: {sorted(overlap)}"
-        for world, place in self.places.items():
-            for name in place.arms:
-                if self.options_left(world, name) and not self.tuning_seeds:
-                    yield f"tuning_seeds: expected some: arms.{name} has configs to choose from"
 
     @property
     def own_arms(self) -> tuple[str, ...]:
@@ -245,16 +218,6 @@ class Protocol(_Part):
         per_arm = len(self.run_budgets) + (self.flip is not None)
         return arms * per_arm * len(self.seeds)
 
-    @property
-    def warm_arms(self) -> str:
-        """The arms that began with some gold examples, and what they saw; empty if there are
-        none."""
-        groups: dict[str, list[str]] = {}
-        for name, arm in self.arms.items():
-            if "gold examples" in arm.sees:
-                groups.setdefault(arm.sees, []).append(name)
-        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in groups.items())
-
     def runs_of(self, arm: str) -> str:
         """Return the arm whose runs an arm answers with: itself, unless only its routing is
         another."""
@@ -265,11 +228,6 @@ class Protocol(_Part):
         share its runs."""
         shared = (side.routing for side in self.arms.values() if side.of == arm)
         return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
-
-    def options_left(self, world: str, arm: str) -> int:
-        """Return how many configs of an arm are to be tried in a world; 0 if the choice is made."""
-        count = len(self.arms[arm].tune)
-        return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
 
     @cached_property
     def digest(self) -> str:
@@ -307,33 +265,6 @@ class Protocol(_Part):
         where = ", ".join([f"protocol {self.name!r}", *([world] if world else []), f"arm {arm!r}"])
         return compose(place.base, (FEW_REPLIES, *changes, *own), where)
 
-    def of_arms(self, names: Sequence[str]) -> Protocol:
-        """Return the same with these arms alone: another protocol, with a name and a digest of its
-        own.
-
-        Raises:
-            ConfigError: it has worlds, no such arm, or one that answers with the runs of one left
-                out.
-        """
-        where = f"protocol {self.name!r}"
-        if self.worlds:
-            raise ConfigError(f"{where}: expected one whose arms share one world: take them all")
-        for name in (name for name in names if name not in self.arms):
-            hint = did_you_mean(name, self.arms)
-            raise ConfigError(f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}")
-        for name in names:
-            if (needed := self.runs_of(name)) not in names:
-                raise ConfigError(
-                    f"{where}: {name!r} answers with the runs of {needed!r}: name both"
-                )
-        changes = {
-            "name": ".".join((self.name, *names)),
-            "arms": {name: self.arms[name] for name in names},
-            "main": self.main if self.main in names else names[0],
-            "second": self.second if self.second in names else None,
-        }
-        return validate(Protocol, {**dict(self), **changes}, where)
-
     def arrivals(self, budget: float) -> tuple[float, ...]:
         """Return the training FLOPs at which families come in the main arm's world."""
         return self.config(self.main, budget, 0).tasks.arrivals
@@ -343,10 +274,6 @@ class Protocol(_Part):
         changes."""
         assert self.flip is not None
         names = config.tasks.families
-        if len(names) < 2:
-            raise ConfigError(
-                f"flip: expected two families or more, half of which change, got {list(names)}"
-            )
         order = Draw(config.seed)("flip").permutation(len(names))
         half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
         flip = Flip(

@@ -8,7 +8,6 @@ on selection items like every other arm; nothing of it is reported.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import validate
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.evaluate.evaluation_log import logged
-from symbiont_ecology.extensions.study.jobs import Job, read_outcome
+from symbiont_ecology.extensions.study.jobs import read_outcome
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.suite import score_of, tuning_jobs
 from symbiont_ecology.run.config import RunConfig
@@ -34,35 +33,8 @@ BUDGET_KEYS = {
 STOPS = (0.25, 0.5, 1.0)
 """Parts of the budget at which training may stop."""
 ARM = "sft"
-
-
-@dataclass(frozen=True)
-class SweepPlan:
-    """A sweep: what is spent (``amount`` in the unit of ``measure``, a key of ``BUDGET_KEYS``), and
-    what is swept: every rate with every rank. ``questions`` are reference answers per cell and
-    step, ``per_cell`` selection items."""
-
-    measure: str
-    amount: float
-    rates: Sequence[float]
-    ranks: Sequence[int]
-    questions: int = 1
-    per_cell: int = 20
-
-    def __str__(self) -> str:
-        rates, ranks, stops = (
-            ", ".join(f"{value:g}" for value in values)
-            for values in (self.rates, self.ranks, STOPS)
-        )
-        swept = f"rates {rates}; ranks {ranks}; it may stop at {stops} of it"
-        is_exact = self.measure != "wall_clock_seconds"
-        warning = "" if is_exact else "; seconds depend on the machine: this cannot be repeated"
-        return f"SFT for {self.amount:.4g} {self.measure}; {swept}{warning}"
-
-    @property
-    def options(self) -> list[tuple[int, float, float]]:
-        """Every (rank, learning rate, part of the budget)."""
-        return list(itertools.product(self.ranks, self.rates, STOPS))
+SweepOption = tuple[int, float, float]
+"""Rank, learning rate, and part of the budget."""
 
 
 @dataclass(frozen=True)
@@ -103,53 +75,53 @@ def spent_by(folder: Path, measure: str) -> float:
 
 
 def sft_protocol(
-    base: str, overrides: Sequence[str], config: RunConfig, plan: SweepPlan
+    base: str,
+    overrides: Sequence[str],
+    config: RunConfig,
+    measure: str,
+    amount: float,
+    options: Sequence[SweepOption],
+    per_cell: int = 20,
 ) -> Protocol:
-    """Return the sweep as a protocol with one arm. ``base`` is a preset or file, ``config`` what it
-    makes with the overrides."""
-    limit = BUDGET_KEYS[plan.measure]
+    """Return a sweep as a protocol with one arm, in which every option brings its own limit.
+
+    ``base`` is a preset or file, ``config`` what it makes with the overrides, ``amount`` what is
+    spent in the unit of a ``measure``, ``per_cell`` selection items.
+    """
     no_limits = dict.fromkeys(sorted(set(BUDGET_KEYS.values())), "null")
     tune = []
-    for rank, rate, part in plan.options:
-        limits = {**no_limits, limit: repr(plan.amount * part)}
+    for rank, rate, part in options:
+        limits = {**no_limits, BUDGET_KEYS[measure]: repr(amount * part)}
         own = [f"run.{key}={value}" for key, value in limits.items()]
         tune.append([f"strategy.learning_rate={rate}", f"host.rank={rank}", *own])
-    strategy = f"strategy={{kind: single, samples: 0, questions: {plan.questions}, aging: 0}}"
+    swept = [dict.fromkeys(values) for values in zip(*options, strict=True)]
+    ranks, rates, parts = (", ".join(f"{value:g}" for value in values) for values in swept)
     about = {"about": "one adapter", "sees": "gold answers", "routing": "single"}
     facts = {
         "name": ARM,
-        "question": str(plan),
+        "question": f"SFT for {amount:.4g} {measure}; rates {rates}; ranks {ranks}; "
+        f"it may stop at {parts} of it",
         "base": (base,),
-        "set": (*overrides, strategy, "learning_rule=supervised"),
-        "unit_flops": 1.0,  # every option brings its own limit
+        "set": (*overrides, "learning_rule=supervised"),
+        "unit_flops": 1.0,
         "budgets": (1.0,),
         "seeds": (config.seed + 1,),  # which nothing is run with
         "tuning_seeds": (config.seed,),
-        "tuning_per_cell": plan.per_cell,
+        "tuning_per_cell": per_cell,
         "arms": {ARM: {**about, "tune": tune}},
         "main": ARM,
     }
     return validate(Protocol, facts, "sft")
 
 
-def sweep_jobs(protocol: Protocol) -> tuple[Job, ...]:
-    """Return a job for every option; also if there is only one."""
-    return tuning_jobs(protocol) or (Job("tune", ARM, protocol.tuning_seeds[0], 1.0),)
-
-
-def sweep_points(protocol: Protocol, folder: Path, plan: SweepPlan) -> list[SweepPoint]:
-    """Return the finished options, in the order of the plan."""
+def sweep_points(
+    protocol: Protocol, folder: Path, options: Sequence[SweepOption]
+) -> list[SweepPoint]:
+    """Return the finished options, in their order."""
     points = []
-    for job in sweep_jobs(protocol):
-        outcome = read_outcome(folder / job.name, protocol)
-        if outcome is not None:
-            rank, rate, part = plan.options[job.option]
-            flops = load_state(folder / job.name).spent.flops
-            share = score_of(outcome).accuracy
+    for job, option in zip(tuning_jobs(protocol), options, strict=True):
+        if (outcome := read_outcome(folder / job.name, protocol)) is not None:
+            rank, rate, part = option
+            flops, share = load_state(folder / job.name).spent.flops, score_of(outcome).accuracy
             points.append(SweepPoint(rate, rank, part, share, flops, job.name))
     return points
-
-
-def best_point(points: Sequence[SweepPoint]) -> SweepPoint:
-    """Return the most accurate; of equals the cheapest, which stops first."""
-    return min(points, key=lambda point: (-point.accuracy, point.train_flops))

@@ -106,24 +106,6 @@ def _widened(samples: np.ndarray, mean: float, units: int, level: float) -> tupl
     return float(low), float(high)
 
 
-def false_discovery(p_values: Sequence[float]) -> list[float]:
-    """p-values of a family of tests, adjusted so that rejecting those below q keeps the expected
-    share of false ones among the rejected below q (Benjamini and Hochberg 1995)."""
-    from scipy import stats
-
-    return [float(q) for q in stats.false_discovery_control(p_values)] if len(p_values) else []
-
-
-def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of the middle half: a quarter, rounded down, is dropped at each end (Agarwal et al.
-    2021, arXiv:2108.13264)."""
-    from scipy import stats
-
-    if len(values) == 0:
-        raise ValueError("expected at least one value, got none")
-    return float(stats.trim_mean(np.asarray(values, dtype=float), 0.25))
-
-
 def detectable(differences: Sequence[float], level: float = 0.05, power: float = 0.8) -> float:
     """The smallest true mean difference that a two-sided paired t-test at ``level`` finds with
     ``power``.
@@ -154,22 +136,6 @@ def detectable(differences: Sequence[float], level: float = 0.05, power: float =
         high *= 2
     shift = optimize.brentq(excess, 0.0, high)
     return float(shift * np.std(np.asarray(differences, dtype=float), ddof=1) / math.sqrt(n))
-
-
-def hypervolume(
-    points: Sequence[tuple[float, float]], reference: tuple[float, float] = (0.0, 0.0)
-) -> float:
-    """Area that points dominate above a reference, more being better on both axes (Zitzler and
-    Thiele 1999).
-
-    A point that does not exceed the reference on both axes adds nothing.
-    """
-    area, height = 0.0, reference[1]
-    for x, y in sorted(points, reverse=True):
-        if x > reference[0] and y > height:
-            area += (x - reference[0]) * (y - height)
-            height = y
-    return area
 
 
 def area_under(xs: Sequence[float], ys: Sequence[float]) -> float:

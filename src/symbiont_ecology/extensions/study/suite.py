@@ -12,7 +12,7 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -27,7 +27,6 @@ from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.process import usable_cores
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.evaluate.shifts import shifts
@@ -45,29 +44,32 @@ from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.outcomes import Chosen, Outcome, Tuning, TuningScore
 from symbiont_ecology.extensions.study.protocol import Protocol, load_protocol
 from symbiont_ecology.extensions.study.results import Results
-from symbiont_ecology.extensions.study.workers import STOP_FILE, JobCallback, Workers, job_pool
+from symbiont_ecology.extensions.study.workers import STOP_FILE, work, worker_processes
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 PROTOCOL_FILE = "protocol.json"
+JobCallback = Callable[[Job], None]
+"""Called with every job that was finished."""
+
+
+def _nobody_watches(stage: str, jobs: int, done: int) -> JobCallback:
+    return lambda job: None
 
 
 # What a protocol has to fulfil before anything is run.
 
 
-def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
+def check_protocol(protocol: Protocol) -> None:
     """Build every part of every arm but the host, so that a mistake is found before anything is
     run.
-
-    ``alike`` are the parts of a config that all arms must have in common.
 
     Raises:
         ConfigError: one line that says which arm and what is wrong.
     """
     for side in protocol.arms.values():
-        for routing in (side.routing, *side.also):
-            routings.build(routing)
+        routings.build(side.routing)
     for shift in protocol.shifts:
         shifts.build(shift)
     for goal in protocol.goals:
@@ -83,61 +85,43 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
                 config = protocol.config(arm, budget, 0, option, world)
                 try:
                     check(config)
-                    _check_comparable(protocol, arm, config, first, alike)
+                    _check_comparable(protocol, arm, config, first)
                 except ConfigError as error:
                     where = f"{world}, arm {arm}" if world else f"arms.{arm}"
                     raise ConfigError(f"{where}: {error}") from error
         if not world:
             check_questions(first, protocol.shifts, protocol.seeds)
-    if protocol.stage_per_cell and (arrivals := protocol.arrivals(budget)):
-        smallest = budget * protocol.unit_flops
-        if max(arrivals) > smallest:
-            raise ConfigError(
-                f"stage_per_cell: expected no arrival above the smallest budget, {smallest:g} "
-                "FLOPs: its runs would be lived up to the last arrival"
-            )
 
 
-def _check_comparable(
-    protocol: Protocol, arm: str, config: RunConfig, first: RunConfig, alike: Sequence[str]
-) -> None:
-    """Refuse an arm that meets other questions, hosts or prices than the main arm."""
+def _check_comparable(protocol: Protocol, arm: str, config: RunConfig, first: RunConfig) -> None:
+    """Refuse an arm that meets other questions or another host than the main arm."""
     if protocol.flip is not None:
         check(protocol.flipped(config))
     is_bare = protocol.arms[arm].routing == HOST
-    mine, theirs = (_common(protocol, one, alike, is_bare=is_bare) for one in (config, first))
+    mine, theirs = (_common(protocol, one, is_bare=is_bare) for one in (config, first))
     if others := [part for part, value in mine.items() if value != theirs[part]]:
         raise ConfigError(f"expected the {others[0]} of {protocol.main!r}, got others")
-    if not protocol.worlds:
-        return
-    if not isinstance(mixture(config).habitats, SyntheticHabitats):
+    if protocol.worlds and not isinstance(mixture(config).habitats, SyntheticHabitats):
         raise ConfigError(
             "expected a world with habitats that the seed draws, got none, or users of data, whose "
             "kinds nobody knows"
         )
-    if strategies.build(config.strategy).samples == 0:
-        raise ConfigError(
-            "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
-            "reference answers: leave it out"
-        )
 
 
-def _common(
-    protocol: Protocol, config: RunConfig, alike: Sequence[str], *, is_bare: bool
-) -> dict[str, object]:
+def _common(protocol: Protocol, config: RunConfig, *, is_bare: bool) -> dict[str, object]:
     """Return what all arms have in common. In a world these are the questions and whose answers
     they get; how they are put is an arm's own affair.
 
     Elsewhere families that come one after another may come at once in another arm, and the bare
     host may be asked in another style: these are controls.
     """
-    tasks: object = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
-    parts: dict[str, object] = {"run.generations": config.run.generations}
-    if not protocol.worlds:
-        loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
-        tasks = config.tasks.model_copy(update=loose)
-        parts = {part: getattr(config, part) for part in alike}
-    return {**parts, "tasks": tasks, "host.model": config.host.model}
+    parts: dict[str, object] = {"host.model": config.host.model}
+    if protocol.worlds:
+        own = {"style": True, "habitats": {"shown"}}
+        length = {"run.generations": config.run.generations}
+        return {"tasks": config.tasks.model_dump(exclude=own), **length, **parts}
+    loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
+    return {"tasks": config.tasks.model_copy(update=loose), **parts}
 
 
 # The jobs, and who does them.
@@ -149,7 +133,8 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
         Job("tune", arm, seed, budget, option, world)
         for world, place in protocol.places.items()
         for arm in place.arms
-        for option in range(protocol.options_left(world, arm))
+        for option in range(len(protocol.arms[arm].tune))
+        if len(protocol.arms[arm].tune) > 1
         for budget in protocol.run_budgets
         for seed in protocol.tuning_seeds
     )
@@ -193,7 +178,7 @@ def stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job
 
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     """The chosen options, written down with the whole sweep."""
-    sweep, chosen = list[TuningScore](), {key: dict(own) for key, own in protocol.chosen.items()}
+    sweep, chosen = list[TuningScore](), Chosen()
     arms = () if protocol.worlds else protocol.own_arms
     tried = {
         (arm, f"{budget:g}"): list[TuningScore]() for arm in arms for budget in protocol.budgets
@@ -244,23 +229,33 @@ def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
 
 
 def do_jobs(
-    staged: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: Workers
+    staged: Iterable[tuple[str, Sequence[Job]]],
+    protocol: Protocol,
+    folder: Path,
+    workers: int,
+    watch: Callable[[str, int, int], JobCallback] = _nobody_watches,
 ) -> bool:
     """Do the jobs of each stage side by side; return whether all are done. A job that fails stops
-    the others.
+    the others. ``watch(stage, jobs, done)`` gives the callback of a stage, some of whose jobs were
+    done before.
 
     Raises:
         RunError: a job failed.
     """
-    text = protocol.model_dump_json()
-    with job_pool(workers, folder) as submit:
-        for stage, jobs in staged:
-            if not jobs:
-                continue
-            todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
-            callback = workers.watch(stage, len(jobs), len(jobs) - len(todo))
-            if not _are_finished({submit(job, text): job for job in todo}, callback, folder):
-                return False
+    text, stop_file = protocol.model_dump_json(), folder / STOP_FILE
+    stop_file.unlink(missing_ok=True)
+    try:
+        with worker_processes(workers) as pool:
+            for stage, jobs in staged:
+                if not jobs:
+                    continue
+                todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
+                callback = watch(stage, len(jobs), len(jobs) - len(todo))
+                futures = {pool.submit(work, job, text, folder): job for job in todo}
+                if not _are_finished(futures, callback, folder):
+                    return False
+    finally:
+        stop_file.unlink(missing_ok=True)
     return True
 
 
@@ -459,8 +454,8 @@ class Suite:
         Raises:
             RunError: a run failed.
         """
-        crew = Workers(workers or usual_workers(self.protocol))
-        do_jobs(stages(self.protocol, self.folder), self.protocol, self.folder, crew)
+        count = workers or usual_workers(self.protocol)
+        do_jobs(stages(self.protocol, self.folder), self.protocol, self.folder, count)
         return self
 
     @property
