@@ -24,16 +24,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, model_validator
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import validate
 from symbiont_ecology.base.removed import is_removed
 from symbiont_ecology.extensions.study.comparison import (
-    AdjustedDifference,
+    Difference,
     adjusted,
     mean,
     of_seeds,
@@ -51,7 +51,7 @@ AblationPurpose = Literal["accuracy", "retention", "coverage", "energy", "resili
 
 
 class AblationRow(BaseModel):
-    """A mechanism, and the ecology without it; or with it, where it has none."""
+    """A mechanism, and the ecology without it; or with it, where it has none (``add``)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -61,27 +61,10 @@ class AblationRow(BaseModel):
     change: tuple[str, ...] = ()  # overrides that make the ecology without it; none: by its name
     add: tuple[str, ...] = ()  # overrides that make the ecology with it
 
-    @model_validator(mode="after")
-    def _is_one_way(self) -> AblationRow:
-        if self.change and self.add:
-            raise ValueError(
-                "expected change, what the ecology is without it, or add, what it is with it"
-            )
-        return self
-
     @property
     def set(self) -> tuple[str, ...]:
         """The overrides of its arm."""
         return self.add or self.change or (f"strategy.mechanisms.{self.mechanism}=false",)
-
-
-def _each_once(rows: tuple[AblationRow, ...]) -> tuple[AblationRow, ...]:
-    names = [row.mechanism for row in rows]
-    if not names or len({*names, DEFAULT}) <= len(names):
-        raise ValueError(
-            f"expected mechanisms, each of them once and none called {DEFAULT}, got {names}"
-        )
-    return rows
 
 
 class _Rows(BaseModel):
@@ -89,28 +72,20 @@ class _Rows(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rows: Annotated[tuple[AblationRow, ...], AfterValidator(_each_once)]
+    rows: tuple[AblationRow, ...]
     ecology: str = "the default ecology"  # what the rows are left out of, or put into
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """The rows of a file, and the protocol that they make."""
-
-    rows: tuple[AblationRow, ...]
-    protocol: Protocol
-
-
-def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
-    """Return the ablations of a file; ``overrides`` such as ``seeds=[100]`` change it, and the
-    protocol's hash.
+def load_ablation(
+    path: Path, overrides: Sequence[str] = ()
+) -> tuple[tuple[AblationRow, ...], Protocol]:
+    """Return the rows of a file, and the protocol that they make; ``overrides`` such as
+    ``seeds=[100]`` change both.
 
     Raises:
-        ConfigError: there is no such file, or it does not fit its schema.
+        ConfigError: there is no such file, it does not fit its schema, or a row cannot be run.
     """
     data, where = read_changed(path, overrides), f"ablation {path.stem!r}"
-    if keys := [key for key in ("arms", "main", "worlds") if key in data]:
-        raise ConfigError(f"{where}: {keys[0]}: the arms are made from the rows, leave it out")
     values = {key: data.pop(key) for key in _Rows.model_fields if key in data}
     file = validate(_Rows, {"rows": [], **values}, where)
     arms = {DEFAULT: {"about": file.ecology}} | {
@@ -120,21 +95,14 @@ def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
         }
         for row in file.rows
     }
-    return Ablation(file.rows, validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where))
-
-
-def check_ablation(ablation: Ablation) -> None:
-    """Find every mistake before anything is run.
-
-    Raises:
-        ConfigError: one line that says which row and what is wrong.
-    """
-    protocol = ablation.protocol
-    if len(protocol.seeds) < 2:
+    protocol = validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where)
+    if len(arms) != len(file.rows) + 1 or len(protocol.seeds) < 2:
         raise ConfigError(
-            f"seeds: expected two or more, which effects are paired over, got {protocol.seeds}"
+            f"{where}: expected rows that each have another mechanism, none called {DEFAULT}, and "
+            f"two seeds or more to pair, got {', '.join(arms)} and seeds {protocol.seeds}"
         )
     check_protocol(protocol)
+    return file.rows, protocol
 
 
 @dataclass(frozen=True)
@@ -182,7 +150,7 @@ class AblationResults(BaseModel):
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
-    def effects(self) -> dict[str, dict[str, AdjustedDifference]]:
+    def effects(self) -> dict[str, dict[str, Difference]]:
         """Effect of every mechanism, by measure, with the false discoveries of all tests together
         controlled."""
         ecology, tests = self.measured[self.protocol.main], {}
@@ -190,7 +158,7 @@ class AblationResults(BaseModel):
             for measure, values in self.measured[row.mechanism].items():
                 pair = (values, ecology[measure]) if row.add else (ecology[measure], values)
                 tests[row.mechanism, measure] = of_seeds(np.subtract(*pair).tolist())
-        effects: dict[str, dict[str, AdjustedDifference]] = {row.mechanism: {} for row in self.rows}
+        effects: dict[str, dict[str, Difference]] = {row.mechanism: {} for row in self.rows}
         for (mechanism, measure), effect in adjusted(tests, self.protocol.level).items():
             effects[mechanism][measure] = effect
         return effects
@@ -238,12 +206,12 @@ def _measured(results: Results, arm: str) -> Iterator[tuple[str, list[float]]]:
         yield side, [area(run, side) for _, run in legs.groupby("seed", sort=False)]
 
 
-def never_acted(effects: Mapping[str, AdjustedDifference]) -> bool:
+def never_acted(effects: Mapping[str, Difference]) -> bool:
     """Return whether every seed came out alike in everything with the mechanism and without it."""
     return not any(difference for effect in effects.values() for difference in effect.seeds)
 
 
-def reading(row: AblationRow, effects: Mapping[str, AdjustedDifference]) -> str:
+def reading(row: AblationRow, effects: Mapping[str, Difference]) -> str:
     """Return what holds of a mechanism, in plain words."""
     if never_acted(effects):
         return "never acted in these runs"

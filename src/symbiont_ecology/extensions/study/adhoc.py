@@ -23,9 +23,9 @@ from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
     Job,
     check_questions,
-    end_questions,
     host_of,
     host_parts,
+    items_of,
     run_parts,
 )
 from symbiont_ecology.extensions.study.outcomes import Leg, Outcome, SystemAnswers
@@ -41,11 +41,6 @@ class GatheredRuns:
     protocol: Protocol
     first: LoadedRun
     arms: Mapping[str, Sequence[LoadedRun]]
-
-    @property
-    def last_generation(self) -> int:
-        """The last one that any of the runs has lived: users are judged as they judge then."""
-        return max(run.last_generation for runs in self.arms.values() for run in runs)
 
 
 def gather(
@@ -94,21 +89,22 @@ def gather(
 
 
 def ask(gathered: GatheredRuns, progress: Progress = no_progress) -> list[Outcome]:
-    """Ask the bare host, and every run, the items of the protocol; return the outcomes."""
-    protocol, moment, first = gathered.protocol, gathered.last_generation, gathered.first
+    """Ask the bare host, and every run, the items of the protocol; return the outcomes. Users are
+    judged as in the last generation that any of the runs has lived."""
+    protocol, first = gathered.protocol, gathered.first
+    moment = max(run.last_generation for runs in gathered.arms.values() for run in runs)
     host, cache = host_of(first.config), first.folder / ANSWERS_FILE
     parts = host_parts(protocol, first.config, host, cache, moment)
     outcomes = [HOST_JOB.outcome(protocol, **parts)]
     for arm, runs in gathered.arms.items():
+        routing = protocol.arms[arm].routing
         for run in runs:
-            host, systems = host_of(run.config), {}
-            for routing, items in end_questions(protocol, arm, run.config, moment):
-                evaluation = run.evaluate(items, host, routing, progress=progress)
-                systems[routing] = SystemAnswers.of(evaluation)
+            items = items_of(protocol, run.config, protocol.shifts, moment)
+            answers = run.evaluate(items, host_of(run.config), routing, progress=progress)
+            systems = {routing: SystemAnswers.of(answers)}
             leg = Leg(train_flops=run.pool.state.spent.flops, systems=systems)
-            record = run_parts(run)
             job = Job("main", arm, run.config.seed, 1.0)
-            outcomes.append(job.outcome(protocol, legs=[leg], **record))
+            outcomes.append(job.outcome(protocol, legs=[leg], **run_parts(run)))
     return outcomes
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
+from pydantic import PositiveInt
 
+from symbiont_ecology.base.registry import PositiveShare
 from symbiont_ecology.base.types import BlobRef, Item, OrganelleId, in_turns, last_turn, turns
 from symbiont_ecology.ecology import (
     Assignment,
@@ -28,7 +29,6 @@ from symbiont_ecology.ecology import (
     Serve,
 )
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
-from symbiont_ecology.ecology.habitats import MAX_ANSWERS
 from symbiont_ecology.ecology.strategies import (
     CurriculumStrategy,
     LearningStrategy,
@@ -139,33 +139,11 @@ class Residents(Specialists):
 class PerHabitat(Residents):
     """One adapter per habitat: nothing is shared, and a newcomer starts from the host.
 
-    With ``learning_rule.replay`` it is the strong control. With ``reset`` it starts anew when its
-    habitat changed (``Habitat.after``): the control for changes, which keeps nothing.
+    With ``learning_rule.replay`` it is the strong control.
     """
-
-    reset: bool = False  # whether an adapter starts anew when its habitat changed
-
-    def tell(self, context: StrategyContext) -> list[Decision]:
-        state, world = context.state, context.tasks.habitats
-        assert world is not None
-        outdated = {
-            niche: holder
-            for niche, holder in _holders(state).items()
-            if self.reset and _has_outlived(state.habitats.get(world.names[niche]), holder)
-        }
-        retired: list[Decision] = [Retire(holder, "reset") for holder in outdated.values()]
-        return [*retired, *self._found(outdated, context), *super().tell(context)]
 
     def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
         return [world.number(item.habitat) for item in items]
-
-
-def _has_outlived(habitat: Habitat | None, resident: OrganelleId) -> bool:
-    """Return True if a habitat changed while this organelle was its resident: then what it
-    remembers begins with an answer of it, and is shorter than its past."""
-    if habitat is None or len(habitat.answers) >= min(habitat.asked, MAX_ANSWERS):
-        return False
-    return habitat.answers[0].organelle_id == resident
 
 
 @strategies.register("told")
@@ -237,16 +215,6 @@ def _asked(context: StrategyContext) -> list[str]:
     return list(dict.fromkeys(outcome.assignment.items[0].habitat for outcome in practice))
 
 
-def _moves(servers: Mapping[str, OrganelleId], state: EcologyState) -> list[Decision]:
-    """The decision that makes them the servers, as far as they are new; none without a change."""
-    new = {
-        name: server
-        for name, server in servers.items()
-        if state.habitats.get(name, Habitat()).chosen != server
-    }
-    return [Serve(new)] if new else []
-
-
 @strategies.register("nearest")
 @dataclass(frozen=True)
 class Nearest(Serving):
@@ -309,15 +277,16 @@ def _nearest_of(
 @strategies.register("neutral")
 @dataclass(frozen=True)
 class Neutral(Serving):
-    """Births and deaths happen at given times, those of an ecology's run in the same world.
+    """Births and deaths happen by draw, at given rates: selection is off.
 
-    Newborns get as many habitats as they got there, but which is drawn; so is who dies. A habitat
-    stays with its server while that lives. What an ecology does better than this is what its births
-    and deaths find out (neutral theory, Hubbell 2001).
+    A newborn gets drawn habitats, and who dies is drawn. A habitat stays with its server while that
+    lives. What an ecology does better than this at the same rates is what its births and deaths
+    find out (neutral theory, Hubbell 2001).
     """
 
-    births: tuple[tuple[NonNegativeInt, NonNegativeInt], ...] = ()  # [generation, habitats] each
-    deaths: tuple[NonNegativeInt, ...] = ()  # generation of each
+    births: PositiveShare = 0.05  # chance of a birth in each generation
+    deaths: PositiveShare = 0.025  # chance of a death in each generation with two or more
+    size: PositiveInt = 2  # habitats of a newborn
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         state, generator = context.state, context.draw("neutral")
@@ -326,15 +295,14 @@ class Neutral(Serving):
             for name, habitat in state.habitats.items()
             if not _chosen(name, state) and habitat.last in state.population
         }
-        decisions, names = _moves(servers, state), list(state.habitats)
-        for moment, count in self.births:
-            if moment == state.generation and names:
-                drawn = generator.permutation(len(names))[:count]
-                habitats = tuple(names[place] for place in drawn)
-                decisions.append(self.newcomer(habitats, context))
-        living = list(state.population)
-        for place in generator.permutation(len(living))[: Counter(self.deaths)[state.generation]]:
-            decisions.append(Retire(living[place], "drawn"))
+        names, decisions = list(state.habitats), list[Decision]()
+        if servers:
+            decisions.append(Serve(servers))
+        if names and generator.random() < self.births:
+            drawn = generator.permutation(len(names))[: self.size]
+            decisions.append(self.newcomer([names[place] for place in drawn], context))
+        if len(state.population) > 1 and generator.random() < self.deaths:
+            decisions.append(Retire(_by_draw(state, generator), "drawn"))
         return [*decisions, *self.found(context)]
 
 

@@ -7,9 +7,7 @@ import json
 import math
 import os
 import signal
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,18 +20,11 @@ from symbiont_ecology.cli.console import command_line, prepare, report, write_js
 from symbiont_ecology.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from symbiont_ecology.extensions.study.adhoc import GatheredRuns
     from symbiont_ecology.extensions.study.comparison import Summary
     from symbiont_ecology.extensions.study.jobs import Job
     from symbiont_ecology.extensions.study.protocol import Protocol
-    from symbiont_ecology.extensions.study.sft import SweepPoint
-    from symbiont_ecology.extensions.study.suite import JobCallback
     from symbiont_ecology.run.config import RunConfig
 
-CI = "ci"
-"""The protocol of ``--ci``."""
-PARTS = 20
-"""Lines on the progress of a stage, at most."""
 ALL_SHIFTS = (
     *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
     *("composition", "retention"),
@@ -43,15 +34,7 @@ ADAPTER, REPORT_FILE = "adapter", "sft.json"
 """Folder of the adapter that SFT chose, and what was swept."""
 RATES = (0.003, 0.006, 0.012)
 """Learning rates that suit the embedded host."""
-NOTHING_DONE = "everything is fine; nothing was done"
-LIVES = {
-    "train_flops": "train FLOPs",
-    "rollouts": "rollouts",
-    "roi": "ROI",
-    "births": "births",
-    "deaths": "deaths",
-    "coverage": "coverage",
-}
+LIVES = ("train_flops", "rollouts", "roi", "births", "deaths", "coverage")
 """What a table shows of the lives of arms."""
 
 
@@ -81,7 +64,7 @@ def suite(
     from symbiont_ecology.extensions.study.suite import Suite, check_protocol
 
     names, changes = options.split_words(words)
-    names += [CI] * ci
+    names += ["ci"] * ci
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
     plan = load_protocol(names[0], changes, additions or ())
@@ -124,19 +107,15 @@ def ablate(
     if len(files) > 1:
         raise ConfigError(f"ablate: expected one file at most, got {' '.join(files)}")
     file = Path(files[0]) if files else config_folder() / "ablations" / "default.yaml"
-    loaded = ablation.load_ablation(file, changes)
-    ablation.check_ablation(loaded)
-    plan = loaded.protocol
-    folder, target = (
-        out or Path("artifacts") / plan.name,
-        page or Path("docs/results") / f"{plan.name}.md",
-    )
+    rows, plan = ablation.load_ablation(file, changes)
+    folder = out or Path("artifacts") / plan.name
+    target = page or Path("docs/results") / f"{plan.name}.md"
     if not dry_run:
         prepare(target)
         prepare(ablation.results_file(target))
     if not work_through(plan, folder, workers, out, dry_run=dry_run):
         return
-    results = ablation.results_of(Suite(plan, folder).comparison.results, loaded.rows)
+    results = ablation.results_of(Suite(plan, folder).comparison.results, rows)
     write_json(ablation.results_file(target), results.model_dump(mode="json"))
     write_whole(target, ablation.render_ablation(results))
     for mechanism, reading in results.readings.items():
@@ -149,22 +128,15 @@ def compare(
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 40,
     json_file: options.JsonOption = None,
-    dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
-    from symbiont_ecology.extensions.study.adhoc import gather
     from symbiont_ecology.extensions.study.suite import Comparison
 
-    gathered = gather(runs, tuple(shift), per_cell, "comparison")
-    with report(json_file, dry_run) as write:
-        if dry_run:
-            _tell_gathered(gathered)
-            print(NOTHING_DONE)
-            return
+    with report(json_file) as write:
         with console.asking() as count:
-            summary = Comparison.of(gathered, count).summary
-        tell_comparison(summary)
-        write(summary.dump())
+            made = Comparison.of_runs(*runs, shifts=shift, per_cell=per_cell, progress=count)
+        tell_comparison(made.summary)
+        write(made.summary.dump())
 
 
 def pack(
@@ -177,55 +149,41 @@ def pack(
             "Folder of the pack; beside it an index is written.", default="docs/paper_packs/<name>"
         ),
     ] = None,
-    name: Annotated[str | None, option("Name of a pack of runs.", default="the folder's")] = None,
     per_cell: options.PerCellOption = 40,
-    dry_run: options.DryRunOption = False,
 ) -> None:
     """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own
     outcomes."""
     from symbiont_ecology.extensions.study import pack as packs
-    from symbiont_ecology.extensions.study.adhoc import gather
     from symbiont_ecology.extensions.study.suite import PROTOCOL_FILE, Comparison, Suite
 
     first = folders[0]
     is_pack, is_suite = (first / packs.OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
-    if len(folders) > 1 and (is_pack or is_suite):
+    if (is_pack or is_suite) and len(folders) > 1:
         raise ConfigError(
             f"pack: expected one suite, one pack or runs, got {' '.join(map(str, folders))}: pack "
             "them one by one"
         )
-    if is_pack and out is not None:
-        raise ConfigError("--out: a pack is made again where it is: leave it out")
     if is_pack:
-        count = len(packs.read_pack(first)[0].outcomes)
-        if not dry_run:
-            packs.rebuild(first)
-        if not dry_run and (first.parent / packs.INDEX).exists():
+        if out is not None:
+            raise ConfigError("--out: a pack is made again where it is: leave it out")
+        packs.rebuild(first)
+        if (first.parent / packs.INDEX).exists():
             packs.write_index(first.parent)
-        done = "nothing was done" if dry_run else f"made again from its own outcomes: {first}"
-        print(f"{count} outcomes in {first} are fine; {done}")
+        print(f"made again from its own outcomes: {first}")
         return
     if is_suite:
         made = Suite.open(first).comparison
-        protocol, target = made.protocol, _pack_folder(made.protocol, out)
-        count, missing = len(made.outcomes), made.results.missing
-        print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
-        if missing:
+        if missing := made.results.missing:
             print(
-                f"the suite is not finished, {missing} of {protocol.planned_runs} runs are "
+                f"the suite is not finished, {missing} of {made.protocol.planned_runs} runs are "
                 f"missing: {command_line('suite')} goes on with it"
             )
     else:
-        gathered = gather(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
-        target = _pack_folder(gathered.protocol, out)
-        _tell_gathered(gathered)
-    if dry_run:
-        print(f"pack      {target}\nnothing was done")
-        return
+        with console.asking() as count:
+            about = {"per_cell": per_cell, "name": (out or first).name}
+            made = Comparison.of_runs(*folders, shifts=ALL_SHIFTS, progress=count, **about)
+    target = _pack_folder(made.protocol, out)
     prepare(target / packs.SUMMARY)
-    if not is_suite:
-        with console.asking() as counted:
-            made = Comparison.of(gathered, counted)
     made.save_pack(target)
     print(f"{target / packs.PAGE} is written")
 
@@ -346,14 +304,23 @@ def work_through(
     count = workers or suites.usual_workers(plan)
     if not dry_run:
         suites.claim_folder(plan, folder)
-    _tell_plan(plan, folder, count)
+    budgets = ", ".join(f"{budget * plan.unit_flops:.3g} FLOPs" for budget in plan.budgets)
+    facts = {
+        "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
+        "arms": ", ".join(plan.arms),
+        "worlds": ", ".join(plan.worlds) or f"one, for {budgets}",
+        "runs": f"{len(suites.tuning_jobs(plan))} to tune, {plan.planned_runs} to report",
+        "workers": f"{count} at a time",
+        "folder": str(folder),
+    }
+    console.tell_facts(facts)
     if dry_run:
-        print(NOTHING_DONE)
+        print("everything is fine; nothing was done")
         return False
     before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
     try:
         staged = stages or suites.stages(plan, folder)
-        is_complete = suites.do_jobs(staged, plan, folder, count, _bar)
+        is_complete = suites.do_jobs(staged, plan, folder, count)
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:
@@ -365,22 +332,6 @@ def work_through(
     return True
 
 
-def _bar(stage: str, jobs: int, done: int) -> JobCallback:
-    """A bar on stderr; where that is no terminal, a line whenever another twentieth is done."""
-    from tqdm import tqdm
-
-    every = 1 if sys.stderr.isatty() else max(jobs // PARTS, 1)
-    bar = tqdm(total=jobs, initial=done, desc=stage, unit="job", miniters=every, mininterval=0)
-
-    def advance(job: Job) -> None:
-        bar.set_postfix_str(job.arm, refresh=False)
-        bar.update()
-        if bar.n == jobs:
-            bar.close()
-
-    return advance
-
-
 def tell_comparison(summary: Summary) -> None:
     """Print what the arms did, how often they were right and how they differ, at the largest
     budget."""
@@ -390,7 +341,7 @@ def tell_comparison(summary: Summary) -> None:
 
     largest, main = summary.largest, summary.protocol.main
     lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
-    spent = pd.DataFrame(lives).T.reindex(columns=["runs", *LIVES]).rename(columns=LIVES)
+    spent = pd.DataFrame(lives).T.reindex(columns=["runs", *LIVES])
     spent["runs"] = pd.Series(summary.seeds)
     shares, tests = summary.accuracy[largest], summary.differences[largest]
     rows = {
@@ -400,41 +351,8 @@ def tell_comparison(summary: Summary) -> None:
     }
     for title, made in rows.items():
         print(made.fillna(NO_VALUE).rename_axis(columns=title).to_string())
-    unpaired, alone = ", ".join(summary.unpaired), "intervals are over questions alone"
-    notes = {
-        f"no seed in common with {main}: {unpaired}; their {alone}": bool(unpaired),
-        f"one seed says nothing about others: {alone}": min(summary.seeds.values()) < 2,
-    }
-    for note in (note for note, is_told in notes.items() if is_told):
-        print(note)
-
-
-def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
-    from symbiont_ecology.extensions.study.suite import tuning_jobs
-
-    budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
-    place = ("worlds", ", ".join(plan.worlds)) if plan.worlds else ("budgets", f"{budgets} FLOPs")
-    facts = [
-        ("protocol", f"{plan.name} ({plan.digest}): {plan.question}"),
-        ("arms", ", ".join(plan.arms)),
-        place,
-        ("runs", f"{len(tuning_jobs(plan))} to tune, {plan.planned_runs} to report"),
-        ("workers", f"{workers} at a time"),
-        ("folder", str(folder)),
-    ]
-    console.tell_facts(dict(facts))
-
-
-def _tell_gathered(gathered: GatheredRuns) -> None:
-    """Print the runs, and how much would be asked."""
-    from symbiont_ecology.extensions.study.jobs import items_of
-
-    protocol = gathered.protocol
-    for arm, runs in gathered.arms.items():
-        seeds = ", ".join(str(run.config.seed) for run in runs)
-        print(f"{arm:15s} seeds {seeds}: {' '.join(str(run.folder) for run in runs)}")
-    questions = len(items_of(protocol, gathered.first.config, protocol.shifts))
-    print(f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}")
+    if min(summary.seeds.values()) < 2:
+        print("one seed says nothing about others: intervals are over questions alone")
 
 
 def _usual_rates(config: RunConfig) -> Sequence[float]:
@@ -454,34 +372,26 @@ def _resolved(
     from symbiont_ecology.run.config import load_config
     from symbiont_ecology.run.start import read_config
 
-    if match is not None:
-        config, spent = read_config(match, changes), spent_by(match, measure)
-    elif measure not in BUDGET_KEYS or amount is None:
-        raise ConfigError(
-            f"sft CONFIG: expected --amount N and --budget one of {', '.join(BUDGET_KEYS)}"
-        )
-    else:
-        config, spent = load_config(base, changes), amount
+    if (match is None and amount is None) or measure not in BUDGET_KEYS:
+        known = ", ".join(BUDGET_KEYS)
+        raise ConfigError(f"sft: expected --match RUN or --amount N, and --budget one of {known}")
+    config = load_config(base, changes) if match is None else read_config(match, changes)
     check(config)
-    return config, spent if amount is None else amount
+    return config, spent_by(match, measure) if match and amount is None else amount or 0.0
 
 
-def _export_best(points: Sequence[SweepPoint], folder: Path) -> dict[str, Any]:
+def _export_best(points: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
     """Write the adapter that the sweep chose; return what was swept. Of equals it is the cheapest,
     which stopped first."""
-    best = min(points, key=lambda point: (-point.accuracy, point.train_flops))
+    best = min(points, key=lambda point: (-point["accuracy"], point["train_flops"]))
+    said = "rate {learning_rate:g}, rank {rank}, {part:g} of the budget: {accuracy:.1%} of the "
+    said += "selection questions right"
     for point in points:
-        about = f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget"
-        mark = "chosen: " if point is best else ""
-        print(f"{mark}{about}: {point.accuracy:.1%} of the selection questions right")
-    run = console.open_run(folder / best.folder)
-    card = (
-        f"# SFT adapter\n\nRank {best.rank}, learning rate {best.learning_rate:g}, "
-        f"{best.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
-        f"{best.accuracy:.0%} of the selection questions right.\n"
-    )
-    run.best.save_peft(folder / ADAPTER, card)
-    return {"chosen": asdict(best), "sweep": [asdict(point) for point in points]}
+        print(f"{'chosen: ' if point is best else ''}{said.format(**point)}")
+    run = console.open_run(folder / best["folder"])
+    about = f"useful training FLOPs on `{run.kernel.name_or_path}`; {said.format(**best)}"
+    run.best.save_peft(folder / ADAPTER, f"# SFT adapter\n\n{best['train_flops']:.3g} {about}.\n")
+    return {"chosen": best, "sweep": points}
 
 
 def _numbers(text: str, kind: type[float]) -> list[Any]:

@@ -1,5 +1,5 @@
-"""``baselines`` and ``transfer``: a run beside SFT, and its candidates chosen anew; and what the
-best of each family know of the other families."""
+"""``baselines`` and ``transfer``: a run beside SFT, and what the best of each family know of the
+other families."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Annotated
 
 import typer
 
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.evaluate import evaluation_spec, tell_systems
 from symbiont_ecology.cli.options import option
 
-NEEDS = {"selection_max_samples": "selection", "max_samples": "holdout"}
+NEEDS = {"max_samples": "holdout"}
 REFUSES = {"holdout": ("shift", "per_cell")}
 
 
@@ -22,8 +21,6 @@ def baselines(
     context: typer.Context,
     folder: options.RunFolder,
     sft: Annotated[Path | None, option("A PEFT folder to compare the run with.")] = None,
-    selection: Annotated[Path | None, option("Other questions, by which to choose.")] = None,
-    selection_max_samples: Annotated[int | None, option("At most so many.", least=1)] = None,
     holdout: options.HoldoutOption = None,
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 20,
@@ -32,40 +29,25 @@ def baselines(
     json_file: options.JsonOption = None,
     host: options.HostOption = None,
 ) -> None:
-    """Ask a run what evaluate asks, and beside it an SFT adapter, and its candidates as selection
-    questions chose them. Its evaluations.jsonl gets new lines."""
+    """Ask a run what evaluate asks, and beside it an SFT adapter. Its evaluations.jsonl gets new
+    lines."""
     from symbiont_ecology.adapters.peft_files import stated_rank
     from symbiont_ecology.evaluate.measure import LoadedRun
     from symbiont_ecology.evaluate.routings import routings
     from symbiont_ecology.extensions.study.baselines import BaselineSpec, compare_with_baselines
 
     options.check_together(context, NEEDS, REFUSES)
-    spec = BaselineSpec(
-        **evaluation_spec(holdout, max_samples, shift, per_cell, routing).model_dump(),
-        selection=None if selection is None else str(selection),
-        most=selection_max_samples,
-        adapter=None if sft is None else str(sft),
-    )
+    plain = evaluation_spec(holdout, max_samples, shift, per_cell, routing)
+    spec = BaselineSpec(**plain.model_dump(), adapter=None if sft is None else str(sft))
     with console.report(json_file) as write_json:
         run = LoadedRun.of_run(folder, is_kept=True)
-        items, judges = spec.items(run), spec.selection_items(run)
+        items = spec.items(run)
         routings.build(spec.routing)
-        if overlap := {item.prompt for item in items} & {item.prompt for item in judges}:
-            raise ConfigError(
-                "--selection: expected other questions than those that are asked, got "
-                f"{len(overlap)} of them, such as {min(overlap)!r:.60}: take them out of one of "
-                "the two"
-            )
         model = console.open_run(folder, host, 0 if sft is None else stated_rank(sft)).host
         with console.asking() as progress:
-            found, cost = compare_with_baselines(
-                run, spec, items, model, selection=judges, progress=progress
-            )
+            found = compare_with_baselines(run, spec, items, model, progress)
         tell_systems(found)
-        if judges:
-            print(f"* candidates judged on selection questions: {cost.flops:.3g} useful FLOPs")
-        selected = {"selection_flops": cost.flops, "selection_tokens": cost.tokens}
-        write_json({**found.record(), "train_flops": found.spent - cost.flops, **selected})
+        write_json(found.record())
 
 
 def transfer(

@@ -6,14 +6,14 @@ p-values are those of exact sign flips over seeds, controlled for false discover
 to claim a difference is the same everywhere. Nothing draws by chance but the seeded bootstrap: the
 same outcomes give the same numbers.
 
-Budgets are named by their text (``0.25``), as in ``summary.json``. A view is a shift, or the
-in-distribution cells of a kind.
+Budgets are named by their text (``0.25``), as in ``summary.json``. A view is a shift.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -35,8 +35,6 @@ POINTS_NEEDED = {"retention": 0.10}
 """Differences in a view below which nothing is claimed, whatever the test says."""
 COUNTS = ("rollouts", "births", "merges", "deaths")
 """Means of what runs counted."""
-SELDOM = ("unpaired", "stages")
-"""Keys of a summary that are left out where they are empty."""
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number")
 Views = dict[str, dict[str, Number]]
@@ -46,27 +44,21 @@ BySeed = Mapping[str, pd.Series]
 
 
 @dataclass(frozen=True)
-class Accuracy(Interval):
-    """The share that is right, over seeds and of each."""
+class Value(Interval):
+    """A mean over seeds, and the value of each. Bounds that are not known are NaN."""
 
     seeds: list[float]
 
 
 @dataclass(frozen=True)
-class Difference(Interval):
-    """One arm minus another: a p-value over seeds, and the difference that so many would find."""
+class Difference(Value):
+    """One arm minus another: a p-value over seeds, the difference that so many would find, and what
+    holds of it as one of a family of tests (``adjusted``)."""
 
     p: float
     detectable: float | None
-    seeds: list[float]
-
-
-@dataclass(frozen=True)
-class AdjustedDifference(Difference):
-    """The same as one of a family of tests."""
-
-    p_adjusted: float
-    is_claimed: bool
+    p_adjusted: float = math.nan
+    is_claimed: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,22 +69,20 @@ class Summary:
     host: dict[str, Any]
     """Its fingerprint, and the versions of the packages."""
     sources: list[str]
-    cells: dict[str, list[str]]
-    """In-distribution cells by kind."""
     seeds: dict[str, int]
     """How many, by arm."""
     arms: dict[str, dict[str, dict[str, Any]]]
     """What the runs of an arm did and spent, by arm and budget."""
-    accuracy: dict[str, Views[Accuracy]]
+    accuracy: dict[str, Views[Value]]
     """By budget, view and arm."""
-    differences: dict[str, Views[AdjustedDifference]]
+    differences: dict[str, Views[Difference]]
     """The main arm minus the others."""
+    second: dict[str, Views[Difference]]
+    """The second arm minus those that see gold answers, too."""
     flip: dict[str, dict[str, Any]]
     """Curves through the flip by arm, and the main arm minus the others."""
     stages: dict[str, dict[str, Any]]
     """What became of families that came one after another; empty where none does."""
-    unpaired: list[str]
-    """Arms that have no seed in common with the main one."""
 
     @property
     def largest(self) -> str:
@@ -100,9 +90,9 @@ class Summary:
         return list(self.accuracy)[-1]
 
     def dump(self) -> dict[str, Any]:
-        """Return plain values for JSON; what is seldom there is left out where it is empty."""
+        """Return plain values for JSON; stages are left out where none are."""
         about = {"name", "question", "unit_flops", "main", "level"}
-        values = {key: value for key, value in vars(self).items() if value or key not in SELDOM}
+        values = {key: value for key, value in vars(self).items() if value or key != "stages"}
         protocol = self.protocol.model_dump(mode="json", include=about)
         return {**plain(values), "protocol": protocol}
 
@@ -110,26 +100,20 @@ class Summary:
 def summarise(results: Results) -> Summary:
     """Return all numbers of a comparison at equal budgets."""
     protocol, arms, host = results.protocol, results.protocol.arms, results.host
+    peers = [arm for arm in arms if arm != protocol.second]
+    gold = [arm for arm, side in arms.items() if "gold answers" in side.sees]
     return Summary(
         protocol=protocol,
         host={"fingerprint": host.host, "versions": host.versions},
         sources=results.sources,
-        cells=results.cells,
         seeds={arm: len(results.runs(arm, results.largest)) for arm in arms},
         arms={arm: dict(_spending(results, arm)) for arm in arms},
         accuracy=dict(_accuracies(results)),
-        differences=dict(_differences(results)),
+        differences=dict(_differences(results, protocol.main, peers)),
+        second=dict(_differences(results, protocol.second, gold)) if protocol.second else {},
         flip=_flip(results),
         stages=_stages(results),
-        unpaired=_unpaired(results),
     )
-
-
-def _unpaired(results: Results) -> list[str]:
-    runs = {arm: results.runs(arm, results.largest) for arm in results.protocol.arms}
-    seeds = {arm: {run.seed for run in own} for arm, own in runs.items() if own}
-    main = seeds.get(results.protocol.main, set())
-    return [arm for arm, own in seeds.items() if main and main.isdisjoint(own)]
 
 
 def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -168,27 +152,28 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]
         )
 
 
-def _accuracies(results: Results) -> Iterator[tuple[str, Views[Accuracy]]]:
+def _accuracies(results: Results) -> Iterator[tuple[str, Views[Value]]]:
     """By budget, view and arm."""
     for budget in results.protocol.budgets:
-        views: Views[Accuracy] = {}
-        for view in views_of(results):
+        views: Views[Value] = {}
+        for view in results.protocol.shifts:
             for arm in (HOST, *results.protocol.arms):
                 if (verdicts := view_of(results, arm, budget, view)) is not None:
-                    shares = Accuracy(**vars(interval_of(verdicts)), seeds=by_seed(verdicts))
+                    shares = Value(**vars(interval_of(verdicts)), seeds=by_seed(verdicts))
                     views.setdefault(view, {})[arm] = shares
         yield f"{budget:g}", views
 
 
-def _differences(results: Results) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
-    """By budget and view: the main arm minus the host and the others. The arms of a view are a
-    family of tests."""
-    main = results.protocol.main
+def _differences(
+    results: Results, main: str, arms: Sequence[str]
+) -> Iterator[tuple[str, Views[Difference]]]:
+    """By budget and view: an arm minus the host and the others. The arms of a view are a family of
+    tests."""
     for budget in results.protocol.budgets:
-        views: Views[AdjustedDifference] = {}
-        for view in views_of(results):
+        views: Views[Difference] = {}
+        for view in results.protocol.shifts:
             main_verdicts, tests = view_of(results, main, budget, view), dict[str, Difference]()
-            for arm in (HOST, *results.protocol.arms):
+            for arm in (HOST, *arms):
                 verdicts = view_of(results, arm, budget, view)
                 if arm != main and main_verdicts is not None and verdicts is not None:
                     tests[arm] = difference_of(minus(main_verdicts, verdicts))
@@ -247,7 +232,7 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
     return {
         "arms": measured,
         "intervals": {
-            arm: {name: _interval_over_seeds(values) for name, values in own.items()}
+            arm: {name: over_seeds(values) if values else None for name, values in own.items()}
             for arm, own in measured.items()
         },
         "differences": {
@@ -258,31 +243,13 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
     }
 
 
-def _interval_over_seeds(values: Sequence[float]) -> Interval | None:
-    """Student's interval of a mean; without width from one seed, None of none."""
-    if len(values) < 2:
-        return Interval(values[0], values[0], values[0]) if values else None
-    return over_seeds(values)
-
-
-def views_of(results: Results) -> list[str]:
-    """Return the rows of the tables: shifts, with in-distribution cells of each kind apart."""
-    first, *rest = results.protocol.shifts
-    return [first, *(kind for kind, cells in results.cells.items() if cells), *rest]
-
-
-def view_of(results: Results, arm: str, budget: float, view: str) -> pd.DataFrame | None:
-    """Return an arm's verdicts in a view. Retention asks only for what the bare host could do, if
+def view_of(results: Results, arm: str, budget: float, shift: str) -> pd.DataFrame | None:
+    """Return an arm's verdicts in a shift. Retention asks only for what the bare host could do, if
     anything."""
-    cells = results.cells.get(view)
-    verdicts = results.verdicts(arm, budget, view if cells is None else "in-distribution")
-    if verdicts is None:
-        return None
-    if cells is not None:
-        return verdicts[verdicts.index.get_level_values("cell").isin(cells)]
-    if view == "retention":
+    verdicts = results.verdicts(arm, budget, shift)
+    if verdicts is not None and shift == "retention":
         verdicts = verdicts[results.known]
-    return verdicts if len(verdicts) else None
+    return verdicts if verdicts is not None and len(verdicts) else None
 
 
 def interval_of(verdicts: pd.DataFrame) -> Interval:
@@ -320,15 +287,14 @@ def of_seeds(differences: Sequence[float], interval: Interval | None = None) -> 
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
-    """Return the mean of some seeds with Student's interval.
-
-    Raises:
-        ValueError: less than two seeds.
-    """
+    """Return the mean of some seeds with Student's interval. One seed gives none: its bounds are
+    NaN."""
+    if len(values) < 2:
+        return Interval(values[0], math.nan, math.nan)
     return paired_interval(values, [0.0] * len(values))
 
 
-def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifference]:
+def against_main(results: Results, values: BySeed) -> dict[str, Difference]:
     """Return the main arm's numbers, by seed, minus every other's on the seeds that both have."""
     main, tests = values.get(results.protocol.main, pd.Series(dtype=float)), dict[str, Difference]()
     for arm, others in values.items():
@@ -340,16 +306,16 @@ def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifferen
 
 def adjusted(
     tests: Mapping[Key, Difference], level: float, view: str = ""
-) -> dict[Key, AdjustedDifference]:
+) -> dict[Key, Difference]:
     """Control the false discoveries of one family of tests, and say which differences are
     claimed."""
     p_values = [test.p for test in tests.values()]
-    q_values = false_discovery_control(p_values) if p_values else []
+    q_values = false_discovery_control(p_values).tolist() if p_values else []
     return {
-        key: AdjustedDifference(
-            **vars(test),
-            p_adjusted=float(q),
-            is_claimed=float(q) < level
+        key: replace(
+            test,
+            p_adjusted=q,
+            is_claimed=q < level
             and len(test.seeds) >= SEEDS_NEEDED.get(view, 2)
             and abs(test.estimate) >= POINTS_NEEDED.get(view, 0.0)
             and not test.low <= 0 <= test.high,

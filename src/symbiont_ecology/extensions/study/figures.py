@@ -1,10 +1,10 @@
-"""The figures of comparisons: lines with bands, bars with intervals, and for worlds a picture of
-who serves whom."""
+"""The figures of comparisons: lines with bands, and for worlds a picture of who serves whom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy import stats
 
-from symbiont_ecology.base.statistics import Interval
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.evaluate.measure import Evaluation
 from symbiont_ecology.extensions.evoscope.palette import (
     ARM_COLOURS,
     MAIN_COLOUR,
@@ -31,8 +29,6 @@ from symbiont_ecology.extensions.study.results import Results
 
 MAX_POINTS, MIN_ANSWERS, DEMO_POINTS = 40, 400, 26
 """Points of a curve at most, and answers of all seeds to a point at least; points in the demo."""
-BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
-"""Of systems, the main one last."""
 WIDE, THIN = 2.6, 1.3
 """Widths of lines, in points."""
 FLOPS, RIGHT = "useful training FLOPs", "right answers, %"
@@ -55,19 +51,16 @@ class Pen:
 def pens_of(protocol: Protocol) -> dict[str, Pen]:
     """Return the pen of every arm. Of more arms than colours, the further ones have dots and
     dashes."""
-    pens, places = dict[str, Pen](), dict[str, int]()
-    for arm in protocol.arms:
-        runs, width = protocol.runs_of(arm), WIDE if arm == protocol.main else THIN
-        if runs == protocol.main:
-            colour, dash = MAIN_COLOUR, "-"
-        else:
-            rounds, place = divmod(places.setdefault(runs, len(places)), len(ARM_COLOURS))
-            colour, dash = ARM_COLOURS[place], ("-", "-.", ":")[rounds % 3]
-        pens[arm] = Pen(dash if runs == arm else "--", colour, width)
-    return pens
-
-
-# The three kinds.
+    rivals = [arm for arm in protocol.own_arms if arm != protocol.main]
+    lines = {
+        arm: Pen(("-", "-.", ":")[place // len(ARM_COLOURS) % 3], colour)
+        for place, (arm, colour) in enumerate(zip(rivals, cycle(ARM_COLOURS), strict=False))
+    }
+    lines[protocol.main] = Pen("-", MAIN_COLOUR, WIDE)
+    runs = {arm: protocol.runs_of(arm) for arm in protocol.arms}
+    return {
+        arm: lines[arm] if own == arm else Pen("--", lines[own].colour) for arm, own in runs.items()
+    }
 
 
 def lines(
@@ -81,21 +74,6 @@ def lines(
         if len(curve) > 2 and pen.width == WIDE:
             axis.fill_between(xs, curve[2], curve[3], color=pen.colour, alpha=0.15, lw=0)
     axis.grid(alpha=0.3)
-
-
-def bars(axis: Axes, shares: Mapping[str, Mapping[str, Interval]]) -> None:
-    """Draw the intervals of several systems beside each other, in groups of the same name."""
-    ends = {
-        end: 100 * pd.DataFrame(shares).map(lambda share, end=end: getattr(share, end))
-        for end in ("estimate", "low", "high")
-    }
-    heights = ends["estimate"]
-    errors = np.array([heights - ends["low"], ends["high"] - heights]).transpose(2, 0, 1)
-    colours = BAR_COLOURS[-len(shares) :]
-    heights.plot.bar(ax=axis, yerr=errors, color=colours, width=0.75, rot=0, error_kw={"lw": 0.8})
-    axis.grid(axis="y", alpha=0.3)
-    axis.set_axisbelow(True)
-    axis.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
 
 
 def _panels(
@@ -205,7 +183,6 @@ def draw_worlds(results: Results, folder: Path) -> list[str]:
         if main in runs:
             on_top = dict(sorted(runs.items(), key=lambda entry: entry[0] == main))
             figures[f"{world}.png"] = _acceptance(on_top, pens)
-            figures[f"{world}-servers.png"] = _servers(runs[main][0])
     return _saved(figures, folder)
 
 
@@ -238,15 +215,6 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
         "who answers whom: a row per user, a colour per adapter; ▲ an adapter is born, ✕ one dies"
     )
     below.set_title(title, fontsize=9, loc="left", pad=20)
-    save(figure, path)
-
-
-def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
-    """Draw right answers of several systems: a group for every family, and one for all."""
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    axis = figure.subplots()
-    bars(axis, {name: {**own.by_family(), "all": own.accuracy()} for name, own in systems.items()})
-    axis.set(ylabel="right, %", ylim=(0, 104))
     save(figure, path)
 
 
@@ -285,20 +253,6 @@ def _course(streams: Sequence[Stream], count: int) -> Curve:
         return middles, mean
     half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(shares)
     return middles, mean, mean - half, mean + half
-
-
-def _servers(run: Stream) -> Figure:
-    """Draw who serves whom in one run."""
-    rows = len(run.asked.world.names)
-    figure = Figure(figsize=(9.6, 1.5 + min(rows, 120) / 36), layout="constrained")
-    axis = figure.subplots()
-    _draw_servers(run, axis)
-    axis.set_title(
-        f"who answers whom, seed {run.seed}: a row per user, by what they want at the end; a "
-        f"colour for each of the {len(VIEW_COLOURS)} busiest organelles",
-        fontsize=9,
-    )
-    return figure
 
 
 def _draw_servers(run: Stream, axis: Axes) -> None:

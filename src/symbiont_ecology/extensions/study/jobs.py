@@ -24,7 +24,7 @@ from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Re
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.state import STATE_FILE, load_state
+from symbiont_ecology.ecology.state import STATE_FILE
 from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
 from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
@@ -35,7 +35,6 @@ from symbiont_ecology.extensions.study.outcomes import (
     Outcome,
     Phase,
     SystemAnswers,
-    Tuning,
     load_outcome,
     run_summary,
 )
@@ -43,7 +42,6 @@ from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import provenance
 from symbiont_ecology.run import start as runs
-from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.build import build_host, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import Host
@@ -54,9 +52,6 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
 STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
-MAX_HOSTS = 2
-"""Hosts that a process keeps."""
-_hosts: dict[str, Host] = {}
 _legs = TypeAdapter(list[Leg])
 
 
@@ -86,12 +81,6 @@ class Job:
         place = f"{self.world}/{self.arm}" if self.world else f"{self.arm}/x{self.budget:g}"
         return f"{self.kind}/{place}/option-{self.option}/seed-{self.seed}"
 
-    def work(self, protocol: str, folder: Path, should_stop: Callable[[], bool]) -> Outcome:
-        """Do the job, or what is left of it; ``protocol`` is its JSON, ``folder`` the suite's."""
-        return run_job(
-            JobContext(self, Protocol.model_validate_json(protocol), folder, should_stop)
-        )
-
     def outcome(self, protocol: Protocol, **parts: object) -> Outcome:
         """Return the outcome of this job, signed with the protocol and the code that it comes
         from."""
@@ -105,7 +94,7 @@ HOST_JOB = Job("host", HOST, 0)
 
 @dataclass(frozen=True)
 class Moment:
-    """A measurement of a run at so many training FLOPs: so many questions per cell of some shifts.
+    """A measurement of a run at so many training FLOPs: so many questions per cell.
     ``extra`` is the number of a stage, or the units of FLOPs since a flip. At the end everything is
     asked that the protocol names."""
 
@@ -114,8 +103,6 @@ class Moment:
     extra: float = 0.0
     per_cell: int = 0
     seed: int = 0
-    shifts: tuple[str, ...] = ("in-distribution",)
-    split: Split = "holdout"
 
 
 @dataclass(frozen=True)
@@ -133,8 +120,7 @@ class JobContext:
         """The config of the job's run, with the flip that it goes through."""
         job, protocol = self.job, self.protocol
         arm = protocol.main if job.kind == "host" else job.arm
-        budget, times = job.budget or 1.0, self._times_of_life()
-        config = protocol.config(arm, budget, job.seed, job.option, job.world, times)
+        config = protocol.config(arm, job.budget or 1.0, job.seed, job.option, job.world)
         return protocol.flipped(config) if job.kind == "flip" else config
 
     @cached_property
@@ -156,10 +142,6 @@ class JobContext:
             Stopped: ``should_stop`` said so.
         """
         host, is_begun = self.host, (self.place / STATE_FILE).exists()
-        is_bare = is_begun and not (self.place / "blobs").exists()
-        if is_bare and is_complete(config, load_state(self.place)):
-            shutil.rmtree(self.place)  # it was done, and its outcome was deleted: it is lived anew
-            is_begun = False
         if is_begun:
             budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
             result = runs.resume(
@@ -173,20 +155,6 @@ class JobContext:
             raise Stopped
         # Answers are shared by the whole suite: arms may leave the same item to the same host.
         return LoadedRun.of_run(self.place, cache=self.folder / ANSWERS_FILE)
-
-    def _times_of_life(self) -> tuple[str, ...]:
-        """The births and deaths of the run that this one repeats, as overrides."""
-        model = None if self.job.kind == "host" else self.protocol.arms[self.job.arm].repeats
-        if model is None:
-            return ()
-        chosen = Tuning.model_validate_json((self.folder / TUNED_FILE).read_bytes()).chosen
-        option = chosen.get(self.job.world, {}).get(model, 0)
-        repeated = replace(self.job, arm=model, option=option)
-        outcome = read_outcome(self.folder / repeated.name, self.protocol)
-        if outcome is None or outcome.stream is None:
-            raise RunError(f"{self.job.name} repeats {repeated.name}, which is not done")
-        births = [list(birth) for birth in outcome.stream.births]
-        return f"strategy.births={births}", f"strategy.deaths={outcome.stream.deaths}"
 
 
 def run_job(context: JobContext) -> Outcome:
@@ -247,14 +215,12 @@ def _measured_legs(context: JobContext) -> list[Leg]:
     What was measured is written down at once: a run that was killed later has gone past it.
     """
     config, path = context.config, context.place / LEGS_FILE
-    if context.job.kind == "flip":
-        _fork(context, config)
     legs = _legs.validate_json(path.read_bytes()) if path.exists() else []
     for moment in list(_moments(context, config))[len(legs) :]:
         loop = config.run.model_copy(update={"train_flops": moment.train_flops})
         run = context.live(config.model_copy(update={"run": loop}))
         systems = {}
-        for routing, items in _questions(context, config, moment):
+        for routing, items in _questions(context, moment).items():
             systems[routing] = SystemAnswers.of(run.evaluate(items, context.host, routing))
             if context.should_stop() and moment.phase == "run":
                 raise Stopped  # what was answered is in the cache
@@ -273,9 +239,7 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
     """
     protocol, kind, end = context.protocol, context.job.kind, config.run.train_flops
     if kind == "tune":
-        shifts = ("in-distribution", *(["retention"] if protocol.tie else []))
-        per_cell = protocol.tuning_per_cell
-        yield Moment("selection", end, per_cell=per_cell, shifts=shifts, split="selection")
+        yield Moment("selection", end, per_cell=protocol.tuning_per_cell)
     elif kind == "flip":
         plan, unit = protocol.flip, protocol.unit_flops
         assert plan is not None
@@ -291,49 +255,26 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
         yield Moment("run", end)
 
 
-def _questions(
-    context: JobContext, config: RunConfig, moment: Moment
-) -> Iterator[tuple[str, Sequence[Item]]]:
-    """Yield what is asked at a moment, by routing; at the end of a run it is every shift."""
-    protocol, arm = context.protocol, context.job.arm
+def _questions(context: JobContext, moment: Moment) -> dict[str, Sequence[Item]]:
+    """Return what is asked at a moment, by routing; at the end of a run it is every shift."""
+    protocol, config = context.protocol, context.config
+    every = protocol.routings(context.job.arm)
     if moment.phase == "run":
-        yield from end_questions(protocol, arm, config)
-        return
+        return dict.fromkeys(every, items_of(protocol, config, protocol.shifts))
+    is_tuned = moment.phase == "selection"
+    shifts = ("in-distribution", "retention") if is_tuned and protocol.tie else ("in-distribution",)
     # What is asked changes with the phase, even if nothing was spent since the change.
     tasks = replace(mixture(config), is_flipped=moment.phase == "flipped")
-    items = draw_shifts(tasks, moment.shifts, moment.per_cell, moment.seed, moment.split)
-    own, every = (protocol.arms[arm].routing,), protocol.routings(arm)
-    for routing in own if moment.phase == "selection" else every:
-        yield routing, items
-
-
-def end_questions(
-    protocol: Protocol, arm: str, config: RunConfig, generation: int = END
-) -> Iterator[tuple[str, Sequence[Item]]]:
-    """Yield what an arm is asked at the end, by routing. Users are judged as in ``generation``."""
-    for routing in protocol.routings(arm):
-        yield routing, items_of(protocol, config, protocol.shifts, generation)
-
-
-def _fork(context: JobContext, config: RunConfig) -> None:
-    """Begin where the reported run of the same arm and seed ended: they are equal so far."""
-    source = context.folder / replace(context.job, kind="main").name
-    if context.place.exists() or not (source / OUTCOME_FILE).exists():
-        return
-    half_made = context.place.with_name(f"{context.place.name}.new")
-    shutil.rmtree(half_made, ignore_errors=True)
-    ignore = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, f"{ANSWERS_FILE}*", "lock")
-    shutil.copytree(source, half_made, ignore=ignore)
-    provenance.write_config(config, half_made / living.CONFIG_FILE)
-    half_made.replace(context.place)
+    split: Split = "selection" if is_tuned else "holdout"
+    items = draw_shifts(tasks, shifts, moment.per_cell, moment.seed, split)
+    return dict.fromkeys(every[:1] if is_tuned else every, items)
 
 
 def host_parts(
     protocol: Protocol, config: RunConfig, host: Host, cache: Path, generation: int = END
 ) -> dict[str, object]:
-    """Ask the bare host every shift, and with each cell's convention told: its ceiling."""
-    shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
-    items = items_of(protocol, config, shifts, generation)
+    """Ask the bare host every shift."""
+    items = items_of(protocol, config, protocol.shifts, generation)
     stops = prompt_styles.build(config.tasks.style).stops
     nobody = dict[OrganelleId, AdapterWeights]().__getitem__
     evaluator = Evaluator(host, nobody, AnswerCache(cache), host.fingerprint(), stops=stops)
@@ -432,12 +373,12 @@ def _drawn(about: str, shifts: tuple[str, ...], per_cell: int, generation: int) 
 def host_of(config: RunConfig) -> Host:
     """Return the host of a config. There is one per process, config and style: loading it takes
     longer than a small run."""
-    key = config.model_dump_json(include={"host": True, "tasks": {"style"}})
-    if key not in _hosts:
-        if len(_hosts) >= MAX_HOSTS:
-            _hosts.pop(next(iter(_hosts)))
-        _hosts[key] = build_host(config.model_copy(update={"executor": "local"}))
-    return _hosts[key]
+    return _host(config.model_dump_json(include={"host": True, "tasks": {"style"}}))
+
+
+@lru_cache(maxsize=2)
+def _host(about: str) -> Host:
+    return build_host(RunConfig.model_validate_json(about))
 
 
 def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int]) -> None:

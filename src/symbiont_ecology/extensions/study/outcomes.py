@@ -6,6 +6,7 @@ read as well: packs of earlier versions are made of them. Keys that nothing need
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from symbiont_ecology.base.errors import DataError, RunError
-from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
+from symbiont_ecology.base.events import Acted, Born, Event, Retired, Settled
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.base.untrusted import parse_json
@@ -80,26 +81,17 @@ class Leg(_Record):
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Counts, and energy in mATP. ``founders`` are all without living parents, the refounded
-    included."""
+    """Counts, and energy in mATP."""
 
-    generations: int = 0
-    founders: int = 0
+    rollouts: int = 0
+    """Of any purpose, founding included."""
     births: int = 0
+    """Of children; founders have no parents."""
     merges: int = 0
     """Births with two parents or more."""
     deaths: int = 0
-    bankruptcies: int = 0
-    """Deaths of debt."""
-    alive: int = 0
     earned: int = 0
     spent: int = 0
-    held: int = 0
-    train_flops: int = 0
-    rollouts: int = 0
-    """Of any purpose, founding included."""
-    practice: int = 0
-    """Rollouts whose verdict entered learning."""
 
 
 class RunRecord(_Record):
@@ -174,14 +166,6 @@ class Outcome(_Record):
             found["legs"] = [*stages, end]
         return found
 
-    @model_validator(mode="after")
-    def _is_whole(self) -> Outcome:
-        if (self.kind == "main" and self.run is None) or (
-            self.kind == "stream" and self.stream is None
-        ):
-            raise ValueError(f"expected an outcome of kind {self.kind!r} with what its run did")
-        return self
-
     @property
     def systems(self) -> dict[str, SystemAnswers]:
         """The answers at the end of the run, by routing."""
@@ -224,7 +208,7 @@ def load_outcome(path: Path) -> Outcome:
     try:
         (outcome,) = parse_outcomes([parse_json(path.read_text(encoding="utf-8"))])
     except (OSError, ValueError, DataError) as error:
-        raise RunError(f"{path} is damaged or of another version: delete it") from error
+        raise RunError(f"{path} is damaged or of another version: delete its folder") from error
     return outcome
 
 
@@ -251,31 +235,19 @@ class Tuning(_Record):
     sweep: list[TuningScore] = []
 
 
-# What events say of a run.
-
-
 def run_summary(events: Iterable[Event]) -> RunSummary:
     """Return the counts of a run."""
-    kept = list(events)
-    acted = [event for event in kept if isinstance(event, Acted)]
-    born = [event for event in kept if isinstance(event, Born)]
-    retired = [event for event in kept if isinstance(event, Retired)]
-    settled = [event for event in kept if isinstance(event, Settled)]
-    ended = [event for event in kept if isinstance(event, GenerationEnded)]
-    founders = sum(not event.parents for event in born)
-    last = ended[-1] if ended else None
-    return RunSummary(
-        generations=last.generation + 1 if last else 0,
-        founders=founders,
-        births=len(born) - founders,
-        merges=sum(len(event.parents) > 1 for event in born),
-        deaths=len(retired),
-        bankruptcies=sum(event.cause == "bankrupt" for event in retired),
-        alive=last.population if last else founders,
-        earned=sum(event.revenue for event in settled),
-        spent=sum(event.spent for event in settled),
-        held=last.energy_total if last else 0,
-        train_flops=last.train_flops if last else 0,
-        rollouts=sum(len(event.verdicts) for event in acted),
-        practice=sum(len(event.verdicts) for event in acted if event.purpose == "practice"),
-    )
+    counts = Counter[str]()
+    for event in events:
+        match event:
+            case Acted():
+                counts["rollouts"] += len(event.verdicts)
+            case Born():
+                counts["births"] += len(event.parents) > 0
+                counts["merges"] += len(event.parents) > 1
+            case Retired():
+                counts["deaths"] += 1
+            case Settled():
+                counts["earned"] += event.revenue
+                counts["spent"] += event.spent
+    return RunSummary(**counts)

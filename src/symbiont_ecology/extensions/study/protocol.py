@@ -4,10 +4,10 @@ anything runs.
     name: embedded-v2                    name: habitats-v1
     base: [tasks/trained]                worlds:
     unit_flops: 2.0e+11                    city: {about: …, base: [habitats/city], arms: [told, …]}
-    budgets: [0.25, 1, 4]                goals:
-    arms:                                  - {world: city, measure: adapters, at_most: 8, about: …}
-      single:                            arms:
-        about: one adapter                 told: {about: one adapter per kind, set: [strategy=told]}
+    budgets: [0.25, 1, 4]                arms:
+    arms:                                  told: {about: one adapter per kind, set: [strategy=told]}
+      single:
+        about: one adapter
         set: [strategy.kind=single]
         tune: [[strategy.learning_rate=0.002], …]
 
@@ -69,7 +69,6 @@ class Arm(_Part):
     tune: Annotated[tuple[tuple[str, ...], ...], Once] = ((),)  # alternatives; tuning chooses
     of: str | None = None  # the arm whose runs it answers with, when only its routing is another
     routing: str = "learned"  # how it answers
-    repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
 
 
 class World(_Part):
@@ -79,22 +78,6 @@ class World(_Part):
     base: tuple[str, ...]  # presets that it is made of
     set: tuple[str, ...] = ()  # overrides of them
     arms: Annotated[tuple[Name, ...], Once]
-
-
-class Goal(_Part):
-    """Goal that the main arm is meant to reach in a world, fixed before the seeds are looked at.
-
-    It is about the mean over seeds of a measure; or of its difference to another arm, to another
-    world, or of both.
-    """
-
-    about: str  # in a few words
-    world: Name
-    measure: str  # one of measures.STREAM_MEASURES
-    minus: Name | None = None  # an arm
-    than: Name | None = None  # a world whose value is subtracted
-    at_least: float | None = None  # in the unit of the measure; shares are between 0 and 1
-    at_most: float | None = None
 
 
 class FlipPlan(_Part):
@@ -134,14 +117,12 @@ class Protocol(_Part):
     tuning_seeds: tuple[int, ...] = ()
     arms: dict[Name, Arm]
     main: str = "ecology"  # the arm that is compared with all others
-    goals: tuple[Goal, ...] = ()
+    second: str | None = None  # the arm of a second table: beside those that see gold answers
     shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
     per_cell: PositiveCount = 200  # questions per cell and shift
     tuning_per_cell: PositiveCount = 20  # selection questions per cell when tuning
     # Options of a tuning whose accuracies differ by no more than this are chosen by retention.
     tie: Annotated[float, Field(ge=0, lt=1)] = 0
-    # The cue ceiling from which on a cell counts as elicitation.
-    elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None
     stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
@@ -159,20 +140,14 @@ class Protocol(_Part):
     def _mentioned(self) -> Iterator[tuple[str, str, Collection[str]]]:
         """Yield every name that refers to something, where it stands, and what there is."""
         yield "main", self.main, self.arms
+        yield "second", self.second or self.main, self.arms
         for name, arm in self.arms.items():
             yield f"arms.{name}.of", arm.of or self.own_arms[0], self.own_arms
-            yield f"arms.{name}.repeats", arm.repeats or name, self.arms
         for name, world in self.worlds.items():
             where = f"worlds.{name}.arms"
             yield f"{where}: main", self.main, world.arms
             for arm_name in world.arms:
                 yield where, arm_name, self.arms
-                model = self.arms[arm_name].repeats or arm_name
-                yield f"{where}: {arm_name}.repeats", model, world.arms
-        for goal in self.goals:
-            for name in (goal.world, goal.than or goal.world):
-                yield "goals", name, self.worlds
-                yield "goals", goal.minus or self.main, self.worlds[name].arms
 
     def _faults(self) -> Iterator[str]:
         """Yield what contradicts itself."""
@@ -190,9 +165,6 @@ class Protocol(_Part):
             yield f"budgets: expected rising numbers, got {list(self.budgets)}"
         if not self.worlds and len(counts) > 1:
             yield f"every arm gets the same number of tuning configs, got {sorted(counts)}"
-        for goal in self.goals:
-            if goal.at_least is None and goal.at_most is None:
-                yield f"goals: expected at_least or at_most, got {goal.about!r}"
         if overlap := {*self.seeds} & {*self.tuning_seeds}:
             yield f"seeds that tune cannot be reported: {sorted(overlap)}"
 
@@ -244,13 +216,7 @@ class Protocol(_Part):
         return digest.hexdigest()[:16]
 
     def config(
-        self,
-        arm: str,
-        budget: float,
-        seed: int,
-        option: int = 0,
-        world: str = "",
-        more: Sequence[str] = (),
+        self, arm: str, budget: float, seed: int, option: int = 0, world: str = ""
     ) -> RunConfig:
         """Return the config of one run. Without worlds it ends when the budget (in units) is
         spent."""
@@ -261,7 +227,7 @@ class Protocol(_Part):
             "run.checkpoint_every=1",
         )
         changes = (*self.set, *place.set, *side.set, *(() if self.worlds else loop))
-        own = (*side.tune[option], *more, f"seed={seed}", "executor=local")  # one process
+        own = (*side.tune[option], f"seed={seed}", "executor=local")  # one process
         where = ", ".join([f"protocol {self.name!r}", *([world] if world else []), f"arm {arm!r}"])
         return compose(place.base, (FEW_REPLIES, *changes, *own), where)
 

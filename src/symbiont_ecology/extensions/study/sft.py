@@ -9,13 +9,11 @@ on selection items like every other arm; nothing of it is reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import validate
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.evaluate.evaluation_log import logged
 from symbiont_ecology.extensions.study.jobs import read_outcome
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.suite import score_of, tuning_jobs
@@ -29,7 +27,8 @@ BUDGET_KEYS = {
     "total_tokens": "train_tokens",
     "wall_clock_seconds": "train_seconds",
 }
-"""Measures of a budget, and the key of ``run`` that limits them."""
+"""Measures of a budget, and the key of ``run`` that limits them. Training is all that a run spends,
+so ``total_*`` are its other names."""
 STOPS = (0.25, 0.5, 1.0)
 """Parts of the budget at which training may stop."""
 ARM = "sft"
@@ -37,41 +36,16 @@ SweepOption = tuple[int, float, float]
 """Rank, learning rate, and part of the budget."""
 
 
-@dataclass(frozen=True)
-class SweepPoint:
-    """One option of the sweep, its success on selection items and what it took."""
-
-    learning_rate: float
-    rank: int
-    part: float
-    accuracy: float
-    train_flops: int
-    folder: str
-
-
 def spent_by(folder: Path, measure: str) -> float:
-    """Return what a run spent. ``total_*`` adds every selection in its evaluations to its training.
+    """Return what a run spent on training.
 
     Raises:
-        ConfigError: no such measure.
         RunError: no run there.
     """
-    if measure not in BUDGET_KEYS:
-        raise ConfigError(f"--budget: expected one of {', '.join(BUDGET_KEYS)}, got {measure!r}")
     state = load_state(folder)
     if measure == "wall_clock_seconds":
         return lived_seconds(folder, state.generation)
-    is_flops = measure.endswith("flops")
-    amount = state.spent.flops if is_flops else state.spent.tokens
-    if measure.startswith("total"):
-        # Systems of one evaluation share a selection: its content and size tell it from others.
-        selections = {}
-        for _, line in logged(folder):
-            file = line.asked.get("selection") or ""
-            key = line.generation, line.asked["sha256"].get(file, file), line.asked.get("most")
-            selections[key] = line.selection_flops if is_flops else line.selection_tokens
-        amount += sum(selections.values())
-    return float(amount)
+    return float(state.spent.flops if measure.endswith("flops") else state.spent.tokens)
 
 
 def sft_protocol(
@@ -116,12 +90,14 @@ def sft_protocol(
 
 def sweep_points(
     protocol: Protocol, folder: Path, options: Sequence[SweepOption]
-) -> list[SweepPoint]:
-    """Return the finished options, in their order."""
-    points = []
-    for job, option in zip(tuning_jobs(protocol), options, strict=True):
+) -> list[dict[str, Any]]:
+    """Return the finished options in their order, their success on selection items and what they
+    took."""
+    points = list[dict[str, Any]]()
+    for job, (rank, rate, part) in zip(tuning_jobs(protocol), options, strict=True):
         if (outcome := read_outcome(folder / job.name, protocol)) is not None:
-            rank, rate, part = option
-            flops, share = load_state(folder / job.name).spent.flops, score_of(outcome).accuracy
-            points.append(SweepPoint(rate, rank, part, share, flops, job.name))
+            found = {"accuracy": score_of(outcome).accuracy, "folder": job.name}
+            flops = load_state(folder / job.name).spent.flops
+            points.append({"learning_rate": rate, "rank": rank, "part": part, **found})
+            points[-1]["train_flops"] = flops
     return points

@@ -12,7 +12,7 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
+from tqdm import tqdm
 
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.process import usable_cores
-from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.routings import routings
@@ -40,7 +40,6 @@ from symbiont_ecology.extensions.study.jobs import (
     check_questions,
     read_outcome,
 )
-from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.outcomes import Chosen, Outcome, Tuning, TuningScore
 from symbiont_ecology.extensions.study.protocol import Protocol, load_protocol
 from symbiont_ecology.extensions.study.results import Results
@@ -50,12 +49,6 @@ from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 
 PROTOCOL_FILE = "protocol.json"
-JobCallback = Callable[[Job], None]
-"""Called with every job that was finished."""
-
-
-def _nobody_watches(stage: str, jobs: int, done: int) -> JobCallback:
-    return lambda job: None
 
 
 # What a protocol has to fulfil before anything is run.
@@ -72,11 +65,6 @@ def check_protocol(protocol: Protocol) -> None:
         routings.build(side.routing)
     for shift in protocol.shifts:
         shifts.build(shift)
-    for goal in protocol.goals:
-        if goal.measure not in STREAM_MEASURES:
-            hint = did_you_mean(goal.measure, STREAM_MEASURES)
-            known = ", ".join(STREAM_MEASURES)
-            raise ConfigError(f"goals: no measure {goal.measure!r};{hint} known: {known}")
     budget, main = protocol.budgets[0], protocol.runs_of(protocol.main)
     for world, place in protocol.places.items():
         first = protocol.config(main, budget, 0, world=world)
@@ -142,13 +130,13 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
 
 def reported_jobs(protocol: Protocol, chosen: Chosen) -> tuple[Job, ...]:
     """Return the jobs that results are made of. Seeds are outermost, so that an unfinished suite is
-    a smaller one; an arm that repeats another comes after it."""
+    a smaller one."""
     if protocol.worlds:
         return tuple(
             Job("stream", arm, seed, 0.0, chosen.get(world, {}).get(arm, 0), world)
             for seed in protocol.seeds
             for world, place in protocol.worlds.items()
-            for arm in sorted(place.arms, key=lambda arm: protocol.arms[arm].repeats is not None)
+            for arm in place.arms
         )
     arms, jobs = protocol.own_arms, [HOST_JOB]
     for seed in protocol.seeds:
@@ -160,8 +148,7 @@ def reported_jobs(protocol: Protocol, chosen: Chosen) -> tuple[Job, ...]:
         if protocol.flip is not None:
             moment = protocol.flip.at
             # The flip meets each arm as it was tuned for the budget nearest to the flip's moment.
-            distances = {abs(budget - moment): budget for budget in reversed(protocol.budgets)}
-            near = distances[min(distances)]
+            near = min(protocol.budgets, key=lambda budget: abs(budget - moment))
             jobs += [Job("flip", arm, seed, moment, chosen[arm][f"{near:g}"]) for arm in arms]
     return tuple(jobs)
 
@@ -170,10 +157,7 @@ def stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job
     """Yield the jobs stage by stage: those of one stage need the outcomes of the ones before."""
     tuning = tuning_jobs(protocol)
     yield "tuning", tuning
-    reported = reported_jobs(protocol, _tuned(protocol, folder, tuning))
-    later = [job for job in reported if job.arm != HOST and protocol.arms[job.arm].repeats]
-    yield "arms", [job for job in reported if job not in later]
-    yield "repeats", later
+    yield "arms", reported_jobs(protocol, _tuned(protocol, folder, tuning))
 
 
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
@@ -197,17 +181,15 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
 
 def score_of(outcome: Outcome, *, has_retention: bool = False) -> TuningScore:
     """Return what a tuning job achieved: on selection items, or by what users accepted."""
-    arm, budget, retention = outcome.arm, outcome.budget, None
+    about = {"option": outcome.option, "seed": outcome.seed}
     if outcome.stream is not None:
-        arm, budget, accuracy = f"{outcome.world}/{arm}", 1.0, outcome.acceptance
-    else:
-        (answers,) = outcome.systems.values()
-        accuracy = answers.share("in-distribution")
-        retention = answers.share("retention") if has_retention else None
-    option, seed = outcome.option, outcome.seed
-    return TuningScore(
-        arm=arm, option=option, seed=seed, budget=budget, accuracy=accuracy, retention=retention
-    )
+        arm = f"{outcome.world}/{outcome.arm}"
+        return TuningScore(arm=arm, budget=1.0, accuracy=outcome.acceptance, **about)
+    (answers,) = outcome.systems.values()
+    if has_retention:
+        about["retention"] = answers.share("retention")
+    accuracy = answers.share("in-distribution")
+    return TuningScore(arm=outcome.arm, budget=outcome.budget, accuracy=accuracy, **about)
 
 
 def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
@@ -229,42 +211,37 @@ def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
 
 
 def do_jobs(
-    staged: Iterable[tuple[str, Sequence[Job]]],
-    protocol: Protocol,
-    folder: Path,
-    workers: int,
-    watch: Callable[[str, int, int], JobCallback] = _nobody_watches,
+    staged: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: int
 ) -> bool:
-    """Do the jobs of each stage side by side; return whether all are done. A job that fails stops
-    the others. ``watch(stage, jobs, done)`` gives the callback of a stage, some of whose jobs were
-    done before.
+    """Do the jobs of each stage side by side, with a bar on stderr; return whether all are done. A
+    job that fails stops the others.
 
     Raises:
         RunError: a job failed.
     """
-    text, stop_file = protocol.model_dump_json(), folder / STOP_FILE
+    stop_file = folder / STOP_FILE
     stop_file.unlink(missing_ok=True)
     try:
         with worker_processes(workers) as pool:
             for stage, jobs in staged:
-                if not jobs:
-                    continue
                 todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
-                callback = watch(stage, len(jobs), len(jobs) - len(todo))
-                futures = {pool.submit(work, job, text, folder): job for job in todo}
-                if not _are_finished(futures, callback, folder):
+                futures = [pool.submit(work, job, protocol, folder) for job in todo]
+                done = len(jobs) - len(todo)
+                bar = tqdm(as_completed(futures), stage, len(jobs), initial=done, unit="job")
+                if jobs and not _are_finished(futures, bar, folder):
                     return False
     finally:
         stop_file.unlink(missing_ok=True)
     return True
 
 
-def _are_finished(futures: Mapping[Future[None], Job], callback: JobCallback, folder: Path) -> bool:
+def _are_finished(
+    futures: Sequence[Future[None]], in_turn: Iterable[Future[None]], folder: Path
+) -> bool:
     """Wait for the jobs of a stage; return whether none of them was stopped."""
     try:
-        for future in as_completed(futures):
+        for future in in_turn:
             future.result()
-            callback(futures[future])
     except (Stopped, KeyboardInterrupt):
         return False
     except BrokenProcessPool as error:
@@ -364,12 +341,7 @@ class Comparison:
             ConfigError: the runs cannot be asked the same questions, or there is no such shift.
             RunError: a folder holds no run.
         """
-        places = [Path(folder) for folder in folders]
-        return cls.of(adhoc.gather(places, shifts, per_cell, name), progress)
-
-    @classmethod
-    def of(cls, gathered: adhoc.GatheredRuns, progress: Progress = no_progress) -> Comparison:
-        """Ask runs that were found to be comparable."""
+        gathered = adhoc.gather([Path(folder) for folder in folders], shifts, per_cell, name)
         tuning = Tuning(chosen={arm: {"1": 0} for arm in gathered.protocol.arms})
         return cls(gathered.protocol, adhoc.ask(gathered, progress), tuning)
 
@@ -389,11 +361,7 @@ class Comparison:
         return summarise(self.results)
 
     def save_pack(self, folder: str | Path) -> Path:
-        """Write a paper pack (tables, figures, outcomes), and an index beside it.
-
-        Raises:
-            DataError: the outcomes are larger than a repository should hold.
-        """
+        """Write a paper pack (tables, figures, outcomes), and an index beside it."""
         from symbiont_ecology.extensions.study.pack import write_index, write_pack
 
         target = Path(folder)
@@ -491,7 +459,3 @@ class Suite:
             return False
         jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)
         return len(self.outcomes) == len(jobs)
-
-    def __repr__(self) -> str:
-        state = "complete" if self.is_complete else "not complete"
-        return f"<Suite {self.folder}: {self.protocol.name} ({self.protocol.digest}), {state}>"

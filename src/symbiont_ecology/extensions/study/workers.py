@@ -14,7 +14,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from symbiont_ecology.base.errors import EcologyError, LockedError, RunError
-from symbiont_ecology.extensions.study.jobs import Job
+from symbiont_ecology.extensions.study.jobs import Job, JobContext, run_job
+from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import start as runs
 from symbiont_ecology.run.config import load_config
@@ -60,11 +61,11 @@ def should_stop_for(folder: Path) -> Callable[[], bool]:
     return lambda: stop_file.exists() or (parent is not None and not parent.is_alive())
 
 
-def work(job: Job, protocol: str, folder: Path) -> None:
-    """Do a job of a protocol (as JSON) in a worker, or what is left of it."""
-    should_stop = should_stop_for(folder)
+def work(job: Job, protocol: Protocol, folder: Path) -> None:
+    """Do a job of a suite in a worker, or what is left of it."""
+    context = JobContext(job, protocol, folder, should_stop_for(folder))
     try:
-        patiently(lambda: job.work(protocol, folder, should_stop))
+        patiently(lambda: run_job(context))
     except EcologyError as error:
         raise RunError(f"{job.name}: {error}") from None
 
