@@ -74,7 +74,6 @@ def test_what_is_missing_is_run_and_the_page_is_the_same(place: Path, file: Path
     next(path for path in outcomes if "main/upheaval" in str(path)).unlink()
     said = subprocess.run([*COMMAND, file], cwd=place, capture_output=True, text=True, check=True)
     assert page.read_bytes() == before
-    assert "all of it had been done before" not in said.stdout
     assert "upheaval        never acted in these runs" in said.stdout
 
 
@@ -85,7 +84,6 @@ def test_the_plan_can_be_read_without_doing_it(
     said = symbiont("ablate", file, "--dry-run")
     assert said.code == 0
     assert "0 to tune, 12 to report" in said.out
-    assert "12, the q of one that stands alone is 1 at best: too few seeds" in said.out
     assert symbiont("ablate", "--dry-run").code == 0
     assert "did you mean 'tiny.yaml'?" in symbiont("ablate", file.with_name("tinny.yaml")).error
     assert "expected one file at most" in symbiont("ablate", file, file).error

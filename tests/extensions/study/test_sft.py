@@ -11,7 +11,6 @@ import pytest
 
 from killing import kill_when
 from said import Symbiont
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.extensions.study import suite
 from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
@@ -31,36 +30,12 @@ def swept(folder: Path) -> list[dict[str, Any]]:
     return points
 
 
-def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
+def test_a_budget_is_what_the_run_spent(lived: Path) -> None:
     train = checkpoint.load_state(lived).spent
     before = {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
     assert before["train_flops"] == before["total_flops"] == train.flops
     assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0
     assert before["wall_clock_seconds"] > 0
-    symbiont(
-        "data",
-        "base",
-        "--out",
-        lived / "data",
-        "--per-cell",
-        "2",
-        "tasks.families=[math.add,word.count]",
-    )
-
-    def spent_with(selection: Path) -> dict[str, float]:
-        """What the run spent by each measure, once it was evaluated with a selection."""
-        words = ("--per-cell", 2, "--selection", selection, "--routing", "single")
-        said = symbiont("baselines", lived, *words)
-        assert said.code == 0, said.err
-        return {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
-
-    after = spent_with(lived / "data" / "selection.jsonl")
-    assert spent_with(lived / "data" / ".." / "data" / "selection.jsonl") == after
-    assert after["train_flops"] == before["train_flops"]
-    assert after["total_flops"] > before["total_flops"]
-    assert after["total_tokens"] > before["total_tokens"]
-    with pytest.raises(ConfigError, match="expected one of train_flops"):
-        spent_by(lived, "joules")
 
 
 @pytest.mark.parametrize("measure", ["train_flops", "train_tokens", "wall_clock_seconds"])
@@ -83,7 +58,6 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     ]
     said = symbiont(*words, *(ALONE if measure != "train_flops" else ()))
     assert said.code == 0, said.err
-    assert ("cannot be repeated" in said.out) == (measure == "wall_clock_seconds")
     report = json.loads((out / "sft.json").read_text())
     assert len(report["sweep"]) == 2 * 3
     assert report["is_exactly_resumable"] == (measure != "wall_clock_seconds")
@@ -191,11 +165,9 @@ def test_rates_are_near_that_of_the_config_if_it_has_one(
     [
         ([], "expected either a config or --match RUN"),
         (["base", "--match", "nowhere"], "expected either a config or --match RUN"),
-        (["seed=1", "--amount", "1e9"], "expected either a config or --match RUN"),
-        (["base"], "expected --amount N"),
+        (["base"], "expected --match RUN or --amount N"),
         (["base", "--amount", "0"], "expected a budget above 0"),
         (["base", "--amount", "1e9", "--rates", "fast"], "expected numbers above 0 with commas"),
-        (["base", "--amount", "1e9", "--rates", "-1"], "expected numbers above 0 with commas"),
         (["base", "--amount", "1e9", "--data", "nowhere.jsonl"], "no such file"),
         (["--match", "nowhere"], "no run in"),
     ],
@@ -204,24 +176,3 @@ def test_a_mistake_is_one_line(words: list[str], message: str, symbiont: Symbion
     said = symbiont("sft", *words)
     assert said.code in (1, 2)
     assert message in said.error
-
-
-def test_a_folder_of_another_sweep_is_refused(
-    symbiont: Symbiont, host: Path, tmp_path: Path
-) -> None:
-    words = [
-        "sft",
-        "base",
-        f"host.model={host}",
-        "--rates",
-        "0.01",
-        "--per-cell",
-        2,
-        "--out",
-        tmp_path / "sft",
-        *ALONE,
-    ]
-    assert symbiont(*words, "--amount", "1e9").code == 0
-    said = symbiont(*words, "--amount", "2e9")
-    assert said.code == 1
-    assert "another base, budget or plan" in said.err

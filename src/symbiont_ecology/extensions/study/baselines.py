@@ -4,14 +4,14 @@ best organelle of each family on all families."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.registry import kind_of
-from symbiont_ecology.base.types import Item, OrganelleId
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec, log_evaluation
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
@@ -57,24 +57,15 @@ def compare_with_baselines(
     return SystemComparison(systems, main, run.pool.state.spent.flops)
 
 
-@dataclass(frozen=True)
-class TransferMatrix:
-    """``organelles`` are each family's best by practice, ``accuracy[owner][family]`` theirs on all
-    families, and ``gain`` is their mean gain over the host: on the family itself (``own``) and on
-    all ``others``."""
-
-    organelles: Mapping[str, OrganelleId]
-    host: Mapping[str, float]
-    accuracy: Mapping[str, Mapping[str, float]]
-    gain: Mapping[str, float]
-
-
 def transfer_matrix(
     run: LoadedRun, items: Sequence[Item], host: Host, progress: Progress = no_progress
-) -> TransferMatrix:
-    """Ask the best organelle of every family about every family."""
-    best = best_of_families(run.pool, run.tasks.families)
-    accuracy = dict[str, dict[str, float]]()
+) -> dict[str, Any]:
+    """Ask the best organelle of every family, by practice, about every family.
+
+    ``accuracy[owner][family]`` is that of the owner's best, and ``gain`` the mean gain of all over
+    the host: on the family itself (``own``) and on all ``others``.
+    """
+    best, accuracy = best_of_families(run.pool, run.tasks.families), dict[str, dict[str, float]]()
     for owner, organelle_id in {HOST: HOST, **best}.items():
         answers = run.evaluate(items, host, AskOne(organelle_id), progress=progress)
         accuracy[owner] = {name: share.estimate for name, share in answers.by_family().items()}
@@ -83,4 +74,4 @@ def transfer_matrix(
         for name, share in shares.items():
             gains["own" if name == owner else "others"].append(share - bare[name])
     means = {kind: sum(gain) / len(gain) for kind, gain in gains.items()}
-    return TransferMatrix(best, bare, accuracy, means)
+    return {"organelles": best, "host": bare, "accuracy": accuracy, "gain": means}

@@ -180,8 +180,10 @@ def pack(
             )
     else:
         with console.asking() as count:
-            about = {"per_cell": per_cell, "name": (out or first).name}
-            made = Comparison.of_runs(*folders, shifts=ALL_SHIFTS, progress=count, **about)
+            name = (out or first).name
+            made = Comparison.of_runs(
+                *folders, shifts=ALL_SHIFTS, per_cell=per_cell, name=name, progress=count
+            )
     target = _pack_folder(made.protocol, out)
     prepare(target / packs.SUMMARY)
     made.save_pack(target)
@@ -293,7 +295,6 @@ def work_through(
         typer.Exit: it was stopped.
     """
     from symbiont_ecology.extensions.study import suite as suites
-    from symbiont_ecology.extensions.study.jobs import OUTCOME_FILE
     from symbiont_ecology.extensions.study.workers import STOP_FILE
 
     def pull(number: int, frame: object) -> None:
@@ -317,7 +318,7 @@ def work_through(
     if dry_run:
         print("everything is fine; nothing was done")
         return False
-    before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
+    brake = signal.signal(signal.SIGINT, pull)
     try:
         staged = stages or suites.stages(plan, folder)
         is_complete = suites.do_jobs(staged, plan, folder, count)
@@ -327,8 +328,6 @@ def work_through(
         again = console.typed_again(folder, out)
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
-    if len(list(folder.rglob(OUTCOME_FILE))) == before:
-        print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
     return True
 
 

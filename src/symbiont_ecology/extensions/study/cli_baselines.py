@@ -3,7 +3,6 @@ other families."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -68,8 +67,8 @@ def transfer(
         run = console.open_run(folder, host)
         with console.asking() as progress:
             matrix = transfer_matrix(run.loaded, spec.items(run.loaded), run.host, progress)
-        table = pd.DataFrame({"(host)": matrix.host, **matrix.accuracy}).T
+        table = pd.DataFrame({"(host)": matrix["host"], **matrix["accuracy"]}).T
         print((100 * table.rename_axis(index="best in, right %")).round().astype(int).to_string())
-        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in matrix.gain.items())
+        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in matrix["gain"].items())
         print(f"gain over the host: {listed}")
-        write(asdict(matrix))
+        write(matrix)

@@ -183,27 +183,22 @@ def _differences(
 
 
 def _flip(results: Results) -> dict[str, dict[str, Any]]:
-    """Accuracy through the flip and back: curves, their areas, and what is right before anything is
-    spent."""
-    arms: dict[str, Any] = {}
-    numbers: dict[str, dict[str, pd.Series]] = {"area": {}, "at_zero": {}}
+    """Accuracy through the flip and back: the areas of the curves, and what is right before
+    anything is spent."""
+    tables = dict[str, pd.DataFrame]()
     for arm in results.protocol.arms:
-        legs = results.legs_of(arm)
-        runs = {int(seed): run for seed, run in legs.groupby("seed", sort=False)}
-        if not runs:
-            continue
-        own = {
-            name: pd.Series({seed: measure(run) for seed, run in runs.items()})
-            for name, measure in (("area", area), ("at_zero", at_zero))
-        }
-        for name, by_arm in numbers.items():
-            by_arm[arm] = own[name]
-        arms[arm] = {
-            **{name: values.to_list() for name, values in own.items()},
-            "seeds": list(runs),
-            "mean": {name: mean(values) for name, values in own.items()},
-        }
-    against = {name: against_main(results, by_arm) for name, by_arm in numbers.items()}
+        runs = results.legs_of(arm).groupby("seed", sort=False)
+        rows = {int(seed): {"area": area(run), "at_zero": at_zero(run)} for seed, run in runs}
+        if rows:
+            tables[arm] = pd.DataFrame(rows).T
+    arms = {
+        arm: {**table.to_dict("list"), "seeds": table.index.to_list(), "mean": dict(table.mean())}
+        for arm, table in tables.items()
+    }
+    against = {
+        name: against_main(results, {arm: table[name] for arm, table in tables.items()})
+        for name in ("area", "at_zero")
+    }
     return {"arms": arms, "differences": against if arms else {}}
 
 

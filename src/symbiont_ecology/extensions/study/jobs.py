@@ -52,6 +52,9 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
 STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
+MAX_HOSTS = 2
+"""Hosts that a process keeps."""
+_hosts: dict[str, Host] = {}
 _legs = TypeAdapter(list[Leg])
 
 
@@ -249,7 +252,8 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
         for number, (phase, since, extra) in enumerate(moments):
             yield Moment(phase, (since + extra) * unit, extra, plan.per_cell, seed=number)
     else:
-        arrivals = protocol.arrivals(context.job.budget) if protocol.stage_per_cell else ()
+        main = protocol.config(protocol.main, context.job.budget, 0)
+        arrivals = main.tasks.arrivals if protocol.stage_per_cell else ()
         for number, flops in enumerate((*arrivals, end) if arrivals else ()):
             yield Moment("stage", flops, number, protocol.stage_per_cell, STAGE_SEED)
         yield Moment("run", end)
@@ -373,12 +377,12 @@ def _drawn(about: str, shifts: tuple[str, ...], per_cell: int, generation: int) 
 def host_of(config: RunConfig) -> Host:
     """Return the host of a config. There is one per process, config and style: loading it takes
     longer than a small run."""
-    return _host(config.model_dump_json(include={"host": True, "tasks": {"style"}}))
-
-
-@lru_cache(maxsize=2)
-def _host(about: str) -> Host:
-    return build_host(RunConfig.model_validate_json(about))
+    key = config.model_dump_json(include={"host": True, "tasks": {"style"}})
+    if key not in _hosts:
+        if len(_hosts) >= MAX_HOSTS:
+            _hosts.pop(next(iter(_hosts)))
+        _hosts[key] = build_host(config.model_copy(update={"executor": "local"}))
+    return _hosts[key]
 
 
 def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int]) -> None:

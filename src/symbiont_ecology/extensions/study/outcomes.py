@@ -206,10 +206,9 @@ def load_outcome(path: Path) -> Outcome:
         RunError: it is none of this version.
     """
     try:
-        (outcome,) = parse_outcomes([parse_json(path.read_text(encoding="utf-8"))])
-    except (OSError, ValueError, DataError) as error:
+        return Outcome.model_validate(parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
         raise RunError(f"{path} is damaged or of another version: delete its folder") from error
-    return outcome
 
 
 Chosen = dict[str, dict[str, int]]

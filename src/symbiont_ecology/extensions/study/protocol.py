@@ -231,10 +231,6 @@ class Protocol(_Part):
         where = ", ".join([f"protocol {self.name!r}", *([world] if world else []), f"arm {arm!r}"])
         return compose(place.base, (FEW_REPLIES, *changes, *own), where)
 
-    def arrivals(self, budget: float) -> tuple[float, ...]:
-        """Return the training FLOPs at which families come in the main arm's world."""
-        return self.config(self.main, budget, 0).tasks.arrivals
-
     def flipped(self, config: RunConfig) -> RunConfig:
         """Return the config with the protocol's flip; the seed draws which half of the families
         changes."""

@@ -105,11 +105,10 @@ def _common(protocol: Protocol, config: RunConfig, *, is_bare: bool) -> dict[str
     """
     parts: dict[str, object] = {"host.model": config.host.model}
     if protocol.worlds:
-        own = {"style": True, "habitats": {"shown"}}
-        length = {"run.generations": config.run.generations}
-        return {"tasks": config.tasks.model_dump(exclude=own), **length, **parts}
+        tasks = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
+        return {**parts, "tasks": tasks, "run.generations": config.run.generations}
     loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
-    return {"tasks": config.tasks.model_copy(update=loose), **parts}
+    return {**parts, "tasks": config.tasks.model_copy(update=loose)}
 
 
 # The jobs, and who does them.
@@ -181,15 +180,15 @@ def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
 
 def score_of(outcome: Outcome, *, has_retention: bool = False) -> TuningScore:
     """Return what a tuning job achieved: on selection items, or by what users accepted."""
-    about = {"option": outcome.option, "seed": outcome.seed}
+    arm, budget, retention = outcome.arm, outcome.budget, None
     if outcome.stream is not None:
-        arm = f"{outcome.world}/{outcome.arm}"
-        return TuningScore(arm=arm, budget=1.0, accuracy=outcome.acceptance, **about)
-    (answers,) = outcome.systems.values()
-    if has_retention:
-        about["retention"] = answers.share("retention")
-    accuracy = answers.share("in-distribution")
-    return TuningScore(arm=outcome.arm, budget=outcome.budget, accuracy=accuracy, **about)
+        arm, budget, accuracy = f"{outcome.world}/{arm}", 1.0, outcome.acceptance
+    else:
+        (answers,) = outcome.systems.values()
+        accuracy = answers.share("in-distribution")
+        retention = answers.share("retention") if has_retention else None
+    about = {"arm": arm, "option": outcome.option, "seed": outcome.seed, "budget": budget}
+    return TuningScore.model_validate({**about, "accuracy": accuracy, "retention": retention})
 
 
 def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
@@ -442,15 +441,9 @@ class Suite:
         """Comparison of the runs that are done.
 
         Raises:
-            RunError: none is done, or the bare host, with which all are compared, has not answered.
+            RunError: none is done.
         """
-        tuning, outcomes = read_tuning(self.folder), self.outcomes
-        if not self.protocol.worlds and not any(outcome.kind == "host" for outcome in outcomes):
-            raise RunError(
-                f"the bare host has not answered in {self.folder} yet: finish() goes on with it, "
-                "and so does symbiont suite"
-            )
-        return Comparison(self.protocol, outcomes, tuning)
+        return Comparison(self.protocol, self.outcomes, read_tuning(self.folder))
 
     @property
     def is_complete(self) -> bool:
