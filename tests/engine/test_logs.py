@@ -148,7 +148,7 @@ def test_energy_sums_to_zero_on_a_log(learned: tuple[Path, ToyHost]) -> None:
     assert sum(ledger.balances.values()) + ledger.world == 0
 
 
-@pytest.mark.parametrize("strategy", ["single", "per_habitat", "nearest", "bank", "ifca"])
+@pytest.mark.parametrize("strategy", ["single", "per_habitat", "nearest"])
 def test_controls_learn_from_logs_too(strategy: str, log: Path, tmp_path: Path) -> None:
     plan = log_config(log, "run.generations=6", strategy={"kind": strategy})
     state = start(plan, tmp_path / "run", host=ToyHost()).state

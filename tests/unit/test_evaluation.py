@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from asked import accuracy, answer, foreign, graded, write_items
 from symbiont_ecology.base.errors import DataError, HostError, RunError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Retired, Settled
+from symbiont_ecology.base.events import Acted, Born, Settled
 from symbiont_ecology.base.statistics import mcnemar, sign_flip
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import state as checkpoint
@@ -27,7 +27,6 @@ from symbiont_ecology.evaluate.evaluation_log import (
 from symbiont_ecology.evaluate.first_look import StyleLook
 from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
 from symbiont_ecology.extensions.study.outcomes import run_summary
-from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
@@ -193,29 +192,6 @@ def test_a_reply_is_right_if_it_has_half_of_the_marks() -> None:
     ]
 
 
-def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
-    plain = candidates.items(10)
-    in_all_ways = candidates.items(10, ["perturbed", "perturbed"])
-    assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
-
-    def answered(questions: list[Item], share: float) -> Evaluation:
-        """Right in the first share of them, by what they ask."""
-        known = sorted({one.subject for one in questions})
-        right = set(known[: round(share * len(known))])
-        rollouts = [answer(one, verdict=float(one.subject in right)) for one in questions]
-        return replace(graded([1.0]), rollouts=tuple(rollouts))
-
-    assert answered(in_all_ways, 0.75).accuracy() == answered(plain, 0.75).accuracy()
-    better, worse = (
-        [answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5)
-    )
-    once, often = difference(better[0], worse[0]), difference(better[1], worse[1])
-    assert (often.test, often.p) == (once.test, once.p)
-    assert (often.estimate, often.low, often.high) == pytest.approx(
-        (once.estimate, once.low, once.high)
-    )
-
-
 def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_path: Path) -> None:
     plan = toy_config(0, 6)
     flip = Flip(families=plan.tasks.families[:1], at_flops=1.0)
@@ -229,12 +205,8 @@ def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_pa
 def test_a_biography_adds_up(run: Path) -> None:
     events, state = list(read_events(run / "events.jsonl")), checkpoint.load_state(run)
     life = run_summary(events)
-    assert life.generations == state.generation == 40
-    assert life.alive == life.founders + life.births - life.deaths == len(state.population)
-    assert life.founders + life.births == sum(isinstance(event, Born) for event in events)
-    assert life.deaths == sum(isinstance(event, Retired) for event in events)
-    assert life.held == sum(state.ledger.balances.values())
-    assert life.train_flops == state.spent.flops
+    founders = sum(isinstance(event, Born) and not event.parents for event in events)
+    assert len(state.population) == founders + life.births - life.deaths
     assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
 
 

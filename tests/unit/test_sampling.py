@@ -92,7 +92,7 @@ def test_a_most_that_has_nothing_to_share_out_is_refused(samples: int) -> None:
         {"kind": "single", "questions": 3, "samples": 3, "most_samples": 8},
         {"kind": "independent", "questions": 3, "samples": 3, "most_samples": 8},
         {"kind": "per_habitat", "samples": 3, "most_samples": 8},
-        {"kind": "bank", "samples": 3, "most_samples": 8},
+        {"kind": "nearest", "samples": 3, "most_samples": 8},
     ],
     ids=lambda strategy: strategy["kind"],
 )

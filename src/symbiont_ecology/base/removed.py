@@ -16,7 +16,7 @@ RECORD = "docs/history/removed"
 _NO_GRADIENT = "it stayed at the level of the host, 17 to 20 % right where one adapter has 96"
 _ONE_RUN = "tuning left no merging in it, so its runs were those of specialists behind a router"
 _BELOW = "the ecology was ahead of it in every world: take nearest"
-_NO_TABLE = "it was compared in the pack embedded-v2 alone: take learned"
+_NO_BETTER = "the router alone answers as well in distribution: take learned"
 REMOVED: Mapping[tuple[str, str], str] = {
     (
         "mechanism",
@@ -35,7 +35,9 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("allocator", "ucb"): "no comparison used it: take thompson",
     **{("strategy", name): _BELOW for name in ("ifca", "clove", "bank")},
     ("routing", "majority"): "it was for randopt, which stayed at the host",
-    **{("routing", name): _NO_TABLE for name in ("vote", "cascade", "surest", "cell", "committed")},
+    **{
+        ("routing", name): _NO_BETTER for name in ("vote", "cascade", "surest", "cell", "committed")
+    },
     ("routing", "scaled"): "symbiont export --scale writes a part of an adapter",
     ("routing", "map"): "no comparison used it: take learned",
     ("shift", "perturbed"): "no comparison asked it",

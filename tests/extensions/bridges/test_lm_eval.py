@@ -91,7 +91,7 @@ def test_greedy_replies_are_those_of_peft(pair: tuple[EcologyLM, HFLM]) -> None:
     assert ours == theirs
 
 
-@pytest.mark.parametrize("who", ["learned", "host", "single", "vote", "surest"])
+@pytest.mark.parametrize("who", ["learned", "host", "single"])
 def test_a_reply_is_what_infer_says(who: str, run: Run, model: Callable[[str], EcologyLM]) -> None:
     asked = [(question, dict(GREEDY)) for question in QUESTIONS[:3]]
     replies = model(who).generate_until(requests("generate_until", asked))
@@ -255,7 +255,3 @@ def test_a_wish_that_cannot_be_followed_is_refused(
     with pytest.raises(ConfigError, match=f"generation_kwargs: .* got {list(wish)[-1]}"):
         model("host").generate_until(requests("generate_until", [(QUESTIONS[0], wish)]))
 
-
-def test_several_who_decide_together_have_no_likelihood(model: Callable[[str], EcologyLM]) -> None:
-    with pytest.raises(ConfigError, match="likelihoods have one author"):
-        model("surest").loglikelihood(requests("loglikelihood", PAIRS[:1]))

@@ -18,7 +18,7 @@ from symbiont_ecology.model.llama import LlamaDecoder
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig, load_config
 
-USUAL = ("ecology", "single", "genetic", "nearest", "ifca", "clove", "bank", "neutral")
+USUAL = ("ecology", "single", "genetic", "nearest", "neutral")
 REFUSED = ("per_habitat", "told", "in_context", "es")
 
 

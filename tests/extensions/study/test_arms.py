@@ -276,7 +276,7 @@ def test_a_reset_is_not_repeated_for_the_same_change_and_comes_again_with_the_ne
     ],
 )
 def test_one_whose_success_falls_starts_anew(strategy: dict[str, Any], tmp_path: Path) -> None:
-    parts = {"generations": 60, "strategy": strategy}
+    parts = {"generations": 60, "strategy": strategy, "learning_rule": "expert_iteration"}
     calm = live(tmp_path / "calm", **parts)
     assert not [event for event in calm if isinstance(event, Retired)]
     spent = checkpoint.load_state(tmp_path / "calm").spent.flops
