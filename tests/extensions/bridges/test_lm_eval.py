@@ -254,4 +254,3 @@ def test_a_wish_that_cannot_be_followed_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"generation_kwargs: .* got {list(wish)[-1]}"):
         model("host").generate_until(requests("generate_until", [(QUESTIONS[0], wish)]))
-

@@ -15,7 +15,6 @@ from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.extensions.study.cli import tell_comparison
 from symbiont_ecology.extensions.study.comparison import Summary, summarise
 from symbiont_ecology.extensions.study.figures import draw_all
-from symbiont_ecology.extensions.study.measures import area
 from symbiont_ecology.extensions.study.outcomes import Tuning
 from symbiont_ecology.extensions.study.pack import render
 from symbiont_ecology.extensions.study.protocol import Protocol
@@ -206,11 +205,6 @@ def test_answers_are_one_tidy_table(left: list[dict[str, Any]], whole: Results) 
     shifts = answers.groupby(["routing", "shift"], observed=True).flops.sum()
     assert np.allclose(shifts, 1e6)
     assert set(whole.answers.query("phase == 'back'").train_flops) == {8e9, 9e9}
-
-
-def test_steps_too_short_for_a_question_leave_no_gap(whole: Results) -> None:
-    legs = whole.legs_of("sft")
-    assert 0 < area(legs[legs.seed == 0].assign(train_flops=4e9)) < 1
 
 
 def test_what_cannot_be_compared_is_said_in_words(left: list[dict[str, Any]]) -> None:

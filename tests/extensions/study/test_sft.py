@@ -38,7 +38,7 @@ def test_a_budget_is_what_the_run_spent(lived: Path) -> None:
     assert before["wall_clock_seconds"] > 0
 
 
-@pytest.mark.parametrize("measure", ["train_flops", "train_tokens", "wall_clock_seconds"])
+@pytest.mark.parametrize("measure", ["train_flops", "wall_clock_seconds"])
 def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     measure: str, symbiont: Symbiont, lived: Path, host: Path, tmp_path: Path
 ) -> None:
@@ -60,7 +60,6 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     assert said.code == 0, said.err
     report = json.loads((out / "sft.json").read_text())
     assert len(report["sweep"]) == 2 * 3
-    assert report["is_exactly_resumable"] == (measure != "wall_clock_seconds")
     if measure == "train_flops":  # the budget, but for what pays for no further lesson
         longest = max(report["sweep"], key=lambda one: one["train_flops"])
         lesson = min(checkpoint.load_state(out / longest["folder"]).effort.values())
@@ -129,25 +128,10 @@ def test_sft_learns_from_a_file(
     assert said.out.endswith(f" --holdout FILE --host {host}\n")
 
 
-def test_what_is_changed_beside_a_matched_run_is_changed(
-    symbiont: Symbiont, lived: Path, tmp_path: Path
-) -> None:
-    moved = tmp_path / "moved"
-    for changes in (
-        [f"host.model={moved}"],
-        [f"host.model={moved}", "host.device=cuda", "host.dtype=bfloat16"],
-    ):
-        said = symbiont("sft", "--match", lived, *changes, "--dry-run")
-        assert said.code == 0, said.err
-        assert f"host  {moved} on {'cuda' if len(changes) > 1 else 'cpu'}" in said.out
-    assert "did you mean 'host.model'" in symbiont("sft", "--match", lived, "host.modle=x").error
-
-
 @pytest.mark.parametrize(
     ("words", "rates"),
     [
         (["base"], "0.0025, 0.005, 0.01"),
-        (["experiments/paper_qwen3_ecology"], "0.00015, 0.0003, 0.0006"),
         (["steady_frozen"], "0.003, 0.006, 0.012"),
         (["base", "--rates", "0.1"], "0.1"),
     ],

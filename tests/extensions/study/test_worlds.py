@@ -182,15 +182,6 @@ def test_one_seed_of_an_unfinished_suite_has_no_interval(results: Results, tmp_p
     assert "nan" not in page
 
 
-def test_a_suite_whose_main_arm_has_not_lived_yet_can_be_packed(
-    results: Results, tmp_path: Path
-) -> None:
-    left = [one for one in results.outcomes if one.arm == "told" and one.world == "coming"]
-    page = packed(results, left, tmp_path / "pack")
-    assert "## coming" in page
-    assert "## drifting" not in page
-
-
 def test_a_job_that_is_done_loads_no_host_and_a_torn_outcome_is_refused(
     done: tuple[Protocol, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -242,9 +233,3 @@ def test_an_arm_that_meets_other_questions_is_refused_before_anything_runs(
     plan = Protocol.model_validate({**PLAN, "arms": arms})
     with pytest.raises(ConfigError, match=f"drifting, arm told: expected the {part} of"):
         suite.check_protocol(plan)
-
-
-def test_an_arm_may_be_asked_the_same_questions_in_other_words() -> None:
-    change = ["strategy.kind=told", "tasks.habitats.shown=true"]
-    arms = PLAN["arms"] | {"told": {"about": "told", "set": change}}
-    suite.check_protocol(Protocol.model_validate({**PLAN, "arms": arms}))

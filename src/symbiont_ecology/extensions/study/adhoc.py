@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from symbiont_ecology.base.errors import ConfigError
@@ -33,20 +32,11 @@ from symbiont_ecology.extensions.study.protocol import Arm, Protocol
 from symbiont_ecology.run.config import RunConfig, arm_key
 
 
-@dataclass(frozen=True)
-class GatheredRuns:
-    """Runs that can be compared, by the arms that they belong to, and the protocol that describes
-    them. The task mix and the host of the ``first`` stand for all."""
-
-    protocol: Protocol
-    first: LoadedRun
-    arms: Mapping[str, Sequence[LoadedRun]]
-
-
 def gather(
     folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name: str
-) -> GatheredRuns:
-    """Read the runs and find every mistake before a host is loaded.
+) -> tuple[Protocol, dict[str, list[LoadedRun]]]:
+    """Read the runs and find every mistake before a host is loaded; return the protocol that
+    describes them, and the runs of its arms.
 
     Raises:
         ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
@@ -85,20 +75,22 @@ def gather(
         "shifts": tuple(shifts),
         "per_cell": per_cell,
     }
-    return GatheredRuns(validate(Protocol, facts, "comparison"), first, arms)
+    return validate(Protocol, facts, "comparison"), arms
 
 
-def ask(gathered: GatheredRuns, progress: Progress = no_progress) -> list[Outcome]:
+def ask(
+    protocol: Protocol, arms: Mapping[str, Sequence[LoadedRun]], progress: Progress = no_progress
+) -> list[Outcome]:
     """Ask the bare host, and every run, the items of the protocol; return the outcomes. Users are
     judged as in the last generation that any of the runs has lived."""
-    protocol, first = gathered.protocol, gathered.first
-    moment = max(run.last_generation for runs in gathered.arms.values() for run in runs)
+    first, *_ = runs = [run for members in arms.values() for run in members]
+    moment = max(run.last_generation for run in runs)
     host, cache = host_of(first.config), first.folder / ANSWERS_FILE
     parts = host_parts(protocol, first.config, host, cache, moment)
     outcomes = [HOST_JOB.outcome(protocol, **parts)]
-    for arm, runs in gathered.arms.items():
+    for arm, members in arms.items():
         routing = protocol.arms[arm].routing
-        for run in runs:
+        for run in members:
             items = items_of(protocol, run.config, protocol.shifts, moment)
             answers = run.evaluate(items, host_of(run.config), routing, progress=progress)
             systems = {routing: SystemAnswers.of(answers)}
@@ -139,8 +131,8 @@ def _side(runs: Sequence[LoadedRun], shifts: Sequence[str]) -> Arm:
 
 def _sees(config: RunConfig) -> str:
     """Return the words for what learning is told."""
-    reward, rule = reward_rules.build(config.reward), learning_rules.build(config.learning_rule)
-    if reward.sees_gold or rule.sees_gold:
+    parts = reward_rules.build(config.reward), learning_rules.build(config.learning_rule)
+    if any(part.sees_gold for part in parts):
         return "gold answers"
     warm = strategies.build(config.strategy).warm
     return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"

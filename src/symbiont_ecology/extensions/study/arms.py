@@ -43,6 +43,8 @@ from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
 
 INITIAL_STEPS = 4
 """Learning steps of a new adapter on what its habitats accepted, before it answers anything."""
+Neighbour = tuple[OrganelleId | None, float]
+"""Adapter of another habitat, and how much more likely than not both want the same, in nats."""
 LEADS_OVER = ("\n", " ")
 """How a prompt ends behind which the answer stands as text. In a chat the template leads over."""
 
@@ -182,18 +184,21 @@ class Serving(LearningStrategy):
         founding = Found(self.traits, context.rank, weights, operator="coloniser")
         return replace(founding, habitats=tuple(habitats), initial_steps=INITIAL_STEPS)
 
-    def servers(
-        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
-    ) -> list[OrganelleId]:
-        """Return the living organelle that each of these habitats asks now. Somebody lives."""
-        state = context.state
-        return [_chosen(name, state) or _by_draw(state, generator) for name in names]
+    def neighbours(self, names: Sequence[str], context: StrategyContext) -> dict[str, Neighbour]:
+        """Return who else may serve habitats without a server of their own; here it is nobody."""
+        return dict.fromkeys(names, (None, 0.0))
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         items, generator = context.tasks.questions(context.state.generation), context.draw("serve")
         if not context.state.population:
             return []
-        servers = self.servers([item.habitat for item in items], context, generator)
+        near = self.neighbours([item.habitat for item in items], context)
+        servers = [
+            _chosen(item.habitat, context.state)
+            or near[item.habitat][0]
+            or _by_draw(context.state, generator)
+            for item in items
+        ]
         assigned = assignments(zip(servers, items, strict=True), self.samples)
         return self.sampled(assigned, context)
 
@@ -228,13 +233,26 @@ class Nearest(Serving):
     accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
     wants: ClassVar[frozenset[Want]] = frozenset({"sketches"})
 
-    def servers(
-        self, names: Sequence[str], context: StrategyContext, generator: np.random.Generator
-    ) -> list[OrganelleId]:
-        state, near = context.state, _nearest_of(names, context)
-        return [
-            _chosen(name, state) or near[name][0] or _by_draw(state, generator) for name in names
-        ]
+    def neighbours(self, names: Sequence[str], context: StrategyContext) -> dict[str, Neighbour]:
+        """Return the adapter of the habitat that is most like each."""
+        state, families = context.state, context.tasks.names
+        clusters = {
+            server: stats
+            for name, habitat in state.habitats.items()
+            if (server := _chosen(name, state))
+            and not (stats := stats_of(habitat.answers, families)).is_empty
+        }
+        prior, nearest = prior_in(state), dict[str, Neighbour]()
+        for name in dict.fromkeys(names):
+            answers = state.habitats.get(name, Habitat()).answers
+            own = stats_of(answers, families, refusal_weight=prior.refusal_weight)
+            if _chosen(name, state) or own.is_empty or not clusters:
+                nearest[name] = None, 0.0
+                continue
+            agreements = prior.all_log_odds(list(clusters.values()), own)
+            best = int(agreements.argmax())
+            nearest[name] = list(clusters)[best], float(agreements[best])
+        return nearest
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         state, decisions = context.state, list[Decision]()
@@ -243,35 +261,10 @@ class Nearest(Serving):
             for name in _asked(context)
             if not _chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted
         ]
-        for name, (neighbour, likeness) in _nearest_of(ready, context).items():
+        for name, (neighbour, likeness) in self.neighbours(ready, context).items():
             weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
             decisions.append(self.newcomer((name,), context, weights))
         return [*decisions, *self.found(context)]
-
-
-def _nearest_of(
-    names: Sequence[str], context: StrategyContext
-) -> dict[str, tuple[OrganelleId | None, float]]:
-    """For each habitat without an adapter of its own: the adapter of the one that is most like it,
-    and by how much, in nats; None if nothing is known."""
-    state, families = context.state, context.tasks.names
-    clusters = {
-        server: stats
-        for name, habitat in state.habitats.items()
-        if (server := _chosen(name, state))
-        and not (stats := stats_of(habitat.answers, families)).is_empty
-    }
-    prior, nearest = prior_in(state), dict[str, tuple[OrganelleId | None, float]]()
-    for name in dict.fromkeys(names):
-        answers = state.habitats.get(name, Habitat()).answers
-        own = stats_of(answers, families, refusal_weight=prior.refusal_weight)
-        if _chosen(name, state) or own.is_empty or not clusters:
-            nearest[name] = None, 0.0
-            continue
-        agreements = prior.all_log_odds(list(clusters.values()), own)
-        best = int(agreements.argmax())
-        nearest[name] = list(clusters)[best], float(agreements[best])
-    return nearest
 
 
 @strategies.register("neutral")

@@ -20,8 +20,6 @@ from symbiont_ecology.evaluate.routings import AskOne
 from symbiont_ecology.extensions.study.routings import best_of_families
 from symbiont_ecology.run.runtime import Host
 
-SFT = "sft"
-
 
 class BaselineSpec(EvaluationSpec):
     """An evaluation beside which the PEFT folder ``adapter`` answers everything."""
@@ -47,11 +45,11 @@ def compare_with_baselines(
         for name, one in specs.items()
     }
     if spec.adapter is not None:
-        weights = {SFT: read_peft(Path(spec.adapter), host.layout)}
+        weights = {"sft": read_peft(Path(spec.adapter), host.layout)}
         tuned = replace(run, pool=replace(run.pool, weights=weights))
-        specs[SFT] = spec.model_copy(update={"routing": "single"})
-        answers = tuned.evaluate(items, host, AskOne(SFT), progress=progress)
-        systems[SFT] = replace(answers, source=spec.adapter, routing=SFT)
+        specs["sft"] = spec.model_copy(update={"routing": "single"})
+        answers = tuned.evaluate(items, host, AskOne("sft"), progress=progress)
+        systems["sft"] = replace(answers, source=spec.adapter, routing="sft")
     for name, evaluation in systems.items():
         log_evaluation(evaluation, run, specs[name])
     return SystemComparison(systems, main, run.pool.state.spent.flops)

@@ -184,25 +184,13 @@ def pack(
             made = Comparison.of_runs(
                 *folders, shifts=ALL_SHIFTS, per_cell=per_cell, name=name, progress=count
             )
-    target = _pack_folder(made.protocol, out)
+    target = out or Path("docs/paper_packs") / made.protocol.name
+    path, facts = target / packs.PROTOCOL, made.protocol.model_dump(mode="json")
+    if path.exists() and json.loads(path.read_text("utf-8")) != facts:  # changed, of the same name
+        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
     prepare(target / packs.SUMMARY)
     made.save_pack(target)
     print(f"{target / packs.PAGE} is written")
-
-
-def _pack_folder(protocol: Protocol, out: Path | None) -> Path:
-    """The folder of a pack.
-
-    Raises:
-        RunError: it holds another one.
-    """
-    from symbiont_ecology.extensions.study.pack import PROTOCOL
-
-    target = out or Path("docs/paper_packs") / protocol.name
-    path = target / PROTOCOL  # a changed protocol may bear the name of the one before
-    if path.exists() and json.loads(path.read_text("utf-8")) != protocol.model_dump(mode="json"):
-        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
-    return target
 
 
 def sft(
@@ -270,7 +258,6 @@ def sft(
     values = {
         "schema": 2,
         "budget": {"measure": budget, "amount": scale * spent},
-        "is_exactly_resumable": budget != "wall_clock_seconds",
         **_export_best(sweep_points(protocol, folder, tries), folder),
     }
     write_json(folder / REPORT_FILE, values)
@@ -304,6 +291,7 @@ def work_through(
 
     count = workers or suites.usual_workers(plan)
     if not dry_run:
+        prepare(folder / suites.PROTOCOL_FILE)
         suites.claim_folder(plan, folder)
     budgets = ", ".join(f"{budget * plan.unit_flops:.3g} FLOPs" for budget in plan.budgets)
     facts = {

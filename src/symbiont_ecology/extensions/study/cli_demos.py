@@ -36,8 +36,6 @@ ROWS = {
 SUMMARY_FILE, PICTURE_FILE = "summary.json", "demo.png"
 EXAMPLES = "tasks.style=few_shot"
 """How the model alone is asked with solved examples."""
-LOW_PRIORITY = 5
-"""Niceness of the controls, so that the screen does not wait for them."""
 
 
 def demo(
@@ -121,7 +119,7 @@ def _live(
     stop_file, futures = folder / STOP_FILE, dict[str, Future[None]]()
     console.prepare(stop_file)
     stop_file.unlink(missing_ok=True)
-    with worker_processes(len(presets) - 1, LOW_PRIORITY) as pool:
+    with worker_processes(len(presets) - 1) as pool:
         for arm, preset in presets.items():
             if arm != WATCHED:
                 futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
@@ -177,8 +175,6 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
     users = {name: counts.total() for name, counts in served.items()}
     print("\nwho serves whom")
     print(pd.DataFrame({"users": users, "what they want, which nobody said": kinds}).to_string())
-    record = runs[WATCHED].record
-    print(f"{len(record.births)} adapters were born on the way, {len(record.deaths)} died")
     draw_demo({words[arm]: run for arm, run in runs.items()}, WATCHED, folder / PICTURE_FILE)
     print(f"a picture of it is {folder / PICTURE_FILE}")
     return {
@@ -186,8 +182,6 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
         "seed": ecology.config.seed,
         "arms": arms,
         "served": {name: dict(counts) for name, counts in served.items()},
-        "births": len(record.births),
-        "deaths": len(record.deaths),
     }
 
 

@@ -28,7 +28,6 @@ from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed, minus
 from symbiont_ecology.extensions.study.statistics import crossed_bootstrap, detectable
 
-RESAMPLES = 1000
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
 """Views whose spread over seeds is too wide for a claim from fewer."""
 POINTS_NEEDED = {"retention": 0.10}
@@ -253,9 +252,7 @@ def interval_of(verdicts: pd.DataFrame) -> Interval:
     names = verdicts.index.get_level_values("cell")
     cells, families = (pd.factorize(part)[0] for part in (names, names.map(cell_family)))
     is_clustered = bool(families.any())
-    return crossed_bootstrap(
-        verdicts.T.to_numpy(), cells, families, 0, resamples=RESAMPLES, is_clustered=is_clustered
-    )
+    return crossed_bootstrap(verdicts.T.to_numpy(), cells, families, 0, is_clustered=is_clustered)
 
 
 def difference_of(verdicts: pd.DataFrame) -> Difference:

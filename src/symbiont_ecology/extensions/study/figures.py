@@ -70,7 +70,13 @@ def lines(
     values."""
     for name, curve in curves.items():
         pen, (xs, ys) = pens[name], curve[:2]
-        axis.plot(xs, ys, marker + pen.dash, color=pen.colour, label=name, lw=pen.width)
+        style: dict[str, Any] = {
+            "color": pen.colour,
+            "label": name,
+            "lw": pen.width,
+            "zorder": pen.width,
+        }
+        axis.plot(xs, ys, marker + pen.dash, **style)
         if len(curve) > 2 and pen.width == WIDE:
             axis.fill_between(xs, curve[2], curve[3], color=pen.colour, alpha=0.15, lw=0)
     axis.grid(alpha=0.3)
@@ -181,8 +187,7 @@ def draw_worlds(results: Results, folder: Path) -> list[str]:
         lived = {arm: list(results.streams.get((world, arm), {}).values()) for arm in pens}
         runs = {arm: own for arm, own in lived.items() if own}
         if main in runs:
-            on_top = dict(sorted(runs.items(), key=lambda entry: entry[0] == main))
-            figures[f"{world}.png"] = _acceptance(on_top, pens)
+            figures[f"{world}.png"] = _acceptance(runs, pens)
     return _saved(figures, folder)
 
 
@@ -200,21 +205,13 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     above.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     _draw_servers(runs[main], below)
     below.set_ylabel("users, by what they want at the end")
-    record = runs[main].record
-    moments = {"^": [moment for moment, _ in record.births], "x": record.deaths}
-    edge = below.get_xaxis_transform()
-    for place, (marker, xs) in enumerate(moments.items()):  # along the upper edge
-        ys = np.full(len(xs), 1.025 + 0.035 * place)
-        below.plot(xs, ys, marker, color="black", ms=4, mew=1, clip_on=False, transform=edge)
     if (moment := runs[main].asked.world.config.drift_at) is not None:
         for axis in (above, below):
             axis.axvline(moment, **MOMENT)
         words = "some users change their mind"
         above.annotate(words, (moment, 4), (4, 0), textcoords="offset points", fontsize=9)
-    title = (
-        "who answers whom: a row per user, a colour per adapter; ▲ an adapter is born, ✕ one dies"
-    )
-    below.set_title(title, fontsize=9, loc="left", pad=20)
+    title = "who answers whom: a row per user, a colour per adapter"
+    below.set_title(title, fontsize=9, loc="left")
     save(figure, path)
 
 

@@ -8,7 +8,7 @@ measured on the way is in ``legs.json``, and answers are kept in a cache.
 from __future__ import annotations
 
 import shutil
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
@@ -20,7 +20,7 @@ from pydantic import TypeAdapter
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Served
+from symbiont_ecology.base.events import Acted, Event, GenerationEnded, Retired
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
@@ -319,26 +319,15 @@ def course_of(
     answers: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     servers, moves = dict[str, OrganelleId](), list[tuple[int, int, int]]()
     numbers: dict[OrganelleId, int] = defaultdict(lambda: len(numbers))
-    births = dict[OrganelleId, tuple[int, int]]()
     deaths = [event.generation for event in events if isinstance(event, Retired)]
     ended = [event for event in events if isinstance(event, GenerationEnded)]
-    for event in events:
-        match event:
-            case Acted(purpose="practice"):
-                for item, verdict in zip(
-                    event.items, event.verdicts[:: event.samples], strict=True
-                ):
-                    answers[event.generation, event.habitat, item].append(verdict)
-                if servers.get(event.habitat) != event.id:
-                    servers[event.habitat] = event.id
-                    user = world.number(event.habitat)
-                    moves.append((event.generation, user, numbers[event.id]))
-            case Born() if event.operator != "founder":
-                births[event.id] = event.generation, 0
-            case Served():
-                for name, count in Counter(event.servers.values()).items():
-                    if births.get(name) == (event.generation, 0):
-                        births[name] = event.generation, count
+    acts = (event for event in events if isinstance(event, Acted) and event.purpose == "practice")
+    for event in acts:
+        for item, verdict in zip(event.items, event.verdicts[:: event.samples], strict=True):
+            answers[event.generation, event.habitat, item].append(verdict)
+        if servers.get(event.habitat) != event.id:
+            servers[event.habitat] = event.id
+            moves.append((event.generation, world.number(event.habitat), numbers[event.id]))
     verdicts = list[str]()
     for generation in range(ended[-1].generation + 1 if ended else 0):
         for question in world.questions(generation):
@@ -352,7 +341,6 @@ def course_of(
         "moves": moves,
         "served_by": list(served_by.values()),
         "population": [event.population for event in ended],
-        "births": list(births.values()),
         "deaths": deaths,
     }
 

@@ -154,9 +154,6 @@ class Stream:
         return self.asked.generations - moment, chosen
 
 
-StreamMeasure = Callable[[Stream], "float | None"]
-
-
 def late(run: Stream) -> float | None:
     """Return the share of the last quarter."""
     return run.share(run.asked.generations >= 0.75 * run.asked.length)
@@ -230,7 +227,7 @@ def honest(run: Stream) -> float | None:
     return run.share(~np.isin(run.asked.habitats, fickle))
 
 
-STREAM_MEASURES: dict[str, StreamMeasure] = {
+STREAM_MEASURES: dict[str, Callable[[Stream], float | None]] = {
     "acceptance": lambda run: float(run.accepted.mean()),
     "late": late,
     "newcomers": newcomers,

@@ -117,8 +117,6 @@ class StreamRecord(_Record):
     Outcomes of older versions do not say it."""
     population: list[int]
     """Organelles alive at the end of each generation."""
-    births: list[tuple[int, int]] = []
-    """Generation, and how many habitats the newborn got."""
     deaths: list[int] = []
     """The generation of each."""
     scored: int = 0

@@ -31,7 +31,6 @@ BUDGET_KEYS = {
 so ``total_*`` are its other names."""
 STOPS = (0.25, 0.5, 1.0)
 """Parts of the budget at which training may stop."""
-ARM = "sft"
 SweepOption = tuple[int, float, float]
 """Rank, learning rate, and part of the budget."""
 
@@ -72,7 +71,7 @@ def sft_protocol(
     ranks, rates, parts = (", ".join(f"{value:g}" for value in values) for values in swept)
     about = {"about": "one adapter", "sees": "gold answers", "routing": "single"}
     facts = {
-        "name": ARM,
+        "name": "sft",
         "question": f"SFT for {amount:.4g} {measure}; rates {rates}; ranks {ranks}; "
         f"it may stop at {parts} of it",
         "base": (base,),
@@ -82,8 +81,8 @@ def sft_protocol(
         "seeds": (config.seed + 1,),  # which nothing is run with
         "tuning_seeds": (config.seed,),
         "tuning_per_cell": per_cell,
-        "arms": {ARM: {**about, "tune": tune}},
-        "main": ARM,
+        "arms": {"sft": {**about, "tune": tune}},
+        "main": "sft",
     }
     return validate(Protocol, facts, "sft")
 

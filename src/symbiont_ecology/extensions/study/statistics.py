@@ -25,7 +25,7 @@ def crossed_bootstrap(
     cells: Sequence[int],
     families: Sequence[int],
     seed: int,
-    resamples: int = 2000,
+    resamples: int = 1000,
     *,
     is_clustered: bool = True,
 ) -> Interval:

@@ -270,21 +270,16 @@ def claim_folder(protocol: Protocol, folder: Path) -> None:
     """Make the folder that of a suite of this protocol.
 
     Raises:
-        RunError: it is another's, or cannot be written.
+        RunError: it is another's.
     """
     path = folder / PROTOCOL_FILE
     text = protocol.model_dump_json(indent=1) + "\n"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return
-        if path.exists():
-            raise RunError(
-                f"{folder} holds a suite of another protocol, that is of another base, budget or "
-                "plan: choose another --out"
-            )
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise RunError(
+            f"{folder} holds a suite of another protocol, that is of another base, budget or "
+            "plan: choose another --out"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, text)
 
 
@@ -340,9 +335,9 @@ class Comparison:
             ConfigError: the runs cannot be asked the same questions, or there is no such shift.
             RunError: a folder holds no run.
         """
-        gathered = adhoc.gather([Path(folder) for folder in folders], shifts, per_cell, name)
-        tuning = Tuning(chosen={arm: {"1": 0} for arm in gathered.protocol.arms})
-        return cls(gathered.protocol, adhoc.ask(gathered, progress), tuning)
+        protocol, arms = adhoc.gather([Path(one) for one in folders], shifts, per_cell, name)
+        tuning = Tuning(chosen={arm: {"1": 0} for arm in arms})
+        return cls(protocol, adhoc.ask(protocol, arms, progress), tuning)
 
     @cached_property
     def results(self) -> Results:
@@ -379,11 +374,12 @@ class Comparison:
         return f"<Comparison {self.protocol.name}, {view}: {shares}>"
 
 
+@dataclass(frozen=True)
 class Suite:
     """All runs of a protocol, in a folder. Make one with ``start`` or ``open``."""
 
-    def __init__(self, protocol: Protocol, folder: Path) -> None:
-        self.protocol, self.folder = protocol, folder
+    protocol: Protocol
+    folder: Path
 
     @classmethod
     def start(
@@ -444,11 +440,3 @@ class Suite:
             RunError: none is done.
         """
         return Comparison(self.protocol, self.outcomes, read_tuning(self.folder))
-
-    @property
-    def is_complete(self) -> bool:
-        """True if all runs that are reported are done."""
-        if not (self.folder / TUNED_FILE).exists():
-            return False
-        jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)
-        return len(self.outcomes) == len(jobs)

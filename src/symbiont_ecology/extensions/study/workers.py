@@ -7,9 +7,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -26,22 +26,18 @@ STOP_FILE = "stop"
 """In a suite's folder while workers are to come to an end."""
 
 
-@contextmanager
-def worker_processes(count: int, niceness: int = 0) -> Iterator[ProcessPoolExecutor]:
-    """Offer processes that leave Ctrl-C to this one, and do not outlive it."""
+def worker_processes(count: int) -> ProcessPoolExecutor:
+    """Return processes that leave Ctrl-C to this one, and do not outlive it."""
     context = multiprocessing.get_context("spawn")  # a fork of a process that ran torch can hang
-    with ProcessPoolExecutor(count, context, _begin, (niceness,)) as pool:
-        yield pool
+    return ProcessPoolExecutor(count, context, _begin)
 
 
 _busy = threading.Lock()
 """In a worker: held by the job that it does."""
 
 
-def _begin(niceness: int) -> None:
+def _begin() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if niceness and hasattr(os, "nice"):
-        os.nice(niceness)
     parent = multiprocessing.parent_process()
     assert parent is not None  # this is a worker
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
