@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.extensions.study.jobs import HOST_JOB, Job, JobContext, Stopped, run_job
+from symbiont_ecology.extensions.study.jobs import Job, JobContext, Stopped, run_job
 from symbiont_ecology.extensions.study.outcomes import Outcome, TuningScore
 from symbiont_ecology.extensions.study.protocol import Arm, FlipPlan, Protocol
 from symbiont_ecology.extensions.study.suite import (
@@ -111,11 +111,6 @@ def test_a_job_that_is_told_to_stop_stops_and_goes_on(tmp_path: Path) -> None:
             stops += 1
     assert found == whole
     assert stops > 3
-
-
-def test_the_bare_host_is_asked_every_shift(tmp_path: Path) -> None:
-    found = run_job(JobContext(HOST_JOB, protocol(), tmp_path, lambda: False, ToyHost()))
-    assert set(found.systems["host"].bits) == {"in-distribution", "retention"}
 
 
 def test_arms_that_share_runs_have_no_jobs_and_both_ways_of_answering(tmp_path: Path) -> None:

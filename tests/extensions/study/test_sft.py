@@ -104,30 +104,6 @@ def test_a_stopped_sft_says_how_it_goes_on_in_its_folder(
     assert said.err.endswith(line)
 
 
-def test_sft_learns_from_a_file(
-    symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path
-) -> None:
-    data = tmp_path / "lines.jsonl"
-    rows = [{"prompt": f"say {number}", "completion": f"<{number}>"} for number in range(60)]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [
-        "sft",
-        "base",
-        f"host.model={host}",
-        "--amount",
-        "1e9",
-        "--data",
-        data,
-        "--rates",
-        "0.01",
-        *ALONE,
-    ]
-    said = symbiont(*words, "--per-cell", 3, "--out", tmp_path / "sft")
-    assert said.code == 0, said.err
-    assert (tmp_path / "sft" / "adapter" / "adapter_model.safetensors").exists()
-    assert said.out.endswith(f" --holdout FILE --host {host}\n")
-
-
 @pytest.mark.parametrize(
     ("words", "rates"),
     [
@@ -148,11 +124,9 @@ def test_rates_are_near_that_of_the_config_if_it_has_one(
     ("words", "message"),
     [
         ([], "expected either a config or --match RUN"),
-        (["base", "--match", "nowhere"], "expected either a config or --match RUN"),
         (["base"], "expected --match RUN or --amount N"),
         (["base", "--amount", "0"], "expected a budget above 0"),
         (["base", "--amount", "1e9", "--rates", "fast"], "expected numbers above 0 with commas"),
-        (["base", "--amount", "1e9", "--data", "nowhere.jsonl"], "no such file"),
         (["--match", "nowhere"], "no run in"),
     ],
 )

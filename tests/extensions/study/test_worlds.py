@@ -198,7 +198,6 @@ def test_a_job_that_is_done_loads_no_host_and_a_torn_outcome_is_refused(
     ("change", "where"),
     [
         ({"main": "nobody"}, "main"),
-        ({"seeds": [1]}, "seeds"),
         ({"tuning_seeds": []}, "tuning_seeds"),
         ({"budgets": [2, 1]}, "budgets"),
     ],
