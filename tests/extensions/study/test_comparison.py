@@ -58,7 +58,6 @@ def system(generator: np.random.Generator, share: float) -> dict[str, Any]:
     return {
         "bits": {shift: bits(generator, share) for shift in shifts},
         "flops": dict.fromkeys(shifts, 1e6),
-        "abstained": dict.fromkeys(shifts, 3),
         "organelles": 2,
     }
 

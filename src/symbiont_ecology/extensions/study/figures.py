@@ -70,13 +70,8 @@ def lines(
     values."""
     for name, curve in curves.items():
         pen, (xs, ys) = pens[name], curve[:2]
-        style: dict[str, Any] = {
-            "color": pen.colour,
-            "label": name,
-            "lw": pen.width,
-            "zorder": pen.width,
-        }
-        axis.plot(xs, ys, marker + pen.dash, **style)
+        axis.plot(xs, ys, marker + pen.dash, color=pen.colour, label=name, lw=pen.width)
+        axis.lines[-1].set_zorder(pen.width)
         if len(curve) > 2 and pen.width == WIDE:
             axis.fill_between(xs, curve[2], curve[3], color=pen.colour, alpha=0.15, lw=0)
     axis.grid(alpha=0.3)

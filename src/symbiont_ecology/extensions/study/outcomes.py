@@ -22,7 +22,7 @@ from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import Evaluation
 
-OUTCOME_SCHEMA = 2
+OUTCOME_SCHEMA = 3
 """Raise it when a key goes or changes its meaning."""
 Phase = Literal["run", "selection", "stage", "before", "flipped", "back"]
 JobKind = Literal["tune", "main", "flip", "host", "stream"]
@@ -40,25 +40,21 @@ class SystemAnswers(_Record):
     more, else 0."""
     flops: dict[str, int] = {}
     """Useful FLOPs of all answers of a shift."""
-    abstained: dict[str, int] = {}
-    """How many items of a shift the host answered."""
     organelles: int = 0
-    """How many others answered any."""
+    """How many answered any, but for the host."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> SystemAnswers:
         """Return the verdicts and costs of an evaluation."""
         bits: dict[str, dict[str, str]] = {}
         flops: dict[str, int] = {}
-        abstained: dict[str, int] = {}
         for rollout in evaluation.rollouts:
             shift, cell = rollout.item.shift, cell_name(rollout.item.cell)
             cells = bits.setdefault(shift, {})
             cells[cell] = cells.get(cell, "") + ("1" if rollout.is_right else "0")
             flops[shift] = flops.get(shift, 0) + rollout.cost.flops
-            abstained[shift] = abstained.get(shift, 0) + (rollout.organelle_id == HOST)
         organelles = len(set(evaluation.choices) - {HOST})
-        return cls(bits=bits, flops=flops, abstained=abstained, organelles=organelles)
+        return cls(bits=bits, flops=flops, organelles=organelles)
 
     def right(self, shift: str) -> int:
         """Return how many answers of a shift are right."""
