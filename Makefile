@@ -80,7 +80,7 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 	  $(if $(filter hebbian,$(EVOLORA_PLASTICITY)),learning_rule=hebbian))
 	$(BIN)/symbiont sft --match '$(REGEX_OUTPUT)/run' --rates $(REGEX_RATES) --out '$(REGEX_OUTPUT)/sft'
 	$(BIN)/symbiont baselines '$(REGEX_OUTPUT)/run' --sft '$(REGEX_OUTPUT)/sft/adapter' --holdout '$(REGEX_OUTPUT)/data/holdout.jsonl' \
-	  --selection '$(REGEX_OUTPUT)/data/selection.jsonl' --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
+	  --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
 	  $(if $(REGEX_EVAL_MAX_SAMPLES),--max-samples $(REGEX_EVAL_MAX_SAMPLES)))
 
 # One thread in each worker: threads of several workers would wait for each other's cores. Files are dealt out as

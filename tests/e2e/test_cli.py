@@ -222,7 +222,7 @@ def test_resume_refuses_to_change_what_a_run_is(
     assert "no run in" in symbiont("resume", tmp_path / "nothing").error
 
 
-@pytest.mark.parametrize("routing", ["host", "single", "cell", "learned"])
+@pytest.mark.parametrize("routing", ["host", "single", "family", "learned"])
 def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     symbiont: Symbiont, copied: Path, tmp_path: Path, routing: str
 ) -> None:

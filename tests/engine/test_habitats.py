@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Archived, Born, Event, Retired, Served, Settled
+from symbiont_ecology.base.events import Acted, Archived, Born, Event, Served, Settled
 from symbiont_ecology.base.types import Completions, turns
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
@@ -170,17 +170,6 @@ def test_who_remembers_something_becomes_dormant_and_wakes_up(tmp_path: Path) ->
     resume(tmp_path / "again", host=ToyHost())
     assert list(read_events(tmp_path / "again" / "events.jsonl")) == events
     assert checkpoint.load_state(tmp_path / "again") == state
-
-
-def test_an_adapter_starts_anew_when_its_habitat_changed(tmp_path: Path) -> None:
-    strategy = {"kind": "per_habitat", "reset": True, "learning_rate": 0.1, "aging": 0.0}
-    plan = config(strategy, drift_at=25, length=60)
-    _, events = lived(tmp_path / "run", plan)
-    world = world_of(plan)
-    reset = [event for event in events if isinstance(event, Retired) and event.cause == "reset"]
-    moved = int((world.kinds(0) != world.kinds(59)).sum())
-    assert moved <= len(reset) <= moved + 2
-    assert all(event.generation >= 25 for event in reset)
 
 
 class BlankHost(ToyHost):
