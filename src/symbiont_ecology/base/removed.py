@@ -17,6 +17,7 @@ _NO_GRADIENT = "it stayed at the level of the host, 17 to 20 % right where one a
 _ONE_RUN = "tuning left no merging in it, so its runs were those of specialists behind a router"
 _BELOW = "the ecology was ahead of it in every world: take nearest"
 _NO_BETTER = "the router alone answers as well in distribution: take learned"
+_NO_PAGE = "packs of today do not show what it made"
 REMOVED: Mapping[tuple[str, str], str] = {
     (
         "mechanism",
@@ -41,6 +42,10 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("routing", "scaled"): "symbiont export --scale writes a part of an adapter",
     ("routing", "map"): "no comparison used it: take learned",
     ("shift", "perturbed"): "no comparison asked it",
+    **{
+        ("key of a protocol", name): _NO_PAGE for name in ("also", "chosen", "elicitation", "goals")
+    },
+    ("key of a protocol", "repeats"): "births and deaths have rates now",
 }
 """Reasons by kind and name."""
 

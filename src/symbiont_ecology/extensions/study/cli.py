@@ -244,8 +244,7 @@ def sft(
     swept = _numbers(rates, float) if rates else _usual_rates(resolved)
     tried = _numbers(ranks, int) if ranks else [resolved.host.rank]
     tries = list(itertools.product(tried, swept, STOPS))
-    strategy = f"strategy={{kind: single, samples: 0, questions: {questions}, aging: 0}}"
-    changes.append(strategy)
+    changes.append(f"strategy={{kind: single, samples: 0, questions: {questions}, aging: 0}}")
     protocol = sft_protocol(base, changes, resolved, budget, scale * spent, tries, per_cell)
     check_protocol(protocol)
     folder, host = out or free_folder("sft"), resolved.host

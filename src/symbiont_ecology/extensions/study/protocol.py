@@ -29,6 +29,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from symbiont_ecology.base.config_layers import merge, parse_override, read_layers
 from symbiont_ecology.base.registry import did_you_mean, validate
+from symbiont_ecology.base.removed import refuse_removed
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.shipped import find_protocol
 from symbiont_ecology.ecology import HOST
@@ -253,6 +254,10 @@ def load_protocol(
     """
     path = find_protocol(name_or_path)
     data = read_changed(path, overrides)
+    arms = data.get("arms")
+    for part in (data, *(arms.values() if isinstance(arms, dict) else ())):
+        for key in part if isinstance(part, dict) else ():
+            refuse_removed("key of a protocol", key)
     if additions and isinstance(own := data.get("set", []), list):
         data = {**data, "set": [*own, *additions]}
     return validate(Protocol, data, f"protocol {path.stem!r}")
