@@ -166,7 +166,7 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
     shown = pd.DataFrame(arms, dtype=float).rename(columns=words)
     shown[~shown.index.isin(NO_SHARES)] *= 100
     print("\nwhat users lived through")
-    print(shown.map("{:.3g}".format).rename(ROWS).to_string())
+    print(shown.map("{:.3g}".format, na_action="ignore").rename(ROWS).to_string(na_rep="–"))
     served = _served(ecology, runs[WATCHED])
     kinds = {
         name: ", ".join(f"{count} × kind {kind + 1}" for kind, count in counts.most_common())
