@@ -254,12 +254,9 @@ def sft(
     stages = [("sft", tuning_jobs(protocol))]
     if not work_through(protocol, folder, workers, out, dry_run=dry_run, stages=stages):
         return
-    values = {
-        "schema": 2,
-        "budget": {"measure": budget, "amount": scale * spent},
-        **_export_best(sweep_points(protocol, folder, tries), folder),
-    }
-    write_json(folder / REPORT_FILE, values)
+    about = {"schema": 2, "budget": {"measure": budget, "amount": scale * spent}}
+    found = _export_best(sweep_points(protocol, folder, tries), folder)
+    write_json(folder / REPORT_FILE, {**about, **found})
     words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
     print(f"next:   {command_line(*words, host.model)}")
     if match is not None:
