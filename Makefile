@@ -80,7 +80,7 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 	  $(if $(filter hebbian,$(EVOLORA_PLASTICITY)),learning_rule=hebbian))
 	$(BIN)/symbiont sft --match '$(REGEX_OUTPUT)/run' --rates $(REGEX_RATES) --out '$(REGEX_OUTPUT)/sft'
 	$(BIN)/symbiont baselines '$(REGEX_OUTPUT)/run' --sft '$(REGEX_OUTPUT)/sft/adapter' --holdout '$(REGEX_OUTPUT)/data/holdout.jsonl' \
-	  --selection '$(REGEX_OUTPUT)/data/selection.jsonl' --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
+	  --routing family --json '$(REGEX_OUTPUT)/evaluation.json' $(strip \
 	  $(if $(REGEX_EVAL_MAX_SAMPLES),--max-samples $(REGEX_EVAL_MAX_SAMPLES)))
 
 # One thread in each worker: threads of several workers would wait for each other's cores. Files are dealt out as
@@ -89,7 +89,7 @@ test: setup ## run the tests, about a quarter of an hour on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # What has no language model, no process of its own and no browser. FAST_TESTS: folders and options of pytest.
-FAST_TESTS ?= tests/architecture $(filter-out $(wildcard tests/unit/test_native*.py) $(addprefix tests/unit/test_,adapter_comparison.py chat.py general.py memory.py compiling.py turns.py),$(wildcard tests/unit/test_*.py))
+FAST_TESTS ?= tests/architecture $(filter-out $(wildcard tests/unit/test_native*.py) $(addprefix tests/unit/test_,adapter_comparison.py chat.py memory.py compiling.py turns.py),$(wildcard tests/unit/test_*.py))
 test-fast: setup ## run the quick ones, two minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(FAST_TESTS)
 

@@ -14,9 +14,12 @@ import subprocess
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import symbiont_ecology.cli  # noqa: F401  # before the commands of extensions, which it loads
+from symbiont_ecology.base.event_log import read_events
+from symbiont_ecology.base.events import Born, Retired
 from symbiont_ecology.base.statistics import paired_interval
 from symbiont_ecology.run.provenance import source
 
@@ -30,7 +33,7 @@ def summed_up(demos: list[dict[str, Any]]) -> dict[str, Any]:
         for arm, measures in demos[0]["arms"].items()
     }
     counts = {
-        "births": [len(demo["births"]) for demo in demos],
+        "births": [demo["births"] for demo in demos],
         "deaths": [demo["deaths"] for demo in demos],
         "shared": [sum(sum(c.values()) > 1 for c in demo["served"].values()) for demo in demos],
         "pure": [
@@ -61,6 +64,17 @@ def summed_up(demos: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
+def lived(folder: Path) -> dict[str, Any]:
+    """Return how many adapters were born and died in a demo's ecology, and how long it took."""
+    events = list(read_events(folder / "ecology" / "events.jsonl"))
+    born = (event for event in events if isinstance(event, Born))
+    return {
+        "births": sum(event.operator != "founder" for event in born),
+        "deaths": sum(isinstance(event, Retired) for event in events),
+        "seconds": json.loads((folder / "seconds.json").read_text()),
+    }
+
+
 def main() -> None:
     """Live the demos that are not there yet; the picture of the first is the demo's picture."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -71,9 +85,13 @@ def main() -> None:
     for seed, folder in enumerate(folders):
         if not (folder / "summary.json").exists():
             words = ["demo", "--seed", str(seed), "--out", str(folder), "--quiet"]
+            began = monotonic()
             subprocess.run([sys.executable, "-m", "symbiont_ecology", *words], check=True)
+            (folder / "seconds.json").write_text(json.dumps(round(monotonic() - began, 1)))
     shutil.copy(folders[0] / "demo.png", DOCS / "figures/demo.png")
-    demos = [json.loads((folder / "summary.json").read_text()) for folder in folders]
+    demos = [
+        {**json.loads((folder / "summary.json").read_text()), **lived(folder)} for folder in folders
+    ]
     text = json.dumps(summed_up(demos), indent=1) + "\n"
     (DOCS / "results/demo.json").write_text(text, encoding="utf-8")
 

@@ -34,10 +34,10 @@ live() { # ARM [KEY=VALUE]…
 }
 
 pack() {
-  if [ -n "$dry" ] && [ ! -e "$OUT/sft/state.json" ]; then
+  if [ -n "$dry" ]; then
     echo "pack        $OUT/packs/paper_qwen3, when the four runs are there"
   else
-    symbiont pack "$OUT"/{frozen,single,ecology,sft} --out "$OUT/packs/paper_qwen3" $dry
+    symbiont pack "$OUT"/{frozen,single,ecology,sft} --out "$OUT/packs/paper_qwen3"
   fi
 }
 

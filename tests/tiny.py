@@ -25,7 +25,6 @@ arms:
     sees: gold answers
     set: ["strategy={kind: single, samples: 0}", learning_rule=supervised]
     routing: single
-    also: [learned]
     tune: [[strategy.questions=1], [strategy.questions=2]]
   single-routed: {about: the same behind a router, of: single}
 """

@@ -40,7 +40,7 @@ LIVES: dict[str, Any] = {
 }
 LIVES["genetic with phrases"] = {"kind": "genetic", "phrases": ["", "Now. "], "rephrase": 0.5}
 every_life = pytest.mark.parametrize("strategy", LIVES.values(), ids=LIVES)
-BY_CHANCE = ("bank", "ecology")
+BY_CHANCE = ("neutral", "ecology")
 """Strategies in which nothing that is known before a run says how many will live."""
 
 

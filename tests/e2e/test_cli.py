@@ -127,7 +127,14 @@ def test_a_full_disk_loses_nothing(
         (["run", "steady", "run.final_holdout=/no/such/file"], "/no/such/file: no such file"),
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
-        (["evaluate", "--adapter", "x", "--per-cell", "2"], "expected no --per-cell beside it"),
+        (
+            ["evaluate", "--adapter", "x", "--again", "--per-cell", "20"],
+            "--adapter: expected no --per-cell, --again beside it: leave it out",
+        ),
+        (
+            ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
+            "--holdout: expected no --shift beside it",
+        ),
         (["evaluate", "x", "--max-samples", "3"], "expected --holdout beside it"),
         (["calibrate", "demo", "run.train_flops=1e9"], "set --generations and --full"),
         (["calibrate", "demo", "--generations", "8", "--full", "4"], "at most --full, 4, got 8"),
@@ -159,6 +166,7 @@ def test_a_run_is_neither_started_again_nor_made_another_one(
     assert "no run in" in symbiont("resume", tmp_path / "nothing").error
 
 
+@pytest.mark.parametrize("routing", ["host", "single", "family", "learned"])
 def test_evaluate_leaves_the_run_alone_and_a_line_behind(
     symbiont: Symbiont, copied: Path, tmp_path: Path
 ) -> None:
@@ -212,6 +220,17 @@ def test_evaluate_refuses_another_host_and_another_word(
     assert "was founded on host" in said.error
     said = symbiont("evaluate", lived, "--routing", "best")
     assert "no routing 'best';" in said.error
+    assert "known: family, habitat, host, learned, single" in said.error
+
+
+def test_a_holdout_line_without_target_is_named(
+    symbiont: Symbiont, lived: Path, holdout: Path
+) -> None:
+    with holdout.open("a") as file:
+        file.write('{"prompt": "x", "family": "math.add", "depth": "short"}\n')
+    said = symbiont("evaluate", lived, "--holdout", holdout)
+    assert said.code == 2
+    assert f"{holdout} line 3: no column 'target'" in said.error
 
 
 def test_list_and_explain_know_every_part(symbiont: Symbiont) -> None:

@@ -96,3 +96,61 @@ def test_a_figure_that_leads_nowhere_is_one_line(
     assert said.code == 1
     assert message in said.err.splitlines()[-1]
     assert "| other | 7 |" in page.read_text()
+
+
+def test_an_excerpt_is_that_of_its_pack(root: Path, check: Check) -> None:
+    page, excerpt = root / "docs" / "page.md", root / "docs" / "paper_packs" / "tiny" / "excerpt.md"
+    quote(root, ["excerpt tiny"])
+    page.write_text(f"text\n\n{excerpt.read_text()}\nmore\n")
+    assert check().code == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        ("tiny/README.md", "# tiny", "# teeny", "README.md: expected # tiny, found none"),
+        (
+            "tiny/summary.json",
+            '"level": 0.05',
+            '"level": 0.5',
+            "summary.json.protocol.level: expected 0.05, found 0.5",
+        ),
+        ("tiny/tuned.json", '"sweep"', '"sweep" ', "for tuned.json, found "),
+        ("tiny/protocol.json", "{", "", "found damage: no paper pack can be read"),
+        ("README.md", "does it hold?", "it holds", "README.md:5: expected | [tiny]"),
+    ],
+)
+def test_a_pack_that_is_not_what_its_outcomes_give_is_named(
+    root: Path, check: Check, name: str, old: str, new: str, message: str
+) -> None:
+    path = root / "docs" / "paper_packs" / name
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new, 1))
+    said = check()
+    assert said.code == 1
+    assert message in said.err
+
+
+def test_last_digits_and_missing_pictures(root: Path, check: Check) -> None:
+    tiny = root / "docs" / "paper_packs" / "tiny"
+    text = (tiny / "summary.json").read_text()
+    other = text.replace('"level": 0.05', '"level": 0.05000000000000001')  # another processor
+    (tiny / "summary.json").write_text(other)
+    assert check().code == 0
+    (tiny / "accuracy.png").unlink()
+    (line,) = check().err.splitlines()
+    assert "expected the figures accuracy.png" in line
+
+
+def test_the_page_of_the_ablations_is_what_its_numbers_make(tmp_path: Path, check: Check) -> None:
+    page = tmp_path / "docs" / "results" / "ablations.md"
+    results = made_up({"helps": {"accuracy": 0.05}})
+    results_file(page).parent.mkdir(parents=True)
+    (tmp_path / "docs" / "figures.json").write_text("{}")
+    page.write_text(render_ablation(AblationResults.model_validate(results)))
+    assert "expected its numbers in " in check().err
+    results_file(page).write_text(json.dumps(results))
+    assert check().code == 0
+    results["measured"]["ecology"]["accuracy"][0] += 0.1
+    results_file(page).write_text(json.dumps(results))
+    assert f"{page}:" in check().err

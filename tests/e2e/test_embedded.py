@@ -15,7 +15,6 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.extensions.study.outcomes import run_summary
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.start import start
@@ -74,7 +73,5 @@ def test_an_ecology_learns_from_verdicts_alone_and_wastes_few_calls(
         return candidates.evaluate(questions, kernel, routing).accuracy().estimate
 
     assert accuracy("learned") > accuracy("host") + 0.3
-    life = run_summary(read_events(folder / "events.jsonl"))
-    assert life.rollouts <= 1.2 * life.practice
     ended = [e for e in read_events(folder / "events.jsonl") if isinstance(e, GenerationEnded)]
     assert all(event.calls <= 2 for event in ended)

@@ -20,7 +20,7 @@ from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices
 
-CONTROLS = ("single", "per_habitat", "told", "nearest", "neutral")
+CONTROLS = (*("single", "per_habitat", "told", "nearest", "neutral"), *("es", "genetic"))
 
 
 @pytest.fixture(scope="module")
@@ -179,6 +179,7 @@ class BlankHost(ToyHost):
         """As the toy."""
         made = super().rollout(*arguments, **named)
         return replace(made, log_probabilities=np.full_like(made.log_probabilities, np.nan))
+
 
 
 def test_a_checkpoint_can_be_read_though_log_probabilities_are_not_finite(tmp_path: Path) -> None:

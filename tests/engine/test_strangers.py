@@ -12,7 +12,7 @@ from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
 STRANGE = "What is the capital of France?"
-OTHERS = ("single", "scaled", "surest", "host", "family", "cell", "map")
+OTHERS = ("single", "host", "family")
 """Routings that ask no router."""
 
 

@@ -12,7 +12,6 @@ import pytest
 from mutations import Count, mutated, torn
 from symbiont_ecology.base.transcripts import plain
 from symbiont_ecology.evaluate.items import read_items
-from symbiont_ecology.extensions.study.routings import AskByMap
 from symbiont_ecology.tasks import task_sources
 
 QUESTIONS: list[Any] = [
@@ -70,21 +69,6 @@ def test_data_of_any_kind_are_read_or_refused_in_one_line(
             assert f"{line.depth}{line.question}{line.answers}".encode()
 
     Count(f"data in {ending}").run(cases, case)
-
-
-def test_a_routing_map_of_any_kind_is_read_or_refused_in_one_line(
-    cases: int, tmp_path: Path
-) -> None:
-    path = tmp_path / "map.json"
-
-    def case(generator: np.random.Generator) -> None:
-        table = {"math.add": "o1", "string.sort/short": "host"}
-        is_torn = generator.random() < 0.3
-        text = json.dumps(table if is_torn else mutated(table, generator)).encode()
-        path.write_bytes(torn(text, generator) if is_torn else text)
-        assert AskByMap(str(path)).table is not None
-
-    Count("routing maps").run(cases, case)
 
 
 def test_what_a_terminal_is_shown_has_no_control_characters(cases: int) -> None:

@@ -13,7 +13,6 @@ import pytest
 from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, HostError, RunError
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.evaluate.items import read_items
-from symbiont_ecology.extensions.study.routings import AskByMap
 from symbiont_ecology.model.loading import find_device
 from symbiont_ecology.run.config import RunConfig, compose, load_config
 from symbiont_ecology.run.start import read_config, resume, start
@@ -69,7 +68,6 @@ def test_a_name_that_no_file_can_have_is_one_line(name: str, tmp_path: Path) -> 
     source = {"kind": "file", "name": "own", "path": name}
     refused(DataError, lambda: task_sources.build(source).task())
     refused(DataError, read_items, Path(name))
-    refused(DataError, lambda: AskByMap(name).table)
     refused(RunError, read_config, Path(name))
     refused(RunError, resume, Path(name))
     if "\0" not in name:
@@ -91,7 +89,6 @@ def test_what_is_no_regular_file_is_not_read(file: str, ending: str, tmp_path: P
     else:
         path.symlink_to(file)
     assert "expected a regular file" in refused(DataError, read_items, path)
-    assert "expected a regular file" in refused(DataError, lambda: AskByMap(str(path)).table)
     refused(ConfigError, load_config, path)
     source = {"kind": "file", "name": "own", "path": str(path)}
     refused(DataError, lambda: task_sources.build(source).task())
@@ -152,8 +149,6 @@ def test_json_has_bounds(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps(ROW) + "\n" + text)
     assert "line 2: not JSON" in refused(DataError, read_items, path)
-    path.write_text(text)
-    assert said in refused(DataError, lambda: AskByMap(str(path)).table)
 
 
 def test_json_within_its_bounds_is_read() -> None:

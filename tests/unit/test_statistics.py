@@ -17,14 +17,7 @@ from symbiont_ecology.base.statistics import (
     sign_flip,
     wilson,
 )
-from symbiont_ecology.extensions.study.statistics import (
-    area_under,
-    crossed_bootstrap,
-    detectable,
-    false_discovery,
-    hypervolume,
-    interquartile_mean,
-)
+from symbiont_ecology.extensions.study.statistics import crossed_bootstrap, detectable
 
 FINITE = st.floats(-5, 5, width=16)
 
@@ -204,18 +197,6 @@ def test_the_crossed_bootstrap_depends_on_its_seed_and_not_on_the_order_of_items
     assert (shuffled.low, shuffled.high) == pytest.approx((once.low, once.high), abs=0.02)
 
 
-def test_the_crossed_bootstrap_refuses_what_it_cannot_draw_from() -> None:
-    values = np.zeros((2, 50))
-    with pytest.raises(ValueError, match=r"shape \(0, 50\)"):
-        crossed_bootstrap(values[:0], CELLS, FAMILIES, 0)
-    with pytest.raises(ValueError, match="49 cells"):
-        crossed_bootstrap(values, CELLS[1:], FAMILIES, 0)
-    with pytest.raises(ValueError, match="items of two"):
-        crossed_bootstrap(values, CELLS, FAMILIES[::-1], 0)
-    with pytest.raises(ValueError, match="is_clustered=False"):
-        crossed_bootstrap(values, CELLS, [0] * 50, 0)
-
-
 # Differences over seeds.
 
 
@@ -256,12 +237,12 @@ def test_sign_flip_draws_patterns_where_there_are_too_many() -> None:
 
 
 def test_what_is_detectable_is_detected_with_the_power_asked_for() -> None:
-    for n, level, power in [(2, 0.05, 0.8), (5, 0.05, 0.8), (16, 0.01, 0.9)]:
+    for n in (2, 5, 16):
         differences = Draw(n)("differences").normal(0, 0.3, n)
-        effect = detectable(differences.tolist(), level, power)
+        effect = detectable(differences.tolist())
         trials = Draw(n)("trials").normal(effect, differences.std(ddof=1), (20_000, n))
-        found = np.mean(stats.ttest_1samp(trials, 0, axis=1).pvalue < level)
-        assert found == pytest.approx(power, abs=0.012)
+        found = np.mean(stats.ttest_1samp(trials, 0, axis=1).pvalue < 0.05)
+        assert found == pytest.approx(0.8, abs=0.012)
 
 
 def test_what_is_detectable_scales_with_the_spread_and_shrinks_with_seeds() -> None:
@@ -271,54 +252,3 @@ def test_what_is_detectable_scales_with_the_spread_and_shrinks_with_seeds() -> N
     # The textbook number: 34 pairs are the least that find half a standard deviation (Cohen 1988).
     few, enough = (detectable(stats.zscore(np.arange(float(n)), ddof=1).tolist()) for n in (33, 34))
     assert enough < 0.5 < few < 0.52
-    with pytest.raises(ValueError, match="got 1 with"):
-        detectable([0.5])
-
-
-def test_false_discovery_is_benjamini_and_hochbergs() -> None:
-    p_values = [0.01, 0.04, 0.03, 0.005, 0.6]
-    assert false_discovery(p_values) == pytest.approx([0.025, 0.05, 0.05, 0.025, 0.6])
-    assert false_discovery([]) == []
-
-
-# Summaries.
-
-
-@given(st.lists(FINITE, min_size=1, max_size=20))
-def test_the_interquartile_mean_ignores_a_quarter_at_each_end(values: list[float]) -> None:
-    middle = sorted(values)[len(values) // 4 : len(values) - len(values) // 4]
-    assert interquartile_mean(values) == pytest.approx(sum(middle) / len(middle), abs=1e-12)
-    with pytest.raises(ValueError, match="none"):
-        interquartile_mean([])
-
-
-@given(st.lists(st.tuples(st.integers(-2, 8), st.integers(-2, 8)), max_size=8), st.integers(-2, 2))
-def test_the_hypervolume_counts_the_squares_below_the_points(
-    points: list[tuple[float, float]], corner: int
-) -> None:
-    squares = [
-        any(x < point[0] and y < point[1] for point in points)
-        for x in range(corner, 9)
-        for y in range(corner, 9)
-    ]
-    assert hypervolume(points, (corner, corner)) == sum(squares)
-
-
-@given(FINITE, FINITE, st.floats(0.1, 3), st.integers(2, 9))
-def test_the_area_under_a_line_is_its_middle(
-    start: float, slope: float, width: float, points: int
-) -> None:
-    xs = (
-        np.linspace(start, start + width, points) ** 3
-        if start > 0
-        else np.linspace(0, width, points) ** 2
-    )
-    ys = [slope * x + 1 for x in xs]
-    assert area_under(xs.tolist(), ys) == pytest.approx((ys[0] + ys[-1]) / 2, abs=1e-9)
-
-
-def test_the_area_under_a_curve_needs_xs_that_rise() -> None:
-    assert area_under([0, 1, 4], [0, 1, 1]) == pytest.approx(3.5 / 4)
-    for xs in ([0, 1], [0, 1, 1], [0, 2, 1]):
-        with pytest.raises(ValueError, match="rising xs"):
-            area_under(xs, [0, 1, 1])

@@ -93,7 +93,7 @@ def test_greedy_replies_are_those_of_peft(pair: tuple[EcologyLM, HFLM]) -> None:
     assert ours == theirs
 
 
-@pytest.mark.parametrize("who", ["learned", "host", "single", "vote", "surest"])
+@pytest.mark.parametrize("who", ["learned", "host", "single"])
 def test_a_reply_is_what_infer_says(who: str, run: Run, model: Callable[[str], EcologyLM]) -> None:
     asked = [(question, dict(GREEDY)) for question in QUESTIONS[:3]]
     replies = model(who).generate_until(requests("generate_until", asked))
@@ -194,7 +194,3 @@ def test_a_wish_that_cannot_be_followed_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=f"generation_kwargs: .* got {min(wish)}"):
         model("host").generate_until(requests("generate_until", [(QUESTIONS[0], wish)]))
-    with pytest.raises(ConfigError, match="routing family: a prompt has no label"):
-        model("family")
-    with pytest.raises(ConfigError, match="likelihoods have one author"):
-        model("surest").loglikelihood(requests("loglikelihood", PAIRS[:1]))

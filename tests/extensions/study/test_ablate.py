@@ -55,7 +55,6 @@ def test_the_page_has_a_row_for_every_mechanism_and_is_what_its_numbers_make(pla
     assert page == render_ablation(AblationResults.model_validate(results))
     assert "| upheaval | resilience |" in page
     assert "| rent | what is held costs energy | yes | `economy.rent=0` |" in page
-    assert "never acted in these runs" in page
     assert f"Protocol `{results['digest']}`" in page
     assert set(results["effects"]) == {"upheaval", "rent"}
     for own in results["effects"].values():
@@ -74,7 +73,6 @@ def test_what_is_missing_is_run_and_the_page_is_the_same(place: Path, file: Path
     next(path for path in outcomes if "main/upheaval" in str(path)).unlink()
     said = subprocess.run([*COMMAND, file], cwd=place, capture_output=True, text=True, check=True)
     assert page.read_bytes() == before
-    assert "all of it had been done before" not in said.stdout
     assert "upheaval        never acted in these runs" in said.stdout
 
 
@@ -85,8 +83,6 @@ def test_the_plan_can_be_read_without_doing_it(
     said = symbiont("ablate", file, "--dry-run")
     assert said.code == 0
     assert "0 to tune, 12 to report" in said.out
-    assert "12, the q of one that stands alone is 1 at best: too few seeds" in said.out
-    assert symbiont("ablate", "--dry-run").code == 0
     assert "did you mean 'tiny.yaml'?" in symbiont("ablate", file.with_name("tinny.yaml")).error
     assert "expected one file at most" in symbiont("ablate", file, file).error
     assert not list(tmp_path.iterdir())

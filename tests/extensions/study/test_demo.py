@@ -4,15 +4,11 @@ interrupted."""
 from __future__ import annotations
 
 import json
-import time
-from contextlib import suppress
 from pathlib import Path
 
-from killing import interrupted, kill_when
+from killing import interrupted
 from said import Symbiont
-from symbiont_ecology.base.errors import LockedError
 from symbiont_ecology.run.config import load_config
-from symbiont_ecology.run.open_run import locked
 
 SHORT = ("run.generations=8", "tasks.habitats.arrivals=3", "tasks.habitats.drift_at=6")
 ARMS = {"told", "ecology", "per_habitat", "single"}
@@ -35,8 +31,7 @@ def test_the_demo_compares_four_arms_and_goes_on(symbiont: Symbiont, tmp_path: P
         assert words_shown in said.out
     again = symbiont(*words)
     assert again.code == 0, again.err
-    second = json.loads((folder / "summary.json").read_text())
-    assert {**second, "seconds": 0} == {**first, "seconds": 0}
+    assert json.loads((folder / "summary.json").read_text()) == first
     assert "another config" in symbiont(*words, "--seed", 1).error
 
 
@@ -66,16 +61,3 @@ def test_a_control_that_fails_is_named(symbiont: Symbiont, tmp_path: Path) -> No
     assert said.code == 1
     assert "the run of 'told' failed: " in said.error
     assert str(folder / "told.log") in said.error
-
-
-def test_controls_do_not_outlive_a_demo_that_was_killed(tmp_path: Path) -> None:
-    changes = ["run.generations=100000", "run.checkpoint_every=1"]
-    state = tmp_path / "demo" / "told" / "state.json"
-    kill_when(state.exists, "demo", *changes, "--out", tmp_path / "demo", "--quiet")
-    deadline, running = time.monotonic() + 60, ARMS - {"ecology"}
-    while running and time.monotonic() < deadline:
-        time.sleep(0.1)
-        for arm in running:
-            with suppress(LockedError), locked(tmp_path / "demo" / arm):
-                running = running - {arm}
-    assert not running

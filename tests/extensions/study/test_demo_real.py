@@ -24,16 +24,12 @@ def test_the_demo_on_a_real_model_compares_and_goes_on(
     assert {one["questions"] for one in summary["accuracy"].values()} == {8}
     digests = {name: one["questions_digest"] for name, one in summary["accuracy"].items()}
     assert digests["the ecology"] == digests["one adapter"] != digests["with 4 examples"]
-    assert [row["prompt"] for row in summary["replies"]][-1] == "Why do cats sleep so much?"
-    assert len(summary["replies"]) == 4 + 3
-    for shown in ("right answers to held-out questions", "the same prompts", "evoscope"):
+    for shown in ("right answers to held-out questions", "evoscope"):
         assert shown in said.out
-    assert (folder / "demo.png").read_bytes().startswith(b"\x89PNG")
     again = symbiont(*words, "seed=0", "--seed", 7, "--quiet")
     assert "(seed 0)" in again.out
     assert again.code == 0, again.err
-    second = json.loads((folder / "summary.json").read_text())
-    assert {**second, "seconds": 0} == {**summary, "seconds": 0}
+    assert json.loads((folder / "summary.json").read_text()) == summary
 
 
 def test_arms_of_the_demo_on_a_real_model_differ_in_their_strategy_alone() -> None:

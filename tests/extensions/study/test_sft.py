@@ -11,7 +11,6 @@ import pytest
 
 from killing import kill_when
 from said import Symbiont
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.extensions.study import suite
 from symbiont_ecology.extensions.study.sft import BUDGET_KEYS, spent_by
@@ -31,39 +30,15 @@ def swept(folder: Path) -> list[dict[str, Any]]:
     return points
 
 
-def test_a_budget_is_what_the_run_spent(symbiont: Symbiont, lived: Path) -> None:
+def test_a_budget_is_what_the_run_spent(lived: Path) -> None:
     train = checkpoint.load_state(lived).spent
     before = {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
     assert before["train_flops"] == before["total_flops"] == train.flops
     assert before["train_tokens"] == before["total_tokens"] == train.tokens > 0
     assert before["wall_clock_seconds"] > 0
-    symbiont(
-        "data",
-        "base",
-        "--out",
-        lived / "data",
-        "--per-cell",
-        "2",
-        "tasks.families=[math.add,word.count]",
-    )
-
-    def spent_with(selection: Path) -> dict[str, float]:
-        """What the run spent by each measure, once it was evaluated with a selection."""
-        words = ("--per-cell", 2, "--selection", selection, "--routing", "single")
-        said = symbiont("baselines", lived, *words)
-        assert said.code == 0, said.err
-        return {measure: spent_by(lived, measure) for measure in BUDGET_KEYS}
-
-    after = spent_with(lived / "data" / "selection.jsonl")
-    assert spent_with(lived / "data" / ".." / "data" / "selection.jsonl") == after
-    assert after["train_flops"] == before["train_flops"]
-    assert after["total_flops"] > before["total_flops"]
-    assert after["total_tokens"] > before["total_tokens"]
-    with pytest.raises(ConfigError, match="expected one of train_flops"):
-        spent_by(lived, "joules")
 
 
-@pytest.mark.parametrize("measure", ["train_flops", "train_tokens", "wall_clock_seconds"])
+@pytest.mark.parametrize("measure", ["train_flops", "wall_clock_seconds"])
 def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     measure: str, symbiont: Symbiont, lived: Path, host: Path, tmp_path: Path
 ) -> None:
@@ -83,10 +58,8 @@ def test_sft_spends_what_it_is_matched_with_and_exports_its_best(
     ]
     said = symbiont(*words, *(ALONE if measure != "train_flops" else ()))
     assert said.code == 0, said.err
-    assert ("cannot be repeated" in said.out) == (measure == "wall_clock_seconds")
     report = json.loads((out / "sft.json").read_text())
     assert len(report["sweep"]) == 2 * 3
-    assert report["is_exactly_resumable"] == (measure != "wall_clock_seconds")
     if measure == "train_flops":  # the budget, but for what pays for no further lesson
         longest = max(report["sweep"], key=lambda one: one["train_flops"])
         lesson = min(checkpoint.load_state(out / longest["folder"]).effort.values())
@@ -131,49 +104,10 @@ def test_a_stopped_sft_says_how_it_goes_on_in_its_folder(
     assert said.err.endswith(line)
 
 
-def test_sft_learns_from_a_file(
-    symbiont: Symbiont, host: Path, small: list[str], tmp_path: Path
-) -> None:
-    data = tmp_path / "lines.jsonl"
-    rows = [{"prompt": f"say {number}", "completion": f"<{number}>"} for number in range(60)]
-    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = [
-        "sft",
-        "base",
-        f"host.model={host}",
-        "--amount",
-        "1e9",
-        "--data",
-        data,
-        "--rates",
-        "0.01",
-        *ALONE,
-    ]
-    said = symbiont(*words, "--per-cell", 3, "--out", tmp_path / "sft")
-    assert said.code == 0, said.err
-    assert (tmp_path / "sft" / "adapter" / "adapter_model.safetensors").exists()
-    assert said.out.endswith(f" --holdout FILE --host {host}\n")
-
-
-def test_what_is_changed_beside_a_matched_run_is_changed(
-    symbiont: Symbiont, lived: Path, tmp_path: Path
-) -> None:
-    moved = tmp_path / "moved"
-    for changes in (
-        [f"host.model={moved}"],
-        [f"host.model={moved}", "host.device=cuda", "host.dtype=bfloat16"],
-    ):
-        said = symbiont("sft", "--match", lived, *changes, "--dry-run")
-        assert said.code == 0, said.err
-        assert f"host  {moved} on {'cuda' if len(changes) > 1 else 'cpu'}" in said.out
-    assert "did you mean 'host.model'" in symbiont("sft", "--match", lived, "host.modle=x").error
-
-
 @pytest.mark.parametrize(
     ("words", "rates"),
     [
         (["base"], "0.0025, 0.005, 0.01"),
-        (["experiments/paper_qwen3_ecology"], "0.00015, 0.0003, 0.0006"),
         (["steady_frozen"], "0.003, 0.006, 0.012"),
         (["base", "--rates", "0.1"], "0.1"),
     ],
@@ -190,13 +124,9 @@ def test_rates_are_near_that_of_the_config_if_it_has_one(
     ("words", "message"),
     [
         ([], "expected either a config or --match RUN"),
-        (["base", "--match", "nowhere"], "expected either a config or --match RUN"),
-        (["seed=1", "--amount", "1e9"], "expected either a config or --match RUN"),
-        (["base"], "expected --amount N"),
+        (["base"], "expected --match RUN or --amount N"),
         (["base", "--amount", "0"], "expected a budget above 0"),
         (["base", "--amount", "1e9", "--rates", "fast"], "expected numbers above 0 with commas"),
-        (["base", "--amount", "1e9", "--rates", "-1"], "expected numbers above 0 with commas"),
-        (["base", "--amount", "1e9", "--data", "nowhere.jsonl"], "no such file"),
         (["--match", "nowhere"], "no run in"),
     ],
 )
@@ -204,24 +134,3 @@ def test_a_mistake_is_one_line(words: list[str], message: str, symbiont: Symbion
     said = symbiont("sft", *words)
     assert said.code in (1, 2)
     assert message in said.error
-
-
-def test_a_folder_of_another_sweep_is_refused(
-    symbiont: Symbiont, host: Path, tmp_path: Path
-) -> None:
-    words = [
-        "sft",
-        "base",
-        f"host.model={host}",
-        "--rates",
-        "0.01",
-        "--per-cell",
-        2,
-        "--out",
-        tmp_path / "sft",
-        *ALONE,
-    ]
-    assert symbiont(*words, "--amount", "1e9").code == 0
-    said = symbiont(*words, "--amount", "2e9")
-    assert said.code == 1
-    assert "another base, budget or plan" in said.err

@@ -21,7 +21,7 @@ def stream(plan: RunConfig, accepted: np.ndarray | bool = True, **outcome: Any) 
     asked = Questions.of(plan, length)
     letters = np.where(np.broadcast_to(accepted, asked.generations.shape), "1", "0")
     usual = {"verdicts": "".join(letters), "population": [1] * length}
-    return Stream(plan.seed, StreamRecord.model_validate({**usual, **outcome}), Cost(), asked)
+    return Stream(StreamRecord.model_validate({**usual, **outcome}), Cost(), asked)
 
 
 def measured(name: str, run: Stream) -> float | None:

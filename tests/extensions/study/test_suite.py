@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from hosts import add_chat_template, make_host
 from killing import COMMAND, kill_when
 from said import Symbiont
 from symbiont_ecology.base.errors import RunError
@@ -18,7 +17,6 @@ from symbiont_ecology.base.process import usable_cores
 from symbiont_ecology.base.shipped import protocols
 from symbiont_ecology.extensions.study.protocol import load_protocol
 from symbiont_ecology.extensions.study.suite import check_protocol, claim_folder, usual_workers
-from tiny import TINY
 
 
 def outcomes(folder: Path) -> dict[str, bytes]:
@@ -75,8 +73,7 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
         assert {len(text) for cells in bits.values() for text in cells.values()} == {4}
         budget = outcome["budget"] * unit
         assert abs(outcome["train"]["flops"] - budget) < 7e7  # less than a lesson takes
-        is_whole = outcome["budget"] == 1 and outcome["arm"] == "sft"
-        assert ("learned" in leg["systems"]) == (is_whole or outcome["arm"] == "single")
+        assert ("learned" in leg["systems"]) == (outcome["arm"] == "single")
     for path in (suite / "flip").rglob("outcome.json"):
         outcome = json.loads(path.read_text())
         assert [leg["phase"] for leg in outcome["legs"]] == [
@@ -90,39 +87,6 @@ def test_an_outcome_holds_every_answer_and_what_was_spent(suite: Path) -> None:
     tuned = json.loads((suite / "tuned.json").read_text())
     assert len(tuned["sweep"]) == 2 * 2 * 2  # arms, options, budgets
     assert set(tuned["chosen"]) == {"single", "sft"}
-
-
-def test_a_suite_of_another_protocol_is_refused(
-    suite: Path, protocol: Path, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    other = tmp_path / "tiny.yaml"
-    other.write_text(protocol.read_text().replace("per_cell: 4", "per_cell: 5", 1))
-    said = symbiont("suite", other, "--out", suite)
-    assert said.code == 1
-    assert "another protocol" in said.error
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("main: single", "main: ecology", "main"),
-        ("seeds: [0, 1]\ntuning", "seeds: [0, 7]\ntuning", "seeds that tune cannot be reported"),
-        ("tune: [[strategy.questions=1], [strategy.questions=2]]", "tune: [[]]", "same number"),
-        ("strategy.samples=2", "strategy.sample=2", "did you mean 'samples'"),
-        ("shifts: [in-distribution,", "shifts: [in-distributio,", "did you mean 'in-distribution'"),
-        ("per_cell: 4", "per_cel: 4", "did you mean 'per_cell'"),
-    ],
-)
-def test_a_mistake_in_a_protocol_is_one_line_before_anything_runs(
-    old: str, new: str, message: str, symbiont: Symbiont, tmp_path: Path
-) -> None:
-    path = tmp_path / "tiny.yaml"
-    assert old in TINY
-    path.write_text(TINY.replace(old, new, 1))
-    said = symbiont("suite", path, "--out", tmp_path / "out")
-    assert said.code == 2
-    assert message in said.error
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> None:
@@ -139,51 +103,21 @@ def test_a_changed_protocol_is_another_one(protocol: Path, tmp_path: Path) -> No
         claim_folder(fewer, tmp_path / "suite")
 
 
-def test_a_suite_of_some_methods_has_their_arms_alone(symbiont: Symbiont) -> None:
-    said = symbiont("suite", "--methods", "es,sft", "--dry-run")
-    assert said.code == 0
-    assert "arms      es, sft\n" in said.out
-    assert "artifacts/methods-v1.es.sft" in said.out
-    whole = load_protocol("methods-v1")
-    few = whole.of_arms(["es", "ecology"])
-    assert (few.main, whole.of_arms(["es", "sft"]).main) == ("ecology", "es")
-    assert few.digest != whole.digest
-    assert few.arms["es"] == whole.arms["es"]
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--methods", "es,stf"], "has no arm 'stf'; did you mean 'sft'?"),
-        (["smollm2-v1", "--methods", "single-routed"], "answers with the runs of 'single'"),
-        (["habitats-v1", "--methods", "told"], "arms share one world"),
-    ],
-)
-def test_methods_that_a_protocol_does_not_have_are_one_line(
-    symbiont: Symbiont, words: list[str], said: str
-) -> None:
-    refused = symbiont("suite", *words, "--dry-run")
-    assert refused.code == 2
-    assert said in refused.error
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         ([], "expected one protocol or --ci, got none"),
         (["ci", "--ci"], "expected one protocol or --ci, got ci ci"),
         (["ci", "per_cel=3"], "did you mean 'per_cell'?"),
+        (["ci", "tuning_seeds=[0]"], "seeds that tune cannot be reported"),
+        (["ci", "tuning_seeds=[9]", "arms.single.tune=[[], [seed=3]]"], "same number"),
+        (["ci", "shifts=[in-distributio]"], "did you mean 'in-distribution'"),
         (["ci", "arms.single.set=[strategy.kind=singel]"], "did you mean 'single'?"),
         (["ci", "--set", "host.modle=x"], "did you mean 'host.model'?"),
-        (["ci", "--set", "seeds"], "expected key.subkey=value"),
-        (["ci", "main=all"], "main"),
         (["ci", "seeds=[]"], "expected one or more, each of them once"),
-        (["ci", "seeds=[0, 0]"], "expected one or more, each of them once"),
-        (["ci", "budgets=[2, 1]"], "expected rising numbers"),
         (["ci", "name=../elsewhere"], "name"),
-        (["ci", "arms.host={about: x}"], "is the bare host"),
-        (["ci", "flip={at: 2, back: 1, extra: [0, 1]}"], "expected at least at + the last extra"),
-        (["ci", "flip={at: 1, back: 2, extra: [0]}"], "expected 0 and rising numbers"),
+        (["ci", "flip={at: 2, back: 1, extra: [0, 1]}"], "and back behind the last of it"),
+        (["ci", "arms.single.set=[strategy.kind=ifca]"], "use commit 2c78cec9"),
         (
             ["ci", "arms.single.set=[strategy.kind=single, tasks.style=wording]"],
             "expected the tasks of",
@@ -204,61 +138,9 @@ def test_a_mistake_in_a_change_is_one_line(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_papers_protocol_runs_to_its_end_on_a_tiny_host(
-    symbiont: Symbiont, tmp_path: Path
-) -> None:
-    host = add_chat_template(make_host(tmp_path / "host", layers=2))
-    folder = tmp_path / "suite"
-    size = ["seeds=[0]", "tuning_seeds=[9]", "budgets=[1]", "unit_flops=1e8"]
-    size += [
-        "per_cell=1",
-        "tuning_per_cell=1",
-        "arms.single-wide.set=[strategy.kind=single, host.rank=26]",
-    ]
-    plain = load_protocol("paper-qwen3")
-    for arm in plain.own_arms:  # test_every_protocol_can_be_run builds the other options
-        options = ", ".join(f"[{', '.join(option)}]" for option in plain.arms[arm].tune[:2])
-        size.append(f"arms.{arm}.tune=[{options}]")
-    changes = [f"host.model={host}", "host.device=cpu", "host.dtype=float32", "host.rank=2"]
-    added = [word for change in changes for word in ("--set", change)]
-    said = symbiont("suite", "paper-qwen3", *size, *added, "--out", folder, "--workers", 1)
-    assert said.code == 0, said.err
-    arms = len(plain.own_arms)
-    assert f"{2 * arms} to tune, {arms} to report" in said.out
-    assert "tuning: 100%" in said.err
-    lived = load_protocol("paper-qwen3", size, changes)
-    assert plain.digest != lived.digest
-    found = [json.loads(path.read_text()) for path in (folder / "main").rglob("outcome.json")]
-    assert sorted(one["arm"] for one in found) == sorted(plain.own_arms)
-    for one in found:
-        assert one["protocol"] == lived.digest
-        assert one["train"]["flops"] >= 1e8
-        systems = one["legs"][-1]["systems"]
-        assert set(systems[plain.arms[one["arm"]].routing]["bits"]) == set(plain.shifts)
-        assert set(systems) >= set(plain.arms[one["arm"]].also)
-    said = symbiont("pack", folder, "--dry-run")
-    assert said.code == 0
-    assert f"outcomes  {arms + 1} of protocol paper-qwen3 ({lived.digest})" in said.out
-
-
 @pytest.mark.parametrize("name", protocols())
 def test_every_protocol_can_be_run(name: str) -> None:
     check_protocol(load_protocol(name))
-
-
-def test_the_arms_of_the_papers_protocols_are_those_of_the_embedded_one() -> None:
-    embedded = load_protocol("embedded-v2").arms
-    for name in ("paper-qwen3", "paper-qwen2.5"):
-        arms = load_protocol(name).arms
-        assert list(arms) == list(embedded)
-        for arm, sides in arms.items():
-            like = embedded[arm]
-            assert (sides.sees, sides.routing, sides.also, sides.of) == (
-                like.sees,
-                like.routing,
-                like.also,
-                like.of,
-            )
 
 
 def test_the_ci_protocol_ends_with_a_table_and_a_summary(
@@ -268,13 +150,11 @@ def test_the_ci_protocol_ends_with_a_table_and_a_summary(
     words = ["suite", "--ci", *tiny, "--workers", 1, "--out", tmp_path / "ci", "--json"]
     said = symbiont(*words, tmp_path / "ci.json")
     assert said.code == 0, said.err
-    for word in ("ROI", "right, %", "ecology minus, points", f"complete: {tmp_path / 'ci'}"):
+    for word in ("roi", "right, %", "ecology minus, points", f"complete: {tmp_path / 'ci'}"):
         assert word in said.out
     summary = json.loads((tmp_path / "ci.json").read_text())
     assert set(summary["arms"]) == {"frozen", "single", "ecology"}
-    again = symbiont(*words, "-")
-    assert json.loads(again.out) == summary
-    assert "all of it had been done before" in again.err
+    assert json.loads(symbiont(*words, "-").out) == summary
 
 
 def test_a_gpu_is_given_to_one_run_at_a_time() -> None:

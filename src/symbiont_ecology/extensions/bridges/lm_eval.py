@@ -230,7 +230,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         if not isinstance(self._routing, Choice):
             raise ConfigError(
                 "who: this routing asks several, and likelihoods have one author: expected host, "
-                "single, learned, committed, or the id of an organelle"
+                "single, learned, or the id of an organelle"
             )
         distinct = list(dict.fromkeys(contexts))
         owners = self._routing.choose(self._pool, list(map(self._item, distinct)))

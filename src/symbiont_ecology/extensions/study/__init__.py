@@ -12,9 +12,8 @@ _COMMANDS = {
     "ablate": "cli:ablate",
     "sft": "cli:sft",
     "pack": "cli:pack",
-    "transfer": "cli:transfer",
+    "transfer": "cli_baselines:transfer",
     "baselines": "cli_baselines:baselines",
-    "general": "cli_baselines:general",
 }
 
 EXTENSION = Extension(

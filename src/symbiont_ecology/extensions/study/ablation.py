@@ -24,18 +24,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, computed_field, model_validator
+from pydantic import BaseModel, ConfigDict, computed_field
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import validate
 from symbiont_ecology.base.removed import is_removed
-from symbiont_ecology.ecology.strategies import strategies
-from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.extensions.study.comparison import (
-    AdjustedDifference,
+    Difference,
     adjusted,
     mean,
     of_seeds,
@@ -46,18 +44,14 @@ from symbiont_ecology.extensions.study.pack import render
 from symbiont_ecology.extensions.study.protocol import Name, Protocol, read_changed
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed
 from symbiont_ecology.extensions.study.suite import check_protocol
-from symbiont_ecology.run.build import components
-from symbiont_ecology.run.config import RunConfig
 
 DEFAULT = "ecology"
 """The arm that has everything."""
-SPECS = ("curriculum", "mechanisms")
-"""Knobs of a strategy that name parts; what it has built by them stands beside them."""
 AblationPurpose = Literal["accuracy", "retention", "coverage", "energy", "resilience"]
 
 
 class AblationRow(BaseModel):
-    """A mechanism, and the ecology without it; or with it, where it has none."""
+    """A mechanism, and the ecology without it; or with it, where it has none (``add``)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -67,27 +61,10 @@ class AblationRow(BaseModel):
     change: tuple[str, ...] = ()  # overrides that make the ecology without it; none: by its name
     add: tuple[str, ...] = ()  # overrides that make the ecology with it
 
-    @model_validator(mode="after")
-    def _is_one_way(self) -> AblationRow:
-        if self.change and self.add:
-            raise ValueError(
-                "expected change, what the ecology is without it, or add, what it is with it"
-            )
-        return self
-
     @property
     def set(self) -> tuple[str, ...]:
         """The overrides of its arm."""
         return self.add or self.change or (f"strategy.mechanisms.{self.mechanism}=false",)
-
-
-def _each_once(rows: tuple[AblationRow, ...]) -> tuple[AblationRow, ...]:
-    names = [row.mechanism for row in rows]
-    if not names or len({*names, DEFAULT}) <= len(names):
-        raise ValueError(
-            f"expected mechanisms, each of them once and none called {DEFAULT}, got {names}"
-        )
-    return rows
 
 
 class _Rows(BaseModel):
@@ -95,28 +72,20 @@ class _Rows(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rows: Annotated[tuple[AblationRow, ...], AfterValidator(_each_once)]
+    rows: tuple[AblationRow, ...]
     ecology: str = "the default ecology"  # what the rows are left out of, or put into
 
 
-@dataclass(frozen=True)
-class Ablation:
-    """The rows of a file, and the protocol that they make."""
-
-    rows: tuple[AblationRow, ...]
-    protocol: Protocol
-
-
-def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
-    """Return the ablations of a file; ``overrides`` such as ``seeds=[100]`` change it, and the
-    protocol's hash.
+def load_ablation(
+    path: Path, overrides: Sequence[str] = ()
+) -> tuple[tuple[AblationRow, ...], Protocol]:
+    """Return the rows of a file, and the protocol that they make; ``overrides`` such as
+    ``seeds=[100]`` change both.
 
     Raises:
-        ConfigError: there is no such file, or it does not fit its schema.
+        ConfigError: there is no such file, it does not fit its schema, or a row cannot be run.
     """
     data, where = read_changed(path, overrides), f"ablation {path.stem!r}"
-    if keys := [key for key in ("arms", "main", "worlds") if key in data]:
-        raise ConfigError(f"{where}: {keys[0]}: the arms are made from the rows, leave it out")
     values = {key: data.pop(key) for key in _Rows.model_fields if key in data}
     file = validate(_Rows, {"rows": [], **values}, where)
     arms = {DEFAULT: {"about": file.ecology}} | {
@@ -126,52 +95,14 @@ def load_ablation(path: Path, overrides: Sequence[str] = ()) -> Ablation:
         }
         for row in file.rows
     }
-    return Ablation(file.rows, validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where))
-
-
-def check_ablation(ablation: Ablation) -> None:
-    """Find every mistake before anything is run.
-
-    Raises:
-        ConfigError: one line that says which row and what is wrong, such as a mechanism that is not
-            there.
-    """
-    protocol = ablation.protocol
-    if len(protocol.seeds) < 2:
+    protocol = validate(Protocol, {**data, "arms": arms, "main": DEFAULT}, where)
+    if len(arms) != len(file.rows) + 1 or len(protocol.seeds) < 2:
         raise ConfigError(
-            f"seeds: expected two or more, which effects are paired over, got {protocol.seeds}"
+            f"{where}: expected rows that each have another mechanism, none called {DEFAULT}, and "
+            f"two seeds or more to pair, got {', '.join(arms)} and seeds {protocol.seeds}"
         )
-    default = protocol.config(DEFAULT, 1.0, 0)
-    names = strategies.build(default.strategy).mechanism_names
-    for row in ablation.rows:
-        where = f"rows.{row.mechanism}"
-        if not (row.change or row.add):
-            _ = mechanisms[row.mechanism]  # an unknown name is told with the nearest one
-            if row.mechanism not in names:
-                raise ConfigError(
-                    f"{where}: the ecology is without it already, so it cannot be left out"
-                )
-        if _parts(protocol.config(row.mechanism, 1.0, 0)) == _parts(default):
-            raise ConfigError(f"{where}: {', '.join(row.set)} is what the ecology has already")
-        if row.purpose == "resilience" and protocol.flip is None:
-            raise ConfigError(
-                f"{where}: resilience shows after a flip, and there is none: set flip"
-            )
-        if row.purpose == "retention" and "retention" not in protocol.shifts:
-            raise ConfigError(
-                f"{where}: retention shows in a shift that is not asked: add it to shifts"
-            )
-    check_protocol(protocol, alike=("tasks",))
-
-
-def _parts(config: RunConfig) -> list[object]:
-    """Return all that could make a difference: every part as it was built, and all of the config
-    that names none."""
-    parts = [
-        (type(part), {name: value for name, value in vars(part).items() if name not in SPECS})
-        for part in components(config)
-    ]
-    return [parts, *(value for _, value in config if not isinstance(value, str | dict))]
+    check_protocol(protocol)
+    return file.rows, protocol
 
 
 @dataclass(frozen=True)
@@ -219,7 +150,7 @@ class AblationResults(BaseModel):
 
     @computed_field  # type: ignore[prop-decorator]
     @cached_property
-    def effects(self) -> dict[str, dict[str, AdjustedDifference]]:
+    def effects(self) -> dict[str, dict[str, Difference]]:
         """Effect of every mechanism, by measure, with the false discoveries of all tests together
         controlled."""
         ecology, tests = self.measured[self.protocol.main], {}
@@ -227,7 +158,7 @@ class AblationResults(BaseModel):
             for measure, values in self.measured[row.mechanism].items():
                 pair = (values, ecology[measure]) if row.add else (ecology[measure], values)
                 tests[row.mechanism, measure] = of_seeds(np.subtract(*pair).tolist())
-        effects: dict[str, dict[str, AdjustedDifference]] = {row.mechanism: {} for row in self.rows}
+        effects: dict[str, dict[str, Difference]] = {row.mechanism: {} for row in self.rows}
         for (mechanism, measure), effect in adjusted(tests, self.protocol.level).items():
             effects[mechanism][measure] = effect
         return effects
@@ -275,12 +206,12 @@ def _measured(results: Results, arm: str) -> Iterator[tuple[str, list[float]]]:
         yield side, [area(run, side) for _, run in legs.groupby("seed", sort=False)]
 
 
-def never_acted(effects: Mapping[str, AdjustedDifference]) -> bool:
+def never_acted(effects: Mapping[str, Difference]) -> bool:
     """Return whether every seed came out alike in everything with the mechanism and without it."""
     return not any(difference for effect in effects.values() for difference in effect.seeds)
 
 
-def reading(row: AblationRow, effects: Mapping[str, AdjustedDifference]) -> str:
+def reading(row: AblationRow, effects: Mapping[str, Difference]) -> str:
     """Return what holds of a mechanism, in plain words."""
     if never_acted(effects):
         return "never acted in these runs"
@@ -299,19 +230,6 @@ def reading(row: AblationRow, effects: Mapping[str, AdjustedDifference]) -> str:
 def smallest_q(tests: int, seeds: int) -> float:
     """Return the q of an effect that all seeds agree on and that no other test shares."""
     return min(tests * 2.0 ** (1 - seeds), 1.0)
-
-
-def tests_planned(ablation: Ablation) -> Iterator[str]:
-    """Yield what is left out or put in, and whether so many seeds can show anything."""
-    plan = ablation.protocol
-    for row in ablation.rows:
-        yield f"  {row.mechanism:15s} for {row.purpose:10s} {' '.join(row.set)}"
-    hidden = {"retention"} - set(plan.shifts) | ({"resilience"} if plan.flip is None else set())
-    measures = [measure for measure in MEASURES.values() if measure.purpose not in hidden]
-    tests = len(ablation.rows) * len(measures)
-    best = smallest_q(tests, len(plan.seeds))
-    verdict = "" if best < plan.level else ": too few seeds for an effect that stands alone"
-    yield f"tests     {tests}, the q of one that stands alone is {best:.2g} at best{verdict}"
 
 
 def render_ablation(results: AblationResults) -> str:

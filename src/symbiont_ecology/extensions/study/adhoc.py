@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from symbiont_ecology.base.errors import ConfigError
@@ -23,9 +22,9 @@ from symbiont_ecology.extensions.study.jobs import (
     HOST_JOB,
     Job,
     check_questions,
-    end_questions,
     host_of,
     host_parts,
+    items_of,
     run_parts,
 )
 from symbiont_ecology.extensions.study.outcomes import Leg, Outcome, SystemAnswers
@@ -33,25 +32,11 @@ from symbiont_ecology.extensions.study.protocol import Arm, Protocol
 from symbiont_ecology.run.config import RunConfig, arm_key
 
 
-@dataclass(frozen=True)
-class GatheredRuns:
-    """Runs that can be compared, by the arms that they belong to, and the protocol that describes
-    them. The task mix and the host of the ``first`` stand for all."""
-
-    protocol: Protocol
-    first: LoadedRun
-    arms: Mapping[str, Sequence[LoadedRun]]
-
-    @property
-    def last_generation(self) -> int:
-        """The last one that any of the runs has lived: users are judged as they judge then."""
-        return max(run.last_generation for runs in self.arms.values() for run in runs)
-
-
 def gather(
     folders: Sequence[Path], shifts: Sequence[str], per_cell: int, name: str
-) -> GatheredRuns:
-    """Read the runs and find every mistake before a host is loaded.
+) -> tuple[Protocol, dict[str, list[LoadedRun]]]:
+    """Read the runs and find every mistake before a host is loaded; return the protocol that
+    describes them, and the runs of its arms.
 
     Raises:
         ConfigError: the runs have different task mixes or hosts, one seed of an arm is there twice,
@@ -90,24 +75,28 @@ def gather(
         "shifts": tuple(shifts),
         "per_cell": per_cell,
     }
-    return GatheredRuns(validate(Protocol, facts, "comparison"), first, arms)
+    return validate(Protocol, facts, "comparison"), arms
 
 
-def ask(gathered: GatheredRuns, progress: Progress = no_progress) -> list[Outcome]:
-    """Ask the bare host, and every run, the items of the protocol; return the outcomes."""
-    protocol, moment, first = gathered.protocol, gathered.last_generation, gathered.first
-    parts = host_parts(protocol, first.config, host_of(first.config), moment)
+def ask(
+    protocol: Protocol, arms: Mapping[str, Sequence[LoadedRun]], progress: Progress = no_progress
+) -> list[Outcome]:
+    """Ask the bare host, and every run, the items of the protocol; return the outcomes. Users are
+    judged as in the last generation that any of the runs has lived."""
+    first, *_ = runs = [run for members in arms.values() for run in members]
+    moment = max(run.last_generation for run in runs)
+    host, cache = host_of(first.config), first.folder / ANSWERS_FILE
+    parts = host_parts(protocol, first.config, host, cache, moment)
     outcomes = [HOST_JOB.outcome(protocol, **parts)]
-    for arm, runs in gathered.arms.items():
-        for run in runs:
-            host, systems = host_of(run.config), {}
-            for routing, items in end_questions(protocol, arm, run.config, generation=moment):
-                evaluation = run.evaluate(items, host, routing, progress=progress)
-                systems[routing] = SystemAnswers.of(evaluation)
+    for arm, members in arms.items():
+        routing = protocol.arms[arm].routing
+        for run in members:
+            items = items_of(protocol, run.config, protocol.shifts, moment)
+            answers = run.evaluate(items, host_of(run.config), routing, progress=progress)
+            systems = {routing: SystemAnswers.of(answers)}
             leg = Leg(train_flops=run.pool.state.spent.flops, systems=systems)
-            record = run_parts(run, host, protocol.routings(arm))
             job = Job("main", arm, run.config.seed, 1.0)
-            outcomes.append(job.outcome(protocol, legs=[leg], **record))
+            outcomes.append(job.outcome(protocol, legs=[leg], **run_parts(run)))
     return outcomes
 
 
@@ -142,8 +131,8 @@ def _side(runs: Sequence[LoadedRun], shifts: Sequence[str]) -> Arm:
 
 def _sees(config: RunConfig) -> str:
     """Return the words for what learning is told."""
-    reward, rule = reward_rules.build(config.reward), learning_rules.build(config.learning_rule)
-    if reward.sees_gold or rule.sees_gold:
+    parts = reward_rules.build(config.reward), learning_rules.build(config.learning_rule)
+    if any(part.sees_gold for part in parts):
         return "gold answers"
     warm = strategies.build(config.strategy).warm
     return f"verdicts, {warm} gold examples per cell" if warm else "verdicts"

@@ -1,15 +1,13 @@
-"""``suite``, ``ablate``, ``compare``, ``pack``, ``sft`` and ``transfer``: comparisons from the
-command line."""
+"""``suite``, ``ablate``, ``compare``, ``pack`` and ``sft``: comparisons from the command line."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
 import signal
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,18 +20,11 @@ from symbiont_ecology.cli.console import command_line, prepare, report, write_js
 from symbiont_ecology.cli.options import argument, option
 
 if TYPE_CHECKING:
-    from symbiont_ecology.extensions.study.adhoc import GatheredRuns
     from symbiont_ecology.extensions.study.comparison import Summary
     from symbiont_ecology.extensions.study.jobs import Job
     from symbiont_ecology.extensions.study.protocol import Protocol
-    from symbiont_ecology.extensions.study.sft import SweepPlan
-    from symbiont_ecology.extensions.study.workers import JobCallback
     from symbiont_ecology.run.config import RunConfig
 
-CI, METHODS = "ci", "methods-v1"
-"""The protocols of ``--ci`` and of ``--methods``, if no other is named."""
-PARTS = 20
-"""Lines on the progress of a stage, at most."""
 ALL_SHIFTS = (
     *("in-distribution", "depth", "wording", "shared-families", "unrelated-families"),
     *("composition", "retention"),
@@ -43,15 +34,7 @@ ADAPTER, REPORT_FILE = "adapter", "sft.json"
 """Folder of the adapter that SFT chose, and what was swept."""
 RATES = (0.003, 0.006, 0.012)
 """Learning rates that suit the embedded host."""
-NOTHING_DONE = "everything is fine; nothing was done"
-LIVES = {
-    "train_flops": "train FLOPs",
-    "rollouts": "rollouts",
-    "roi": "ROI",
-    "births": "births",
-    "deaths": "deaths",
-    "coverage": "coverage",
-}
+LIVES = ("train_flops", "rollouts", "roi", "births", "deaths", "coverage")
 """What a table shows of the lives of arms."""
 
 
@@ -71,15 +54,8 @@ def suite(
     ci: Annotated[
         bool, option("The protocol ci: three arms in two minutes, with a table.", "--ci")
     ] = False,
-    methods: Annotated[
-        str | None,
-        option(f"Only these arms, such as ecology,es; of {METHODS} if no protocol is named."),
-    ] = None,
     out: Annotated[Path | None, options.resumable_folder("artifacts/<name>")] = None,
     workers: options.WorkersOption = None,
-    executor: Annotated[
-        str, option("Who does the runs: local, ray, or such as '{kind: ray, address: auto}'.")
-    ] = "local",
     json_file: options.JsonOption = None,
     dry_run: options.DryRunOption = False,
 ) -> None:
@@ -88,17 +64,14 @@ def suite(
     from symbiont_ecology.extensions.study.suite import Suite, check_protocol
 
     names, changes = options.split_words(words)
-    names += [CI] * ci or [METHODS] * (methods is not None and not names)
+    names += ["ci"] * ci
     if len(names) != 1:
         raise ConfigError(f"suite: expected one protocol or --ci, got {' '.join(names) or 'none'}")
     plan = load_protocol(names[0], changes, additions or ())
-    if methods is not None:
-        plan = plan.of_arms(list(dict.fromkeys(name.strip() for name in methods.split(","))))
     check_protocol(plan)
-    doer = options.typed_spec(executor, "--executor")
     folder = out or Path("artifacts") / plan.name
     with report(json_file, dry_run) as write:
-        if not work_through(plan, folder, workers, out, dry_run=dry_run, executor=doer):
+        if not work_through(plan, folder, workers, out, dry_run=dry_run):
             return
         if (ci or json_file is not None) and not plan.worlds:
             summary = Suite(plan, folder).comparison.summary
@@ -134,21 +107,15 @@ def ablate(
     if len(files) > 1:
         raise ConfigError(f"ablate: expected one file at most, got {' '.join(files)}")
     file = Path(files[0]) if files else config_folder() / "ablations" / "default.yaml"
-    loaded = ablation.load_ablation(file, changes)
-    ablation.check_ablation(loaded)
-    plan = loaded.protocol
-    folder, target = (
-        out or Path("artifacts") / plan.name,
-        page or Path("docs/results") / f"{plan.name}.md",
-    )
-    for line in ablation.tests_planned(loaded):
-        print(line)
+    rows, plan = ablation.load_ablation(file, changes)
+    folder = out or Path("artifacts") / plan.name
+    target = page or Path("docs/results") / f"{plan.name}.md"
     if not dry_run:
         prepare(target)
         prepare(ablation.results_file(target))
     if not work_through(plan, folder, workers, out, dry_run=dry_run):
         return
-    results = ablation.results_of(Suite(plan, folder).comparison.results, loaded.rows)
+    results = ablation.results_of(Suite(plan, folder).comparison.results, rows)
     write_json(ablation.results_file(target), results.model_dump(mode="json"))
     write_whole(target, ablation.render_ablation(results))
     for mechanism, reading in results.readings.items():
@@ -161,22 +128,15 @@ def compare(
     shift: options.ShiftOption = options.IN_DISTRIBUTION,
     per_cell: options.PerCellOption = 40,
     json_file: options.JsonOption = None,
-    dry_run: options.DryRunOption = False,
 ) -> None:
     """Ask any runs the same holdout questions and print what differs, with intervals and tests."""
-    from symbiont_ecology.extensions.study.adhoc import gather
     from symbiont_ecology.extensions.study.suite import Comparison
 
-    gathered = gather(runs, tuple(shift), per_cell, "comparison")
-    with report(json_file, dry_run) as write:
-        if dry_run:
-            _tell_gathered(gathered)
-            print(NOTHING_DONE)
-            return
+    with report(json_file) as write:
         with console.asking() as count:
-            summary = Comparison.of(gathered, count).summary
-        tell_comparison(summary)
-        write(summary.dump())
+            made = Comparison.of_runs(*runs, shifts=shift, per_cell=per_cell, progress=count)
+        tell_comparison(made.summary)
+        write(made.summary.dump())
 
 
 def pack(
@@ -189,72 +149,48 @@ def pack(
             "Folder of the pack; beside it an index is written.", default="docs/paper_packs/<name>"
         ),
     ] = None,
-    name: Annotated[str | None, option("Name of a pack of runs.", default="the folder's")] = None,
     per_cell: options.PerCellOption = 40,
-    dry_run: options.DryRunOption = False,
 ) -> None:
     """Make a paper pack: tables, figures, outcomes and hashes. A pack is made again from its own
     outcomes."""
     from symbiont_ecology.extensions.study import pack as packs
-    from symbiont_ecology.extensions.study.adhoc import gather
     from symbiont_ecology.extensions.study.suite import PROTOCOL_FILE, Comparison, Suite
 
     first = folders[0]
     is_pack, is_suite = (first / packs.OUTCOMES).exists(), (first / PROTOCOL_FILE).exists()
-    if len(folders) > 1 and (is_pack or is_suite):
+    if (is_pack or is_suite) and len(folders) > 1:
         raise ConfigError(
             f"pack: expected one suite, one pack or runs, got {' '.join(map(str, folders))}: pack "
             "them one by one"
         )
-    if is_pack and out is not None:
-        raise ConfigError("--out: a pack is made again where it is: leave it out")
     if is_pack:
-        count = len(packs.read_pack(first)[0].outcomes)
-        if not dry_run:
-            packs.rebuild(first)
-        if not dry_run and (first.parent / packs.INDEX).exists():
+        if out is not None:
+            raise ConfigError("--out: a pack is made again where it is: leave it out")
+        packs.rebuild(first)
+        if (first.parent / packs.INDEX).exists():
             packs.write_index(first.parent)
-        done = "nothing was done" if dry_run else f"made again from its own outcomes: {first}"
-        print(f"{count} outcomes in {first} are fine; {done}")
+        print(f"made again from its own outcomes: {first}")
         return
     if is_suite:
         made = Suite.open(first).comparison
-        protocol, target = made.protocol, _pack_folder(made.protocol, out)
-        count, missing = len(made.outcomes), made.results.missing
-        print(f"outcomes  {count} of protocol {protocol.name} ({protocol.digest}) in {first}")
-        if missing:
+        if missing := made.results.missing:
             print(
-                f"the suite is not finished, {missing} of {protocol.planned_runs} runs are "
+                f"the suite is not finished, {missing} of {made.protocol.planned_runs} runs are "
                 f"missing: {command_line('suite')} goes on with it"
             )
     else:
-        gathered = gather(folders, ALL_SHIFTS, per_cell, name or (out or first).name)
-        target = _pack_folder(gathered.protocol, out)
-        _tell_gathered(gathered)
-    if dry_run:
-        print(f"pack      {target}\nnothing was done")
-        return
+        with console.asking() as count:
+            name = (out or first).name
+            made = Comparison.of_runs(
+                *folders, shifts=ALL_SHIFTS, per_cell=per_cell, name=name, progress=count
+            )
+    target = out or Path("docs/paper_packs") / made.protocol.name
+    path, facts = target / packs.PROTOCOL, made.protocol.model_dump(mode="json")
+    if path.exists() and json.loads(path.read_text("utf-8")) != facts:  # changed, of the same name
+        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
     prepare(target / packs.SUMMARY)
-    if not is_suite:
-        with console.asking() as counted:
-            made = Comparison.of(gathered, counted)
     made.save_pack(target)
     print(f"{target / packs.PAGE} is written")
-
-
-def _pack_folder(protocol: Protocol, out: Path | None) -> Path:
-    """The folder of a pack.
-
-    Raises:
-        RunError: it holds another one.
-    """
-    from symbiont_ecology.extensions.study.pack import PROTOCOL
-
-    target = out or Path("docs/paper_packs") / protocol.name
-    path = target / PROTOCOL  # a changed protocol may bear the name of the one before
-    if path.exists() and json.loads(path.read_text("utf-8")) != protocol.model_dump(mode="json"):
-        raise RunError(f"{target} holds the pack of another protocol: choose another --out")
-    return target
 
 
 def sft(
@@ -287,8 +223,8 @@ def sft(
     dry_run: options.DryRunOption = False,
 ) -> None:
     """Fine-tune one adapter on reference answers with a run's compute. With --out it goes on."""
-    from symbiont_ecology.extensions.study.sft import SweepPlan, sft_protocol, sweep_jobs
-    from symbiont_ecology.extensions.study.suite import check_protocol
+    from symbiont_ecology.extensions.study.sft import STOPS, sft_protocol, sweep_points
+    from symbiont_ecology.extensions.study.suite import check_protocol, tuning_jobs
     from symbiont_ecology.run.open_run import CONFIG_FILE
 
     if config is not None and "=" in config:  # with --match the first change stands there
@@ -307,50 +243,24 @@ def sft(
         )
     swept = _numbers(rates, float) if rates else _usual_rates(resolved)
     tried = _numbers(ranks, int) if ranks else [resolved.host.rank]
-    plan = SweepPlan(budget, scale * spent, swept, tried, questions, per_cell)
-    protocol = sft_protocol(base, changes, resolved, plan)
-    check_protocol(protocol, alike=("tasks",))
+    tries = list(itertools.product(tried, swept, STOPS))
+    changes.append(f"strategy={{kind: single, samples: 0, questions: {questions}, aging: 0}}")
+    protocol = sft_protocol(base, changes, resolved, budget, scale * spent, tries, per_cell)
+    check_protocol(protocol)
     folder, host = out or free_folder("sft"), resolved.host
     if not dry_run:
         prepare(folder / REPORT_FILE)
     console.tell_facts({"host": f"{host.model} on {host.device} in {host.dtype}"})
-    stages = [("sft", sweep_jobs(protocol))]
+    stages = [("sft", tuning_jobs(protocol))]
     if not work_through(protocol, folder, workers, out, dry_run=dry_run, stages=stages):
         return
-    _export_best(protocol, plan, folder)
+    about = {"schema": 2, "budget": {"measure": budget, "amount": scale * spent}}
+    found = _export_best(sweep_points(protocol, folder, tries), folder)
+    write_json(folder / REPORT_FILE, {**about, **found})
     words = ("evaluate", "--adapter", folder / ADAPTER, "--holdout", "FILE", "--host")
     print(f"next:   {command_line(*words, host.model)}")
     if match is not None:
         print(f"        {command_line('baselines', match, '--sft', folder / ADAPTER)}")
-
-
-def transfer(
-    folder: options.RunFolder,
-    holdout: Annotated[
-        Path | None, option("JSONL file of questions, instead of those that are drawn.")
-    ] = None,
-    per_cell: options.PerCellOption = 20,
-    shift: options.ShiftOption = options.IN_DISTRIBUTION,
-    json_file: options.JsonOption = None,
-    host: options.HostOption = None,
-) -> None:
-    """Ask every family's best organelle the questions of all families."""
-    import pandas as pd
-
-    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
-    from symbiont_ecology.extensions.study.baselines import transfer_matrix
-
-    spec = EvaluationSpec(holdout=holdout, per_cell=per_cell, shifts=tuple(shift))
-    with report(json_file) as write:
-        run = console.open_run(folder, host)
-        with console.asking() as progress:
-            matrix = transfer_matrix(run.loaded, spec.items(run.loaded), run.host, progress)
-        table = pd.DataFrame({"(host)": matrix.host, **matrix.accuracy}).T
-        print((100 * table.rename_axis(index="best in, right %")).round().astype(int).to_string())
-        gains = {kind: gain for kind, gain in matrix.gain.items() if gain is not None}
-        listed = ", ".join(f"{kind} {100 * gain:+.1f}" for kind, gain in gains.items())
-        print(f"gain over the host: {listed}")
-        write(asdict(matrix))
 
 
 def work_through(
@@ -360,7 +270,6 @@ def work_through(
     out: Path | None,
     *,
     dry_run: bool,
-    executor: Any = "local",
     stages: Iterable[tuple[str, Sequence[Job]]] | None = None,
 ) -> bool:
     """Print a plan and do what is missing of it; return False in a dry run.
@@ -369,52 +278,41 @@ def work_through(
         typer.Exit: it was stopped.
     """
     from symbiont_ecology.extensions.study import suite as suites
-    from symbiont_ecology.extensions.study.jobs import OUTCOME_FILE
-    from symbiont_ecology.extensions.study.workers import STOP_FILE, Workers
-    from symbiont_ecology.run.executors import executors
+    from symbiont_ecology.extensions.study.workers import STOP_FILE
 
     def pull(number: int, frame: object) -> None:
         """On Ctrl-C the generations in flight are finished and saved."""
         (folder / STOP_FILE).touch()
         os.write(2, b"\nfinishing the generations in flight\n")
 
-    crew = Workers(workers or suites.usual_workers(plan), _bar, executors.build(executor))
-    crew.executor.check()
+    count = workers or suites.usual_workers(plan)
     if not dry_run:
+        prepare(folder / suites.PROTOCOL_FILE)
         suites.claim_folder(plan, folder)
-        crew = crew if workers else crew.at_a_time()
-    _tell_plan(plan, folder, crew.count)
+    budgets = ", ".join(f"{budget * plan.unit_flops:.3g} FLOPs" for budget in plan.budgets)
+    facts = {
+        "protocol": f"{plan.name} ({plan.digest}): {plan.question}",
+        "arms": ", ".join(plan.arms),
+        "worlds": ", ".join(plan.worlds) or f"one, for {budgets}",
+        "runs": f"{len(suites.tuning_jobs(plan))} to tune, {plan.planned_runs} to report",
+        "workers": f"{count} at a time",
+        "folder": str(folder),
+    }
+    console.tell_facts(facts)
     if dry_run:
-        print(NOTHING_DONE)
+        print("everything is fine; nothing was done")
         return False
-    before, brake = len(list(folder.rglob(OUTCOME_FILE))), signal.signal(signal.SIGINT, pull)
+    brake = signal.signal(signal.SIGINT, pull)
     try:
-        is_complete = suites.do_jobs(stages or suites.stages(plan, folder), plan, folder, crew)
+        staged = stages or suites.stages(plan, folder)
+        is_complete = suites.do_jobs(staged, plan, folder, count)
     finally:
         signal.signal(signal.SIGINT, brake)
     if not is_complete:
         again = console.typed_again(folder, out)
         typer.echo(f"stopped; nothing that was finished is lost. Go on with: {again}", err=True)
         raise typer.Exit(INTERRUPTED)
-    if len(list(folder.rglob(OUTCOME_FILE))) == before:
-        print(f"all of it had been done before: to do it anew, choose another --out than {folder}")
     return True
-
-
-def _bar(stage: str, jobs: int, done: int) -> JobCallback:
-    """A bar on stderr; where that is no terminal, a line whenever another twentieth is done."""
-    from tqdm import tqdm
-
-    every = 1 if sys.stderr.isatty() else max(jobs // PARTS, 1)
-    bar = tqdm(total=jobs, initial=done, desc=stage, unit="job", miniters=every, mininterval=0)
-
-    def advance(job: Job) -> None:
-        bar.set_postfix_str(job.arm, refresh=False)
-        bar.update()
-        if bar.n == jobs:
-            bar.close()
-
-    return advance
 
 
 def tell_comparison(summary: Summary) -> None:
@@ -426,7 +324,7 @@ def tell_comparison(summary: Summary) -> None:
 
     largest, main = summary.largest, summary.protocol.main
     lives = {arm: own[largest] for arm, own in summary.arms.items() if largest in own}
-    spent = pd.DataFrame(lives).T.reindex(columns=["runs", *LIVES]).rename(columns=LIVES)
+    spent = pd.DataFrame(lives).T.reindex(columns=["runs", *LIVES])
     spent["runs"] = pd.Series(summary.seeds)
     shares, tests = summary.accuracy[largest], summary.differences[largest]
     rows = {
@@ -436,42 +334,8 @@ def tell_comparison(summary: Summary) -> None:
     }
     for title, made in rows.items():
         print(made.fillna(NO_VALUE).rename_axis(columns=title).to_string())
-    unpaired, alone = ", ".join(summary.unpaired), "intervals are over questions alone"
-    notes = {
-        summary.protocol.warm_arms: bool(summary.protocol.warm_arms),
-        f"no seed in common with {main}: {unpaired}; their {alone}": bool(unpaired),
-        f"one seed says nothing about others: {alone}": min(summary.seeds.values()) < 2,
-    }
-    for note in (note for note, is_told in notes.items() if is_told):
-        print(note)
-
-
-def _tell_plan(plan: Protocol, folder: Path, workers: int) -> None:
-    from symbiont_ecology.extensions.study.suite import tuning_jobs
-
-    budgets = ", ".join(f"{budget * plan.unit_flops:.3g}" for budget in plan.budgets)
-    place = ("worlds", ", ".join(plan.worlds)) if plan.worlds else ("budgets", f"{budgets} FLOPs")
-    facts = [
-        ("protocol", f"{plan.name} ({plan.digest}): {plan.question}"),
-        ("arms", ", ".join(plan.arms)),
-        place,
-        ("runs", f"{len(tuning_jobs(plan))} to tune, {plan.planned_runs} to report"),
-        ("workers", f"{workers} at a time"),
-        ("folder", str(folder)),
-    ]
-    console.tell_facts(dict(facts))
-
-
-def _tell_gathered(gathered: GatheredRuns) -> None:
-    """Print the runs, and how much would be asked."""
-    from symbiont_ecology.extensions.study.jobs import items_of
-
-    protocol = gathered.protocol
-    for arm, runs in gathered.arms.items():
-        seeds = ", ".join(str(run.config.seed) for run in runs)
-        print(f"{arm:15s} seeds {seeds}: {' '.join(str(run.folder) for run in runs)}")
-    questions = len(items_of(protocol, gathered.first.config, protocol.shifts))
-    print(f"{questions} questions to each and to the bare host: {', '.join(protocol.shifts)}")
+    if min(summary.seeds.values()) < 2:
+        print("one seed says nothing about others: intervals are over questions alone")
 
 
 def _usual_rates(config: RunConfig) -> Sequence[float]:
@@ -491,43 +355,26 @@ def _resolved(
     from symbiont_ecology.run.config import load_config
     from symbiont_ecology.run.start import read_config
 
-    if match is not None:
-        config, spent = read_config(match, changes), spent_by(match, measure)
-    elif measure not in BUDGET_KEYS or amount is None:
-        raise ConfigError(
-            f"sft CONFIG: expected --amount N and --budget one of {', '.join(BUDGET_KEYS)}"
-        )
-    else:
-        config, spent = load_config(base, changes), amount
+    if (match is None and amount is None) or measure not in BUDGET_KEYS:
+        known = ", ".join(BUDGET_KEYS)
+        raise ConfigError(f"sft: expected --match RUN or --amount N, and --budget one of {known}")
+    config = load_config(base, changes) if match is None else read_config(match, changes)
     check(config)
-    return config, spent if amount is None else amount
+    return config, spent_by(match, measure) if match and amount is None else amount or 0.0
 
 
-def _export_best(protocol: Protocol, plan: SweepPlan, folder: Path) -> None:
-    """Write the adapter that the sweep chose, and what was swept."""
-    from symbiont_ecology.extensions.study.sft import best_point, sweep_points
-
-    points = sweep_points(protocol, folder, plan)
-    best = best_point(points)
+def _export_best(points: Sequence[dict[str, Any]], folder: Path) -> dict[str, Any]:
+    """Write the adapter that the sweep chose; return what was swept. Of equals it is the cheapest,
+    which stopped first."""
+    best = min(points, key=lambda point: (-point["accuracy"], point["train_flops"]))
+    said = "rate {learning_rate:g}, rank {rank}, {part:g} of the budget: {accuracy:.1%} of the "
+    said += "selection questions right"
     for point in points:
-        about = f"rate {point.learning_rate:g}, rank {point.rank}, {point.part:g} of the budget"
-        mark = "chosen: " if point is best else ""
-        print(f"{mark}{about}: {point.accuracy:.1%} of the selection questions right")
-    run = console.open_run(folder / best.folder)
-    card = (
-        f"# SFT adapter\n\nRank {best.rank}, learning rate {best.learning_rate:g}, "
-        f"{best.train_flops:.3g} useful training FLOPs on `{run.kernel.name_or_path}`; "
-        f"{best.accuracy:.0%} of the selection questions right.\n"
-    )
-    run.best.save_peft(folder / ADAPTER, card)
-    values = {
-        "schema": 2,
-        "budget": {"measure": plan.measure, "amount": plan.amount},
-        "is_exactly_resumable": plan.measure != "wall_clock_seconds",
-        "chosen": asdict(best),
-        "sweep": [asdict(point) for point in points],
-    }
-    write_json(folder / REPORT_FILE, values)
+        print(f"{'chosen: ' if point is best else ''}{said.format(**point)}")
+    run = console.open_run(folder / best["folder"])
+    about = f"useful training FLOPs on `{run.kernel.name_or_path}`; {said.format(**best)}"
+    run.best.save_peft(folder / ADAPTER, f"# SFT adapter\n\n{best['train_flops']:.3g} {about}.\n")
+    return {"chosen": best, "sweep": points}
 
 
 def _numbers(text: str, kind: type[float]) -> list[Any]:

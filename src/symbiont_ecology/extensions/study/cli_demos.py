@@ -4,11 +4,10 @@ what the comparison shows."""
 from __future__ import annotations
 
 import sys
-import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +18,8 @@ from symbiont_ecology.cli.run import checked_config, folder_for, is_free_for, li
 
 if TYPE_CHECKING:
     from symbiont_ecology import Run
-    from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
+    from symbiont_ecology.evaluate.measure import LoadedRun
     from symbiont_ecology.extensions.study.measures import Stream
-    from symbiont_ecology.run.runtime import Host
 
 WATCHED = "ecology"
 CONTROLS = {"told": "told", "per_habitat": "one per user", "single": "one for all"}
@@ -38,74 +36,6 @@ ROWS = {
 SUMMARY_FILE, PICTURE_FILE = "summary.json", "demo.png"
 EXAMPLES = "tasks.style=few_shot"
 """How the model alone is asked with solved examples."""
-UNRELATED = (
-    "What is the capital of France?",
-    "Write one sentence about the sea.",
-    "Why do cats sleep so much?",
-)
-"""Prompts that no adapter should answer."""
-REPLY_WIDTH = 21
-"""Characters of a text in the table of replies."""
-LOW_PRIORITY = 5
-"""Niceness of the controls, so that the screen does not wait for them."""
-
-
-@dataclass(frozen=True)
-class Demo:
-    """A run that is watched and its controls, each in a folder of its name: their presets, and the
-    words for them."""
-
-    name: str
-    presets: Mapping[str, str]
-    words: Mapping[str, str]
-
-    def live(
-        self, changes: Sequence[str], out: Path | None, quiet: bool
-    ) -> tuple[Run, float | None]:
-        """Live all of them, or what is left; return the run that was watched, and how many seconds
-        it took if all of it was lived now.
-
-        Raises:
-            RunError: a control failed.
-            typer.Exit: it was interrupted.
-        """
-        from symbiont_ecology import Run
-        from symbiont_ecology.extensions.study.workers import (
-            STOP_FILE,
-            live_beside,
-            worker_processes,
-        )
-
-        configs = {arm: checked_config(preset, [*changes]) for arm, preset in self.presets.items()}
-
-        def is_free(place: Path) -> bool:
-            runs = (is_free_for(place / arm, config) for arm, config in configs.items())
-            return not (place / "config.yaml").exists() and all(runs)
-
-        folder = folder_for(self.name, out, is_free)
-        began, is_new = time.monotonic(), not (folder / WATCHED).exists()
-        stop_file, futures = folder / STOP_FILE, dict[str, Future[None]]()
-        console.prepare(stop_file)
-        stop_file.unlink(missing_ok=True)
-        with worker_processes(len(self.presets) - 1, LOW_PRIORITY) as pool:
-            for arm, preset in self.presets.items():
-                if arm != WATCHED:
-                    futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
-            try:
-                ecology = Run(folder / WATCHED, configs[WATCHED])
-                live(ecology, quiet, console.typed_again(folder, out))
-                if not quiet and not all(future.done() for future in futures.values()):
-                    print("waiting for the controls on the other cores …", flush=True)
-                for arm, future in futures.items():
-                    try:
-                        future.result()
-                    except EcologyError as error:
-                        about = f"the run of {self.words[arm]!r} failed"
-                        raise RunError(f"{about}: {error} (see {folder / f'{arm}.log'})") from error
-            finally:
-                stop_file.touch()
-        stop_file.unlink(missing_ok=True)
-        return ecology, round(time.monotonic() - began, 1) if is_new else None
 
 
 def demo(
@@ -121,8 +51,8 @@ def demo(
     """
     console.tell_loading(quiet)
     presets = {WATCHED: "demo", **{arm: f"demo_{arm}" for arm in CONTROLS}}
-    arms = Demo("comparison", presets, CONTROLS)
-    ecology, seconds = arms.live([f"seed={seed}", *(overrides or [])], out, quiet)
+    changes = [f"seed={seed}", *(overrides or [])]
+    ecology = _live("comparison", presets, changes, out, how.quiet)
     summary = _lived_through(ecology)
     somebody = next((n for living in ecology.population.values() for n in living.habitats), "h01")
     more = (
@@ -131,7 +61,7 @@ def demo(
         ("export", ecology.folder),
         ("learn-from", "logs/thumbs.jsonl"),
     )
-    _tell_end(ecology, summary, seconds, more)
+    _tell_end(ecology, summary, more)
 
 
 def demo_real(
@@ -155,8 +85,7 @@ def demo_real(
     presets = {WATCHED: "demo_real", "single": "demo_real_single"}
     model = load_config(presets[WATCHED], changes).host.model
     bring(model, lambda line: print(line, file=sys.stderr, flush=True))
-    arms = Demo("demo-real", presets, {"single": "one adapter"})
-    ecology, seconds = arms.live(changes, out, quiet)
+    ecology = _live("demo-real", presets, changes, out, how.quiet)
     with_examples = checked_config(presets[WATCHED], [*changes, EXAMPLES])
     more = (
         ("infer", ecology.folder, "What is the capital of France?"),
@@ -164,18 +93,58 @@ def demo_real(
         ("export", ecology.folder),
         ("look", "--host", "smollm2"),
     )
-    _tell_end(ecology, _answered(ecology, with_examples, per_cell), seconds, more)
+    _tell_end(ecology, _answered(ecology, with_examples, per_cell), more)
 
 
-def _tell_end(
-    ecology: Run, summary: dict[str, Any], seconds: float | None, more: Sequence[tuple[object, ...]]
-) -> None:
+def _live(
+    name: str, presets: Mapping[str, str], changes: Sequence[str], out: Path | None, quiet: bool
+) -> Run:
+    """Live the run that is watched and its controls, each in a folder of its name, or what is left
+    of them; return the one that was watched.
+
+    Raises:
+        RunError: a control failed.
+        typer.Exit: it was interrupted.
+    """
+    from symbiont_ecology import Run
+    from symbiont_ecology.extensions.study.workers import STOP_FILE, live_beside, worker_processes
+
+    configs = {arm: checked_config(preset, [*changes]) for arm, preset in presets.items()}
+
+    def is_free(place: Path) -> bool:
+        runs = (is_free_for(place / arm, config) for arm, config in configs.items())
+        return not (place / "config.yaml").exists() and all(runs)
+
+    folder = folder_for(name, out, is_free)
+    stop_file, futures = folder / STOP_FILE, dict[str, Future[None]]()
+    console.prepare(stop_file)
+    stop_file.unlink(missing_ok=True)
+    with worker_processes(len(presets) - 1) as pool:
+        for arm, preset in presets.items():
+            if arm != WATCHED:
+                futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
+        try:
+            ecology = Run(folder / WATCHED, configs[WATCHED])
+            live_unless_complete(ecology, quiet, console.typed_again(folder, out))
+            if not quiet and not all(future.done() for future in futures.values()):
+                print("waiting for the controls on the other cores …", flush=True)
+            for arm, future in futures.items():
+                try:
+                    future.result()
+                except EcologyError as error:
+                    about = f"the run of {arm!r} failed"
+                    raise RunError(f"{about}: {error} (see {folder / f'{arm}.log'})") from error
+        finally:
+            stop_file.touch()
+    stop_file.unlink(missing_ok=True)
+    return ecology
+
+
+def _tell_end(ecology: Run, summary: dict[str, Any], more: Sequence[tuple[object, ...]]) -> None:
     """Write the numbers, and print where everything is and what can be typed next."""
     folder = ecology.folder.parent
-    console.write_json(folder / SUMMARY_FILE, {**summary, "seconds": seconds})
-    duration = f"{seconds:.0f} s, " if seconds is not None else ""
-    print(f"\nEverything is in {folder} ({duration}seed {ecology.config.seed}). Look at")
-    print(f"  {folder / PICTURE_FILE}\nNext:")
+    console.write_json(folder / SUMMARY_FILE, summary)
+    print(f"\nEverything is in {folder} (seed {ecology.config.seed}).\nNext:")
     for words in (("evoscope", ecology.folder, "--open"), *more):
         print(f"  {console.command_line(*words)}")
 
@@ -186,7 +155,7 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
     import pandas as pd
 
     from symbiont_ecology.extensions.study.figures import draw_demo
-    from symbiont_ecology.extensions.study.measures import STREAM_MEASURES, Stream
+    from symbiont_ecology.extensions.study.measures import NO_SHARES, STREAM_MEASURES, Stream
 
     words, folder = {"told": CONTROLS["told"], WATCHED: WATCHED, **CONTROLS}, ecology.folder.parent
     runs = {arm: Stream.of_run(folder / arm) for arm in words}
@@ -194,9 +163,10 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
         arm: {measure: STREAM_MEASURES[measure](run) for measure in ROWS}
         for arm, run in runs.items()
     }
-    shown = {words[arm]: [_shown(*value) for value in own.items()] for arm, own in arms.items()}
+    shown = pd.DataFrame(arms, dtype=float).rename(columns=words)
+    shown[~shown.index.isin(NO_SHARES)] *= 100
     print("\nwhat users lived through")
-    print(pd.DataFrame(shown, index=pd.Index(ROWS.values())).to_string())
+    print(shown.map("{:.3g}".format, na_action="ignore").rename(ROWS).to_string(na_rep="–"))
     served = _served(ecology, runs[WATCHED])
     kinds = {
         name: ", ".join(f"{count} × kind {kind + 1}" for kind, count in counts.most_common())
@@ -205,27 +175,14 @@ def _lived_through(ecology: Run) -> dict[str, Any]:
     users = {name: counts.total() for name, counts in served.items()}
     print("\nwho serves whom")
     print(pd.DataFrame({"users": users, "what they want, which nobody said": kinds}).to_string())
-    record = runs[WATCHED].record
-    print(f"{len(record.births)} adapters were born on the way, {len(record.deaths)} died")
     draw_demo({words[arm]: run for arm, run in runs.items()}, WATCHED, folder / PICTURE_FILE)
+    print(f"a picture of it is {folder / PICTURE_FILE}")
     return {
-        "schema": 2,
+        "schema": 3,
         "seed": ecology.config.seed,
         "arms": arms,
         "served": {name: dict(counts) for name, counts in served.items()},
-        "births": [count for _, count in record.births],
-        "deaths": len(record.deaths),
     }
-
-
-def _shown(measure: str, value: float | None) -> str:
-    from symbiont_ecology.extensions.study.measures import NO_SHARES
-
-    if value is None:
-        return "–"
-    if measure == "flops":
-        return f"{value:.1e}"
-    return f"{value:.0f}" if measure in NO_SHARES else f"{100 * value:.0f}"
 
 
 def _served(ecology: Run, run: Stream) -> dict[str, Counter[int]]:
@@ -238,7 +195,6 @@ def _served(ecology: Run, run: Stream) -> dict[str, Counter[int]]:
 def _answered(ecology: Run, with_examples: Any, per_cell: int) -> dict[str, Any]:
     """Ask everybody the same held-out questions, print the tables, return the numbers."""
     from symbiont_ecology.evaluate.measure import LoadedRun
-    from symbiont_ecology.extensions.study.figures import draw_accuracies
 
     folder, host = ecology.folder.parent, ecology.host
     many, single = (LoadedRun.of_run(folder / arm) for arm in (WATCHED, "single"))
@@ -257,32 +213,7 @@ def _answered(ecology: Run, with_examples: Any, per_cell: int) -> dict[str, Any]
     title = "\nright answers to held-out questions, with 95 % intervals"
     console.print_table(console.accuracy_table(systems, title))
     console.tell_answerers(systems["the ecology"])
-    draw_accuracies(systems, folder / PICTURE_FILE)
     return {
         "schema": 1,
         "accuracy": {name: evaluation.summary() for name, evaluation in systems.items()},
-        "replies": _replies(many, systems["the ecology"], host),
     }
-
-
-def _replies(ecology: LoadedRun, evaluation: Evaluation, host: Host) -> list[dict[str, str]]:
-    """Print what the model and the ecology reply to some prompts, and who did; return the same as
-    values."""
-    import pandas as pd
-
-    from symbiont_ecology.base.transcripts import plain
-    from symbiont_ecology.base.types import last_turn
-
-    firsts = {item.family: item for item in reversed(evaluation.items)}
-    prompts = [(last_turn(item.prompt), item.reply_limit) for item in firsts.values()]
-    rows = []
-    for prompt, limit in [*prompts, *((prompt, 24) for prompt in UNRELATED)]:
-        alone = ecology.answer(prompt, host, "host", limit)
-        together = ecology.answer(prompt, host, "learned", limit)
-        row = {"prompt": prompt, "model": alone.text, "ecology": together.text}
-        rows.append({**row, "who": together.organelle_id})
-    table = pd.DataFrame(rows).map(lambda text: plain(text.strip().partition("\n")[0], REPLY_WIDTH))
-    table.columns = pd.Index(["asked", "the model says", "the ecology says", "who says it"])
-    print("\nthe same prompts, the first lines of the replies")
-    print(table.to_string(index=False))
-    return rows

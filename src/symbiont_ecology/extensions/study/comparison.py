@@ -6,42 +6,34 @@ p-values are those of exact sign flips over seeds, controlled for false discover
 to claim a difference is the same everywhere. Nothing draws by chance but the seeded bootstrap: the
 same outcomes give the same numbers.
 
-Budgets are named by their text (``0.25``), as in ``summary.json``. A view is a shift, or the
-in-distribution cells of a kind.
+Budgets are named by their text (``0.25``), as in ``summary.json``. A view is a shift.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+from scipy.stats import false_discovery_control
 
 from symbiont_ecology.base.statistics import Interval, paired_interval, sign_flip
 from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.extensions.study.measures import SIDES, area, at_zero, stage_measures
+from symbiont_ecology.extensions.study.measures import area, at_zero, stage_measures
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results, by_cell, by_seed, minus
-from symbiont_ecology.extensions.study.statistics import (
-    crossed_bootstrap,
-    detectable,
-    false_discovery,
-    hypervolume,
-    interquartile_mean,
-)
+from symbiont_ecology.extensions.study.statistics import crossed_bootstrap, detectable
 
-RESAMPLES = 1000
 SEEDS_NEEDED = {"depth": 16, "shared-families": 16, "unrelated-families": 16}
 """Views whose spread over seeds is too wide for a claim from fewer."""
 POINTS_NEEDED = {"retention": 0.10}
 """Differences in a view below which nothing is claimed, whatever the test says."""
-COUNTS = ("rollouts", "births", "merges", "deaths", "alive")
+COUNTS = ("rollouts", "births", "merges", "deaths")
 """Means of what runs counted."""
-SELDOM = ("unpaired", "stages")
-"""Keys of a summary that are left out where they are empty."""
 Key = TypeVar("Key", bound=Hashable)
 Number = TypeVar("Number")
 Views = dict[str, dict[str, Number]]
@@ -51,28 +43,21 @@ BySeed = Mapping[str, pd.Series]
 
 
 @dataclass(frozen=True)
-class Accuracy(Interval):
-    """The share that is right, its interquartile mean over seeds, and the seeds."""
+class Value(Interval):
+    """A mean over seeds, and the value of each. Bounds that are not known are NaN."""
 
-    iqm: float
     seeds: list[float]
 
 
 @dataclass(frozen=True)
-class Difference(Interval):
-    """One arm minus another: a p-value over seeds, and the difference that so many would find."""
+class Difference(Value):
+    """One arm minus another: a p-value over seeds, the difference that so many would find, and what
+    holds of it as one of a family of tests (``adjusted``)."""
 
     p: float
     detectable: float | None
-    seeds: list[float]
-
-
-@dataclass(frozen=True)
-class AdjustedDifference(Difference):
-    """The same as one of a family of tests."""
-
-    p_adjusted: float
-    is_claimed: bool
+    p_adjusted: float = math.nan
+    is_claimed: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,31 +68,20 @@ class Summary:
     host: dict[str, Any]
     """Its fingerprint, and the versions of the packages."""
     sources: list[str]
-    cells: dict[str, list[str]]
-    """In-distribution cells by kind."""
     seeds: dict[str, int]
     """How many, by arm."""
     arms: dict[str, dict[str, dict[str, Any]]]
     """What the runs of an arm did and spent, by arm and budget."""
-    accuracy: dict[str, Views[Accuracy]]
+    accuracy: dict[str, Views[Value]]
     """By budget, view and arm."""
-    differences: dict[str, Views[AdjustedDifference]]
+    differences: dict[str, Views[Difference]]
     """The main arm minus the others."""
-    second: dict[str, Views[AdjustedDifference]]
+    second: dict[str, Views[Difference]]
     """The second arm minus those that see gold answers, too."""
-    peer: dict[str, Any]
-    """SFT against the ceiling, and over the budgets; empty without that arm."""
-    retention: dict[str, dict[str, Any]]
-    """Skill and retention by arm (a point per seed and budget, the hypervolumes by seed), and the
-    main arm's hypervolume minus the others'."""
-    routing: dict[str, dict[str, Any]]
-    """The routings of an arm, by arm and shift."""
     flip: dict[str, dict[str, Any]]
     """Curves through the flip by arm, and the main arm minus the others."""
     stages: dict[str, dict[str, Any]]
     """What became of families that came one after another; empty where none does."""
-    unpaired: list[str]
-    """Arms that have no seed in common with the main one."""
 
     @property
     def largest(self) -> str:
@@ -115,9 +89,9 @@ class Summary:
         return list(self.accuracy)[-1]
 
     def dump(self) -> dict[str, Any]:
-        """Return plain values for JSON; what is seldom there is left out where it is empty."""
+        """Return plain values for JSON; stages are left out where none are."""
         about = {"name", "question", "unit_flops", "main", "level"}
-        values = {key: value for key, value in vars(self).items() if value or key not in SELDOM}
+        values = {key: value for key, value in vars(self).items() if value or key != "stages"}
         protocol = self.protocol.model_dump(mode="json", include=about)
         return {**plain(values), "protocol": protocol}
 
@@ -131,26 +105,14 @@ def summarise(results: Results) -> Summary:
         protocol=protocol,
         host={"fingerprint": host.host, "versions": host.versions},
         sources=results.sources,
-        cells=results.cells,
         seeds={arm: len(results.runs(arm, results.largest)) for arm in arms},
         arms={arm: dict(_spending(results, arm)) for arm in arms},
         accuracy=dict(_accuracies(results)),
         differences=dict(_differences(results, protocol.main, peers)),
         second=dict(_differences(results, protocol.second, gold)) if protocol.second else {},
-        peer=_peer(results),
-        retention=_retention(results),
-        routing={arm: shifts for arm in arms if (shifts := dict(_routing(results, arm)))},
         flip=_flip(results),
         stages=_stages(results),
-        unpaired=_unpaired(results),
     )
-
-
-def _unpaired(results: Results) -> list[str]:
-    runs = {arm: results.runs(arm, results.largest) for arm in results.protocol.arms}
-    seeds = {arm: {run.seed for run in own} for arm, own in runs.items() if own}
-    main = seeds.get(results.protocol.main, set())
-    return [arm for arm, own in seeds.items() if main and main.isdisjoint(own)]
 
 
 def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -185,32 +147,30 @@ def _spending(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]
                 "flops_per_solved": cost,
                 "break_even_solved": train_flops / saving if saving > 0 else None,
                 "organelles_asked": mean([run.systems[routing].organelles for run in runs]),
-                "option": runs[0].option,
             },
         )
 
 
-def _accuracies(results: Results) -> Iterator[tuple[str, Views[Accuracy]]]:
+def _accuracies(results: Results) -> Iterator[tuple[str, Views[Value]]]:
     """By budget, view and arm."""
     for budget in results.protocol.budgets:
-        views: Views[Accuracy] = {}
-        for view in views_of(results):
+        views: Views[Value] = {}
+        for view in results.protocol.shifts:
             for arm in (HOST, *results.protocol.arms):
                 if (verdicts := view_of(results, arm, budget, view)) is not None:
-                    interval, seeds = vars(interval_of(verdicts)), by_seed(verdicts)
-                    iqm = interquartile_mean(seeds)
-                    views.setdefault(view, {})[arm] = Accuracy(**interval, iqm=iqm, seeds=seeds)
+                    shares = Value(**vars(interval_of(verdicts)), seeds=by_seed(verdicts))
+                    views.setdefault(view, {})[arm] = shares
         yield f"{budget:g}", views
 
 
 def _differences(
-    results: Results, main: str, arms: Iterable[str]
-) -> Iterator[tuple[str, Views[AdjustedDifference]]]:
+    results: Results, main: str, arms: Sequence[str]
+) -> Iterator[tuple[str, Views[Difference]]]:
     """By budget and view: an arm minus the host and the others. The arms of a view are a family of
     tests."""
     for budget in results.protocol.budgets:
-        views: Views[AdjustedDifference] = {}
-        for view in views_of(results):
+        views: Views[Difference] = {}
+        for view in results.protocol.shifts:
             main_verdicts, tests = view_of(results, main, budget, view), dict[str, Difference]()
             for arm in (HOST, *arms):
                 verdicts = view_of(results, arm, budget, view)
@@ -221,111 +181,24 @@ def _differences(
         yield f"{budget:g}", views
 
 
-def _peer(results: Results) -> dict[str, Any]:
-    """Return how strong a peer SFT is: its accuracy against the mean cue ceiling, and its course
-    over the budgets."""
-    ceiling = results.verdicts(HOST, 0, "ceiling")
-    shares = {
-        f"{budget:g}": mean(by_seed(verdicts))
-        for budget in results.protocol.budgets
-        if "sft" in results.protocol.arms
-        and (verdicts := results.verdicts("sft", budget, "in-distribution")) is not None
-    }
-    if ceiling is None or not shares:
-        return {}
-    cue_ceiling, best, largest = mean(by_seed(ceiling)), max(shares.values()), list(shares)[-1]
-    return {
-        "ceiling": cue_ceiling,
-        "sft": shares,
-        "largest": largest,
-        "sft_minus_ceiling": shares[largest] - cue_ceiling,
-        "share_of_best": {key: value / best if best else 0.0 for key, value in shares.items()},
-    }
-
-
-def _retention(results: Results) -> dict[str, dict[str, Any]]:
-    """Skill against retention of what the bare host could do; the area of the frontier over the
-    budgets."""
-    frontiers, areas = dict[str, Any](), dict[str, pd.Series]()
-    for arm in results.protocol.arms:
-        points = dict[str, pd.Series]()
-        for budget in results.protocol.budgets:
-            retention = view_of(results, arm, budget, "retention")
-            skill = results.verdicts(arm, budget, "in-distribution")
-            if retention is not None and skill is not None:
-                pairs = list(zip(by_seed(skill), by_seed(retention), strict=True))
-                points[f"{budget:g}"] = pd.Series(pairs, index=skill.columns)
-        if points:  # a seed that lacks a budget has another frontier
-            table = pd.DataFrame(points)
-            sizes = table.notna().sum(axis=1)
-            rows = table[sizes == sizes.max()].iterrows()
-            areas[arm] = pd.Series({seed: hypervolume(pairs.dropna()) for seed, pairs in rows})
-            volumes = areas[arm].to_list()
-            lists = {budget: pairs.to_list() for budget, pairs in points.items()}
-            frontiers[arm] = {"points": lists, "hypervolume": volumes, "mean": mean(volumes)}
-    return {"arms": frontiers, "differences": against_main(results, areas)}
-
-
-def _routing(results: Results, arm: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """At the largest budget: how often the routings of an arm are right, the arm's own minus the
-    others, the share that its own leaves to the host, and FLOPs per question."""
-    side, runs = results.protocol.arms[arm], results.runs(arm, results.largest)
-    for shift in results.protocol.shifts:
-        answers = {
-            routing: verdicts
-            for routing in (side.routing, *side.also)
-            if (verdicts := results.verdicts(arm, results.largest, shift, routing)) is not None
-        }
-        if len(answers) < 2:
-            continue
-        own, *rest = answers
-        count = len(answers[own])
-        yield (
-            shift,
-            {
-                "accuracy": {routing: interval_of(answers[routing]) for routing in answers},
-                "minus": {name: difference_of(minus(answers[own], answers[name])) for name in rest},
-                "abstained": mean([run.systems[own].abstained[shift] for run in runs]) / count,
-                "flops": {
-                    routing: mean([run.systems[routing].flops[shift] for run in runs]) / count
-                    for routing in answers
-                },
-            },
-        )
-
-
 def _flip(results: Results) -> dict[str, dict[str, Any]]:
-    """Accuracy through the flip and back: curves, their areas, and what is right before anything is
-    spent."""
-    arms: dict[str, Any] = {}
-    numbers: dict[str, dict[str, pd.Series]] = {"area": {}, "at_zero": {}}
+    """Accuracy through the flip and back: the areas of the curves, and what is right before
+    anything is spent."""
+    tables = dict[str, pd.DataFrame]()
     for arm in results.protocol.arms:
-        legs = results.legs_of(arm)
-        runs = {int(seed): run for seed, run in legs.groupby("seed", sort=False)}
-        if not runs:
-            continue
-        own = {
-            name: pd.Series({seed: measure(run) for seed, run in runs.items()})
-            for name, measure in (("area", area), ("at_zero", at_zero))
-        }
-        for name, by_arm in numbers.items():
-            by_arm[arm] = own[name]
-        arms[arm] = {
-            "curves": {side: list(_curve(legs, side)) for side in SIDES},
-            **{name: values.to_list() for name, values in own.items()},
-            "seeds": list(runs),
-            "mean": {name: mean(values) for name, values in own.items()},
-        }
-    against = {name: against_main(results, by_arm) for name, by_arm in numbers.items()}
+        runs = results.legs_of(arm).groupby("seed", sort=False)
+        rows = {int(seed): {"area": area(run), "at_zero": at_zero(run)} for seed, run in runs}
+        if rows:
+            tables[arm] = pd.DataFrame(rows).T
+    arms = {
+        arm: {**table.to_dict("list"), "seeds": table.index.to_list(), "mean": dict(table.mean())}
+        for arm, table in tables.items()
+    }
+    against = {
+        name: against_main(results, {arm: table[name] for arm, table in tables.items()})
+        for name in ("area", "at_zero")
+    }
     return {"arms": arms, "differences": against if arms else {}}
-
-
-def _curve(legs: pd.DataFrame, side: str) -> Iterator[dict[str, Any]]:
-    """Mean, lowest and highest over the seeds at every leg."""
-    for (phase, extra), rows in legs.groupby(["phase", "extra"], sort=False):
-        shares = rows[side].to_list()
-        ends = {"mean": mean(shares), "low": min(shares), "high": max(shares)}
-        yield {"phase": phase, "extra": float(extra), **ends}
 
 
 def _stages(results: Results) -> dict[str, dict[str, Any]]:
@@ -343,7 +216,7 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
         tables[arm] = pd.DataFrame(measures).T
         runs = results.runs(arm, results.largest)
         general = [run.general[side.routing] for run in runs if side.routing in run.general]
-        english = [one.english.change.estimate for one in general]
+        english = [one["english"]["change"]["estimate"] for one in general]
         measured[arm] = {**tables[arm].to_dict("list"), "english": english}
         first = next(run.run for run in runs if run.run is not None)
         shares = np.mean(list(by_seed.values()), axis=0).tolist()
@@ -353,7 +226,7 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
     return {
         "arms": measured,
         "intervals": {
-            arm: {name: _interval_over_seeds(values) for name, values in own.items()}
+            arm: {name: over_seeds(values) if values else None for name, values in own.items()}
             for arm, own in measured.items()
         },
         "differences": {
@@ -364,31 +237,13 @@ def _stages(results: Results) -> dict[str, dict[str, Any]]:
     }
 
 
-def _interval_over_seeds(values: Sequence[float]) -> Interval | None:
-    """Student's interval of a mean; without width from one seed, None of none."""
-    if len(values) < 2:
-        return Interval(values[0], values[0], values[0]) if values else None
-    return over_seeds(values)
-
-
-def views_of(results: Results) -> list[str]:
-    """Return the rows of the tables: shifts, with in-distribution cells of each kind apart."""
-    first, *rest = results.protocol.shifts
-    return [first, *(kind for kind, cells in results.cells.items() if cells), *rest]
-
-
-def view_of(results: Results, arm: str, budget: float, view: str) -> pd.DataFrame | None:
-    """Return an arm's verdicts in a view. Retention asks only for what the bare host could do, if
+def view_of(results: Results, arm: str, budget: float, shift: str) -> pd.DataFrame | None:
+    """Return an arm's verdicts in a shift. Retention asks only for what the bare host could do, if
     anything."""
-    cells = results.cells.get(view)
-    verdicts = results.verdicts(arm, budget, view if cells is None else "in-distribution")
-    if verdicts is None:
-        return None
-    if cells is not None:
-        return verdicts[verdicts.index.get_level_values("cell").isin(cells)]
-    if view == "retention":
+    verdicts = results.verdicts(arm, budget, shift)
+    if verdicts is not None and shift == "retention":
         verdicts = verdicts[results.known]
-    return verdicts if len(verdicts) else None
+    return verdicts if verdicts is not None and len(verdicts) else None
 
 
 def interval_of(verdicts: pd.DataFrame) -> Interval:
@@ -397,9 +252,7 @@ def interval_of(verdicts: pd.DataFrame) -> Interval:
     names = verdicts.index.get_level_values("cell")
     cells, families = (pd.factorize(part)[0] for part in (names, names.map(cell_family)))
     is_clustered = bool(families.any())
-    return crossed_bootstrap(
-        verdicts.T.to_numpy(), cells, families, 0, resamples=RESAMPLES, is_clustered=is_clustered
-    )
+    return crossed_bootstrap(verdicts.T.to_numpy(), cells, families, 0, is_clustered=is_clustered)
 
 
 def difference_of(verdicts: pd.DataFrame) -> Difference:
@@ -426,15 +279,14 @@ def of_seeds(differences: Sequence[float], interval: Interval | None = None) -> 
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
-    """Return the mean of some seeds with Student's interval.
-
-    Raises:
-        ValueError: less than two seeds.
-    """
+    """Return the mean of some seeds with Student's interval. One seed gives none: its bounds are
+    NaN."""
+    if len(values) < 2:
+        return Interval(values[0], math.nan, math.nan)
     return paired_interval(values, [0.0] * len(values))
 
 
-def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifference]:
+def against_main(results: Results, values: BySeed) -> dict[str, Difference]:
     """Return the main arm's numbers, by seed, minus every other's on the seeds that both have."""
     main, tests = values.get(results.protocol.main, pd.Series(dtype=float)), dict[str, Difference]()
     for arm, others in values.items():
@@ -446,13 +298,14 @@ def against_main(results: Results, values: BySeed) -> dict[str, AdjustedDifferen
 
 def adjusted(
     tests: Mapping[Key, Difference], level: float, view: str = ""
-) -> dict[Key, AdjustedDifference]:
+) -> dict[Key, Difference]:
     """Control the false discoveries of one family of tests, and say which differences are
     claimed."""
-    q_values = false_discovery([test.p for test in tests.values()])
+    p_values = [test.p for test in tests.values()]
+    q_values = false_discovery_control(p_values).tolist() if p_values else []
     return {
-        key: AdjustedDifference(
-            **vars(test),
+        key: replace(
+            test,
             p_adjusted=q,
             is_claimed=q < level
             and len(test.seeds) >= SEEDS_NEEDED.get(view, 2)

@@ -1,10 +1,10 @@
-"""The figures of comparisons: lines with bands, points with intervals, bars with intervals, and for
-worlds a picture of who serves whom."""
+"""The figures of comparisons: lines with bands, and for worlds a picture of who serves whom."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -15,29 +15,20 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from scipy import stats
 
-from symbiont_ecology.base.statistics import Interval
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.evaluate.measure import Evaluation
 from symbiont_ecology.extensions.evoscope.palette import (
     ARM_COLOURS,
     MAIN_COLOUR,
     OTHERS_COLOUR,
-    SECOND_COLOUR,
     VIEW_COLOURS,
 )
-from symbiont_ecology.extensions.study.comparison import AdjustedDifference, Summary
-from symbiont_ecology.extensions.study.measures import SIDES, Stream
+from symbiont_ecology.extensions.study.comparison import Summary
+from symbiont_ecology.extensions.study.measures import Stream
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results
 
-COMPARED = ("in-distribution", "wording", "retention", "flip, area")
-"""The views in which differences are drawn."""
-PERIODS = 10
-"""Parts of a run that the return on energy is summed over."""
 MAX_POINTS, MIN_ANSWERS, DEMO_POINTS = 40, 400, 26
 """Points of a curve at most, and answers of all seeds to a point at least; points in the demo."""
-BAR_COLOURS = ("#c9c9c9", "#8c8c8c", VIEW_COLOURS[0], MAIN_COLOUR)
-"""Of systems, the main one last."""
 WIDE, THIN = 2.6, 1.3
 """Widths of lines, in points."""
 FLOPS, RIGHT = "useful training FLOPs", "right answers, %"
@@ -60,19 +51,16 @@ class Pen:
 def pens_of(protocol: Protocol) -> dict[str, Pen]:
     """Return the pen of every arm. Of more arms than colours, the further ones have dots and
     dashes."""
-    pens, places = dict[str, Pen](), dict[str, int]()
-    for arm in protocol.arms:
-        runs, width = protocol.runs_of(arm), WIDE if arm == protocol.main else THIN
-        if runs in (protocol.main, protocol.second):
-            colour, dash = MAIN_COLOUR if runs == protocol.main else SECOND_COLOUR, "-"
-        else:
-            rounds, place = divmod(places.setdefault(runs, len(places)), len(ARM_COLOURS))
-            colour, dash = ARM_COLOURS[place], ("-", "-.", ":")[rounds % 3]
-        pens[arm] = Pen(dash if runs == arm else "--", colour, width)
-    return pens
-
-
-# The three kinds.
+    rivals = [arm for arm in protocol.own_arms if arm != protocol.main]
+    lines = {
+        arm: Pen(("-", "-.", ":")[place // len(ARM_COLOURS) % 3], colour)
+        for place, (arm, colour) in enumerate(zip(rivals, cycle(ARM_COLOURS), strict=False))
+    }
+    lines[protocol.main] = Pen("-", MAIN_COLOUR, WIDE)
+    runs = {arm: protocol.runs_of(arm) for arm in protocol.arms}
+    return {
+        arm: lines[arm] if own == arm else Pen("--", lines[own].colour) for arm, own in runs.items()
+    }
 
 
 def lines(
@@ -83,35 +71,10 @@ def lines(
     for name, curve in curves.items():
         pen, (xs, ys) = pens[name], curve[:2]
         axis.plot(xs, ys, marker + pen.dash, color=pen.colour, label=name, lw=pen.width)
+        axis.lines[-1].set_zorder(pen.width)
         if len(curve) > 2 and pen.width == WIDE:
             axis.fill_between(xs, curve[2], curve[3], color=pen.colour, alpha=0.15, lw=0)
     axis.grid(alpha=0.3)
-
-
-def points(axis: Axes, tests: Mapping[str, AdjustedDifference], rows: Sequence[str]) -> None:
-    """Draw a point with its interval in the row of each name; filled where it is claimed."""
-    for place, test in ((place, tests[row]) for place, row in enumerate(rows) if row in tests):
-        low, middle, high = 100 * test.low, 100 * test.estimate, 100 * test.high
-        fill = MAIN_COLOUR if test.is_claimed else "white"
-        axis.plot([low, high], [place, place], color=MAIN_COLOUR, lw=1.3)
-        axis.plot(middle, place, "o", ms=6, mec=MAIN_COLOUR, mfc=fill)
-    axis.axvline(0, color="black", lw=1)
-    axis.grid(alpha=0.3)
-
-
-def bars(axis: Axes, shares: Mapping[str, Mapping[str, Interval]]) -> None:
-    """Draw the intervals of several systems beside each other, in groups of the same name."""
-    ends = {
-        end: 100 * pd.DataFrame(shares).map(lambda share, end=end: getattr(share, end))
-        for end in ("estimate", "low", "high")
-    }
-    heights = ends["estimate"]
-    errors = np.array([heights - ends["low"], ends["high"] - heights]).transpose(2, 0, 1)
-    colours = BAR_COLOURS[-len(shares) :]
-    heights.plot.bar(ax=axis, yerr=errors, color=colours, width=0.75, rot=0, error_kw={"lw": 0.8})
-    axis.grid(axis="y", alpha=0.3)
-    axis.set_axisbelow(True)
-    axis.legend(fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=4, frameon=False)
 
 
 def _panels(
@@ -161,14 +124,7 @@ def _saved(figures: Mapping[str, Figure | None], folder: Path) -> list[str]:
 def draw_all(results: Results, summary: Summary, folder: Path) -> list[str]:
     """Draw every figure that the results have data for; return the names of the files."""
     pens = pens_of(results.protocol)
-    figures = {
-        "accuracy.png": _accuracy(summary, pens),
-        "differences.png": _differences(summary),
-        "roi.png": _roi(results, pens),
-        "retention.png": _retention(summary, pens),
-        "flip.png": _flip(summary, pens),
-        "stages.png": _stages(summary),
-    }
+    figures = {"accuracy.png": _accuracy(summary, pens), "stages.png": _stages(summary)}
     return _saved(figures, folder)
 
 
@@ -192,90 +148,6 @@ def _accuracy(summary: Summary, pens: Mapping[str, Pen]) -> Figure:
         axis.set(xscale="log", ylim=(0, 100))
         axis.set_xticks(flops, [f"{tick:.3g}" for tick in flops])
         axis.set_xticks([], minor=True)
-    return figure
-
-
-def _differences(summary: Summary) -> Figure | None:
-    """The main arm minus those that learn, at the largest budget: a panel per view, a row per
-    arm."""
-    protocol, views = summary.protocol, summary.differences[summary.largest]
-    all_views = {**views, "flip, area": summary.flip["differences"].get("area")}
-    panels = {view: tests for view in COMPARED if (tests := all_views.get(view))}
-    learners = [arm for arm, side in protocol.arms.items() if side.sees != "nothing"]
-    arms = [arm for arm in views.get(protocol.shifts[0], {}) if arm in learners]
-    if not arms:
-        return None
-    figure = Figure(figsize=(1.4 + 2.7 * len(panels), 0.9 + 0.27 * len(arms)), layout="constrained")
-    axes = np.atleast_1d(figure.subplots(1, len(panels), sharey=True))
-    for axis, (view, tests) in zip(axes, panels.items(), strict=True):
-        points(axis, tests, arms)
-        axis.set(title=view, xlabel="points")
-    axes[0].set_yticks(range(len(arms)), [f"{protocol.main} − {arm}" for arm in arms])
-    axes[0].invert_yaxis()
-    return figure
-
-
-def _roi(results: Results, pens: Mapping[str, Pen]) -> Figure | None:
-    """Revenue over cost through training, at the largest budget, for arms that earn."""
-    end, curves = results.largest * results.protocol.unit_flops, dict[str, Curve]()
-    columns = ["flops", "accuracy", "revenue", "cost", "population"]
-    for arm, side in results.protocol.arms.items():
-        runs = (
-            [] if side.of else results.runs(arm, results.largest)
-        )  # it earned what its sister did
-        ratios = []
-        for run in runs:
-            course = pd.DataFrame(run.run.course if run.run else [], columns=columns)
-            # The last generation may end a rollout later.
-            period = (course.flops / end * PERIODS).clip(upper=PERIODS - 1).astype(int)
-            sums = course.groupby(period)[["revenue", "cost"]].sum()
-            if sums.revenue.any():
-                ratios.append(sums.revenue / sums.cost.where(sums.cost > 0))
-        if ratios:
-            means = pd.concat(ratios, axis=1).mean(axis=1).dropna().sort_index()
-            middles = (means.index.to_numpy() + 0.5) * end / PERIODS
-            curves[arm] = middles, means.to_numpy()
-    if not curves:
-        return None
-    figure, (axis,) = _panels({"": curves}, pens, FLOPS, "revenue ÷ cost (ROI)", (6.4, 4.2))
-    axis.axhline(1, **MOMENT)
-    axis.set_ylim(0, None)
-    return figure
-
-
-def _retention(summary: Summary, pens: Mapping[str, Pen]) -> Figure | None:
-    """Skill against retention, means over seeds; the point of the largest budget is the largest."""
-    curves: dict[str, Curve] = {}
-    for arm, frontier in summary.retention["arms"].items():
-        means = [np.mean(pairs, axis=0) for pairs in frontier["points"].values()]
-        curves[arm] = tuple(100 * np.array(means).T)
-    if not curves:
-        return None
-    labels = "skill: right in distribution, %", "retention of other conventions, %"
-    figure, (axis,) = _panels({"": curves}, pens, *labels, (6.4, 4.8))
-    for arm, (skill, retention) in curves.items():
-        sizes = 14 * np.arange(1, len(skill) + 1)
-        axis.scatter(skill, retention, s=sizes, color=pens[arm].colour, lw=0)
-    return figure
-
-
-def _flip(summary: Summary, pens: Mapping[str, Pen]) -> Figure | None:
-    """Accuracy on families that changed and on those that did not, through the flip and back."""
-    plan, unit = summary.protocol.flip, summary.protocol.unit_flops
-    if plan is None or not summary.flip["arms"]:
-        return None
-    starts = {"before": plan.at, "flipped": plan.at, "back": plan.back}
-    panels: dict[str, dict[str, Curve]] = {f"{side} families": {} for side in SIDES}
-    for arm, flip in summary.flip["arms"].items():
-        for curves, side in zip(panels.values(), SIDES, strict=True):
-            legs = pd.DataFrame(flip["curves"][side])
-            xs = (legs.phase.map(starts) + legs.extra) * unit
-            curves[arm] = xs.to_numpy(), *(100 * legs[["mean", "low", "high"]].to_numpy().T)
-    figure, axes = _panels(panels, pens, FLOPS, RIGHT, (4.2, 4.2))
-    for axis in axes:
-        axis.set_ylim(0, 100)
-        for moment in (plan.at, plan.back):
-            axis.axvline(moment * unit, **MOMENT)
     return figure
 
 
@@ -310,9 +182,7 @@ def draw_worlds(results: Results, folder: Path) -> list[str]:
         lived = {arm: list(results.streams.get((world, arm), {}).values()) for arm in pens}
         runs = {arm: own for arm, own in lived.items() if own}
         if main in runs:
-            on_top = dict(sorted(runs.items(), key=lambda entry: entry[0] == main))
-            figures[f"{world}.png"] = _acceptance(on_top, pens)
-            figures[f"{world}-servers.png"] = _servers(runs[main][0])
+            figures[f"{world}.png"] = _acceptance(runs, pens)
     return _saved(figures, folder)
 
 
@@ -330,30 +200,13 @@ def draw_demo(runs: Mapping[str, Stream], main: str, path: Path) -> None:
     above.legend(fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     _draw_servers(runs[main], below)
     below.set_ylabel("users, by what they want at the end")
-    record = runs[main].record
-    moments = {"^": [moment for moment, _ in record.births], "x": record.deaths}
-    edge = below.get_xaxis_transform()
-    for place, (marker, xs) in enumerate(moments.items()):  # along the upper edge
-        ys = np.full(len(xs), 1.025 + 0.035 * place)
-        below.plot(xs, ys, marker, color="black", ms=4, mew=1, clip_on=False, transform=edge)
     if (moment := runs[main].asked.world.config.drift_at) is not None:
         for axis in (above, below):
             axis.axvline(moment, **MOMENT)
         words = "some users change their mind"
         above.annotate(words, (moment, 4), (4, 0), textcoords="offset points", fontsize=9)
-    title = (
-        "who answers whom: a row per user, a colour per adapter; ▲ an adapter is born, ✕ one dies"
-    )
-    below.set_title(title, fontsize=9, loc="left", pad=20)
-    save(figure, path)
-
-
-def draw_accuracies(systems: Mapping[str, Evaluation], path: Path) -> None:
-    """Draw right answers of several systems: a group for every family, and one for all."""
-    figure = Figure(figsize=(9.6, 3.6), layout="constrained")
-    axis = figure.subplots()
-    bars(axis, {name: {**own.by_family(), "all": own.accuracy()} for name, own in systems.items()})
-    axis.set(ylabel="right, %", ylim=(0, 104))
+    title = "who answers whom: a row per user, a colour per adapter"
+    below.set_title(title, fontsize=9, loc="left")
     save(figure, path)
 
 
@@ -392,20 +245,6 @@ def _course(streams: Sequence[Stream], count: int) -> Curve:
         return middles, mean
     half = stats.t.ppf(0.975, len(streams) - 1) * stats.sem(shares)
     return middles, mean, mean - half, mean + half
-
-
-def _servers(run: Stream) -> Figure:
-    """Draw who serves whom in one run."""
-    rows = len(run.asked.world.names)
-    figure = Figure(figsize=(9.6, 1.5 + min(rows, 120) / 36), layout="constrained")
-    axis = figure.subplots()
-    _draw_servers(run, axis)
-    axis.set_title(
-        f"who answers whom, seed {run.seed}: a row per user, by what they want at the end; a "
-        f"colour for each of the {len(VIEW_COLOURS)} busiest organelles",
-        fontsize=9,
-    )
-    return figure
 
 
 def _draw_servers(run: Stream, axis: Axes) -> None:

@@ -8,7 +8,7 @@ measured on the way is in ``legs.json``.
 from __future__ import annotations
 
 import shutil
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property, lru_cache
@@ -20,16 +20,14 @@ from pydantic import TypeAdapter
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Served
+from symbiont_ecology.base.events import Acted, Event, GenerationEnded, Retired
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.state import STATE_FILE, load_state
-from symbiont_ecology.evaluate.evaluator import Evaluator
-from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
-from symbiont_ecology.evaluate.routings import routings
+from symbiont_ecology.ecology.state import STATE_FILE
+from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
+from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
-from symbiont_ecology.extensions.study.general import general_of_servers, general_reader
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
     JobKind,
@@ -37,16 +35,13 @@ from symbiont_ecology.extensions.study.outcomes import (
     Outcome,
     Phase,
     SystemAnswers,
-    Tuning,
     load_outcome,
     run_summary,
-    training_curve,
 )
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.run import open_run as living
 from symbiont_ecology.run import provenance
 from symbiont_ecology.run import start as runs
-from symbiont_ecology.run.budget import is_complete
 from symbiont_ecology.run.build import build_host, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import Host
@@ -55,8 +50,6 @@ from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
-ROUTING_SHIFTS = ("in-distribution", "wording", "unrelated-families")
-"""The shifts in which the other routings of an arm are compared, at the largest budget."""
 STAGE_SEED = 1
 """Seed of the questions that are asked whenever a family came: others than in the end."""
 MAX_HOSTS = 2
@@ -91,12 +84,6 @@ class Job:
         place = f"{self.world}/{self.arm}" if self.world else f"{self.arm}/x{self.budget:g}"
         return f"{self.kind}/{place}/option-{self.option}/seed-{self.seed}"
 
-    def work(self, protocol: str, folder: Path, should_stop: Callable[[], bool]) -> Outcome:
-        """Do the job, or what is left of it; ``protocol`` is its JSON, ``folder`` the suite's."""
-        return run_job(
-            JobContext(self, Protocol.model_validate_json(protocol), folder, should_stop)
-        )
-
     def outcome(self, protocol: Protocol, **parts: object) -> Outcome:
         """Return the outcome of this job, signed with the protocol and the code that it comes
         from."""
@@ -110,7 +97,7 @@ HOST_JOB = Job("host", HOST, 0)
 
 @dataclass(frozen=True)
 class Moment:
-    """A measurement of a run at so many training FLOPs: so many questions per cell of some shifts.
+    """A measurement of a run at so many training FLOPs: so many questions per cell.
     ``extra`` is the number of a stage, or the units of FLOPs since a flip. At the end everything is
     asked that the protocol names."""
 
@@ -119,8 +106,6 @@ class Moment:
     extra: float = 0.0
     per_cell: int = 0
     seed: int = 0
-    shifts: tuple[str, ...] = ("in-distribution",)
-    split: Split = "holdout"
 
 
 @dataclass(frozen=True)
@@ -138,8 +123,7 @@ class JobContext:
         """The config of the job's run, with the flip that it goes through."""
         job, protocol = self.job, self.protocol
         arm = protocol.main if job.kind == "host" else job.arm
-        budget, times = job.budget or 1.0, self._times_of_life()
-        config = protocol.config(arm, budget, job.seed, job.option, job.world, times)
+        config = protocol.config(arm, job.budget or 1.0, job.seed, job.option, job.world)
         return protocol.flipped(config) if job.kind == "flip" else config
 
     @cached_property
@@ -161,10 +145,6 @@ class JobContext:
             Stopped: ``should_stop`` said so.
         """
         host, is_begun = self.host, (self.place / STATE_FILE).exists()
-        is_bare = is_begun and not (self.place / "blobs").exists()
-        if is_bare and is_complete(config, load_state(self.place)):
-            shutil.rmtree(self.place)  # it was done, and its outcome was deleted: it is lived anew
-            is_begun = False
         if is_begun:
             budget = [f"run.train_flops={config.run.train_flops or 'null'}"]
             result = runs.resume(
@@ -175,20 +155,6 @@ class JobContext:
         if not result.is_complete:
             raise Stopped
         return LoadedRun.of_run(self.place)
-
-    def _times_of_life(self) -> tuple[str, ...]:
-        """The births and deaths of the run that this one repeats, as overrides."""
-        model = None if self.job.kind == "host" else self.protocol.arms[self.job.arm].repeats
-        if model is None:
-            return ()
-        chosen = Tuning.model_validate_json((self.folder / TUNED_FILE).read_bytes()).chosen
-        option = chosen.get(self.job.world, {}).get(model, 0)
-        repeated = replace(self.job, arm=model, option=option)
-        outcome = read_outcome(self.folder / repeated.name, self.protocol)
-        if outcome is None or outcome.stream is None:
-            raise RunError(f"{self.job.name} repeats {repeated.name}, which is not done")
-        births = [list(birth) for birth in outcome.stream.births]
-        return f"strategy.births={births}", f"strategy.deaths={outcome.stream.deaths}"
 
 
 def run_job(context: JobContext) -> Outcome:
@@ -233,12 +199,12 @@ def _parts_of(context: JobContext) -> dict[str, object]:
         context.place.mkdir(parents=True, exist_ok=True)
         return host_parts(protocol, context.config, host)
     if job.world:
-        return stream_parts(context.live(context.config), host)
+        return stream_parts(context.live(context.config))
     legs = _measured_legs(context)
     if job.kind == "main":
         run, families = context.live(context.config), context.config.tasks.families
         arrived = families if len(legs) > 1 else ()
-        return {"legs": legs, **run_parts(run, host, protocol.routings(job.arm), arrived)}
+        return {"legs": legs, **run_parts(run, arrived)}
     flip = context.config.tasks.flip
     return {"legs": legs, **({"families": list(flip.families)} if flip else {})}
 
@@ -249,14 +215,12 @@ def _measured_legs(context: JobContext) -> list[Leg]:
     What was measured is written down at once: a run that was killed later has gone past it.
     """
     config, path = context.config, context.place / LEGS_FILE
-    if context.job.kind == "flip":
-        _fork(context, config)
     legs = _legs.validate_json(path.read_bytes()) if path.exists() else []
     for moment in list(_moments(context, config))[len(legs) :]:
         loop = config.run.model_copy(update={"train_flops": moment.train_flops})
         run = context.live(config.model_copy(update={"run": loop}))
         systems = {}
-        for routing, items in _questions(context, config, moment):
+        for routing, items in _questions(context, moment).items():
             systems[routing] = SystemAnswers.of(run.evaluate(items, context.host, routing))
             if context.should_stop() and moment.phase == "run":
                 raise Stopped
@@ -275,9 +239,7 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
     """
     protocol, kind, end = context.protocol, context.job.kind, config.run.train_flops
     if kind == "tune":
-        shifts = ("in-distribution", *(["retention"] if protocol.tie else []))
-        per_cell = protocol.tuning_per_cell
-        yield Moment("selection", end, per_cell=per_cell, shifts=shifts, split="selection")
+        yield Moment("selection", end, per_cell=protocol.tuning_per_cell)
     elif kind == "flip":
         plan, unit = protocol.flip, protocol.unit_flops
         assert plan is not None
@@ -287,65 +249,33 @@ def _moments(context: JobContext, config: RunConfig) -> Iterator[Moment]:
         for number, (phase, since, extra) in enumerate(moments):
             yield Moment(phase, (since + extra) * unit, extra, plan.per_cell, seed=number)
     else:
-        arrivals = protocol.arrivals(context.job.budget) if protocol.stage_per_cell else ()
+        main = protocol.config(protocol.main, context.job.budget, 0)
+        arrivals = main.tasks.arrivals if protocol.stage_per_cell else ()
         for number, flops in enumerate((*arrivals, end) if arrivals else ()):
             yield Moment("stage", flops, number, protocol.stage_per_cell, STAGE_SEED)
         yield Moment("run", end)
 
 
-def _questions(
-    context: JobContext, config: RunConfig, moment: Moment
-) -> Iterator[tuple[str, Sequence[Item]]]:
-    """Yield what is asked at a moment, by routing.
-
-    At the end of a run it is every shift, and at the largest budget some of them by every other
-    routing of the arm.
-    """
-    protocol, arm = context.protocol, context.job.arm
+def _questions(context: JobContext, moment: Moment) -> dict[str, Sequence[Item]]:
+    """Return what is asked at a moment, by routing; at the end of a run it is every shift."""
+    protocol, config = context.protocol, context.config
+    every = protocol.routings(context.job.arm)
     if moment.phase == "run":
-        is_largest = context.job.budget == max(protocol.budgets)
-        yield from end_questions(protocol, arm, config, is_whole=is_largest)
-        return
+        return dict.fromkeys(every, items_of(protocol, config, protocol.shifts))
+    is_tuned = moment.phase == "selection"
+    shifts = ("in-distribution", "retention") if is_tuned and protocol.tie else ("in-distribution",)
     # What is asked changes with the phase, even if nothing was spent since the change.
     tasks = replace(mixture(config), is_flipped=moment.phase == "flipped")
-    items = draw_shifts(tasks, moment.shifts, moment.per_cell, moment.seed, moment.split)
-    own, every = (protocol.arms[arm].routing,), protocol.routings(arm)
-    for routing in own if moment.phase == "selection" else every:
-        yield routing, items
-
-
-def end_questions(
-    protocol: Protocol, arm: str, config: RunConfig, *, is_whole: bool = True, generation: int = END
-) -> Iterator[tuple[str, Sequence[Item]]]:
-    """Yield what an arm is asked at the end, by routing; ``is_whole`` asks by all other routings of
-    the arm, too. Users are judged as in ``generation``."""
-    main, others = protocol.routings(arm), protocol.arms[arm].also if is_whole else ()
-    for routing in dict.fromkeys((*main, *others)):
-        shifts = protocol.shifts
-        if routing not in main:
-            shifts = tuple(name for name in shifts if name in ROUTING_SHIFTS)
-        yield routing, items_of(protocol, config, shifts, generation)
-
-
-def _fork(context: JobContext, config: RunConfig) -> None:
-    """Begin where the reported run of the same arm and seed ended: they are equal so far."""
-    source = context.folder / replace(context.job, kind="main").name
-    if context.place.exists() or not (source / OUTCOME_FILE).exists():
-        return
-    half_made = context.place.with_name(f"{context.place.name}.new")
-    shutil.rmtree(half_made, ignore_errors=True)
-    ignore = shutil.ignore_patterns(OUTCOME_FILE, LEGS_FILE, "lock")
-    shutil.copytree(source, half_made, ignore=ignore)
-    provenance.write_config(config, half_made / living.CONFIG_FILE)
-    half_made.replace(context.place)
+    split: Split = "selection" if is_tuned else "holdout"
+    items = draw_shifts(tasks, shifts, moment.per_cell, moment.seed, split)
+    return dict.fromkeys(every[:1] if is_tuned else every, items)
 
 
 def host_parts(
     protocol: Protocol, config: RunConfig, host: Host, generation: int = END
 ) -> dict[str, object]:
-    """Ask the bare host every shift, and with each cell's convention told: its ceiling."""
-    shifts = tuple(dict.fromkeys((*protocol.shifts, "ceiling")))
-    items = items_of(protocol, config, shifts, generation)
+    """Ask the bare host every shift."""
+    items = items_of(protocol, config, protocol.shifts, generation)
     stops = prompt_styles.build(config.tasks.style).stops
     nobody = dict[OrganelleId, AdapterWeights]().__getitem__
     rollouts = tuple(Evaluator(host, nobody, stops=stops).ask(items, [HOST] * len(items)))
@@ -354,41 +284,27 @@ def host_parts(
     return {"legs": [leg], "host": evaluation.host, "versions": provenance.versions()}
 
 
-def run_parts(
-    run: LoadedRun, host: Host, answers_by: Sequence[str], arrived: Sequence[object] = ()
-) -> dict[str, object]:
-    """Return what a run did and spent, and what plain English is to whoever answers in it."""
+def run_parts(run: LoadedRun, arrived: Sequence[object] = ()) -> dict[str, object]:
+    """Return what a run did and spent."""
     state = run.pool.state
     # Not beyond the checkpoint: what a killed run did after it will be done again.
     events = list(islice(read_events(run.folder / living.EVENTS_FILE), state.next_seq))
     acts = (event for event in events if isinstance(event, Acted))
     record = {
         "life": run_summary(events),
-        "course": training_curve(events),
         "solved": sum(sum(event.verdicts) for event in acts if event.purpose == "practice"),
-        "selection_flops": 0,
         **({"arrived": list(arrived)} if arrived else {}),
     }
-    return {"run": record, "train": state.spent, **_general(run, host, answers_by)}
+    return {"run": record, "train": state.spent}
 
 
-def stream_parts(run: LoadedRun, host: Host | None = None) -> dict[str, object]:
-    """Return what a run in a world with habitats leaves; without a host, nothing on English."""
+def stream_parts(run: LoadedRun) -> dict[str, object]:
+    """Return what a run in a world with habitats leaves."""
     world = run.tasks.habitats
     assert world is not None
     state, events = run.pool.state, list(read_events(run.folder / living.EVENTS_FILE))
     course = {**course_of(events, world, state.served), "scored": state.scored}
-    return {"stream": course, "train": state.spent, **(_general(run, host) if host else {})}
-
-
-def _general(run: LoadedRun, host: Host, answers_by: Sequence[str] = ()) -> dict[str, object]:
-    """Return what plain English is to some routings and to each adapter that serves, if the host
-    knows any."""
-    reader = general_reader(run.config, run.pool, host)
-    if reader is None:
-        return {}
-    by_name = {name: reader.of_routing(run.pool, routings.build(name)) for name in answers_by}
-    return {"general": by_name | general_of_servers(reader, run.pool)}
+    return {"stream": course, "train": state.spent}
 
 
 def course_of(
@@ -399,26 +315,15 @@ def course_of(
     answers: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     servers, moves = dict[str, OrganelleId](), list[tuple[int, int, int]]()
     numbers: dict[OrganelleId, int] = defaultdict(lambda: len(numbers))
-    births = dict[OrganelleId, tuple[int, int]]()
     deaths = [event.generation for event in events if isinstance(event, Retired)]
     ended = [event for event in events if isinstance(event, GenerationEnded)]
-    for event in events:
-        match event:
-            case Acted(purpose="practice"):
-                for item, verdict in zip(
-                    event.items, event.verdicts[:: event.samples], strict=True
-                ):
-                    answers[event.generation, event.habitat, item].append(verdict)
-                if servers.get(event.habitat) != event.id:
-                    servers[event.habitat] = event.id
-                    user = world.number(event.habitat)
-                    moves.append((event.generation, user, numbers[event.id]))
-            case Born() if event.operator != "founder":
-                births[event.id] = event.generation, 0
-            case Served():
-                for name, count in Counter(event.servers.values()).items():
-                    if births.get(name) == (event.generation, 0):
-                        births[name] = event.generation, count
+    acts = (event for event in events if isinstance(event, Acted) and event.purpose == "practice")
+    for event in acts:
+        for item, verdict in zip(event.items, event.verdicts[:: event.samples], strict=True):
+            answers[event.generation, event.habitat, item].append(verdict)
+        if servers.get(event.habitat) != event.id:
+            servers[event.habitat] = event.id
+            moves.append((event.generation, world.number(event.habitat), numbers[event.id]))
     verdicts = list[str]()
     for generation in range(ended[-1].generation + 1 if ended else 0):
         for question in world.questions(generation):
@@ -432,7 +337,6 @@ def course_of(
         "moves": moves,
         "served_by": list(served_by.values()),
         "population": [event.population for event in ended],
-        "births": list(births.values()),
         "deaths": deaths,
     }
 

@@ -21,7 +21,6 @@ from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.evoscope.compare import adjusted_rand
 from symbiont_ecology.extensions.study.jobs import stream_parts
 from symbiont_ecology.extensions.study.outcomes import StreamRecord
-from symbiont_ecology.extensions.study.statistics import area_under
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
@@ -29,8 +28,8 @@ from symbiont_ecology.tasks.habitats import SyntheticHabitats
 NEWCOMER, RETURN, RECOVERY = 10, 30, 10
 """The first questions of a newcomer; those after a habitat comes back to what it wanted before;
 those after a change, until which an adapter may take to find it out."""
-SETTLED, LEVEL = 20, 20
-"""Generations before a change in which a level is taken; the last ones of a run."""
+SETTLED = 20
+"""Generations before a change in which a level is taken."""
 SIDES = ("all", "flipped", "kept")
 """Families of a flip, by whether their convention changes."""
 
@@ -69,7 +68,6 @@ class Questions:
 class Stream:
     """One run: what became of the questions that it was asked, and what it spent."""
 
-    seed: int
     record: StreamRecord
     train: Cost
     asked: Questions
@@ -81,7 +79,7 @@ class Stream:
         parts = stream_parts(run)
         record = StreamRecord.model_validate(parts["stream"])
         asked = Questions.of(run.config, len(record.population))
-        return cls(run.config.seed, record, run.pool.state.spent, asked)
+        return cls(record, run.pool.state.spent, asked)
 
     @cached_property
     def accepted(self) -> np.ndarray:
@@ -156,9 +154,6 @@ class Stream:
         return self.asked.generations - moment, chosen
 
 
-StreamMeasure = Callable[[Stream], "float | None"]
-
-
 def late(run: Stream) -> float | None:
     """Return the share of the last quarter."""
     return run.share(run.asked.generations >= 0.75 * run.asked.length)
@@ -169,11 +164,6 @@ def newcomers(run: Stream) -> float | None:
     asked = run.asked
     is_late = asked.world.arrivals[asked.habitats] > asked.length / 3
     return run.share(is_late & (asked.numbers <= NEWCOMER))
-
-
-def end(run: Stream) -> float | None:
-    """Return the share of the last generations."""
-    return run.share(run.asked.generations >= run.asked.length - LEVEL)
 
 
 def serving(run: Stream) -> float | None:
@@ -237,11 +227,10 @@ def honest(run: Stream) -> float | None:
     return run.share(~np.isin(run.asked.habitats, fickle))
 
 
-STREAM_MEASURES: dict[str, StreamMeasure] = {
+STREAM_MEASURES: dict[str, Callable[[Stream], float | None]] = {
     "acceptance": lambda run: float(run.accepted.mean()),
     "late": late,
     "newcomers": newcomers,
-    "end": end,
     "adapters": lambda run: float(run.record.population[-1]),
     "serving": serving,
     "exact": is_exact,
@@ -253,7 +242,7 @@ STREAM_MEASURES: dict[str, StreamMeasure] = {
     "scored": lambda run: run.record.scored / max(len(run.record.verdicts), 1),
     "flops": lambda run: float(run.train.flops),
 }
-"""By name, as a goal of a protocol names them."""
+"""By name, as in ``summary.json``."""
 NO_SHARES = ("adapters", "serving", "scored", "flops")
 """Measures that are no shares."""
 
@@ -269,7 +258,8 @@ def area(legs: pd.DataFrame, side: str = "all") -> float:
         # In a trial the steps may be too short for a single question.
         points = legs[legs.phase == phase].drop_duplicates("train_flops", keep="last")
         xs, ys = points.train_flops.to_list(), points[side].to_list()
-        heights.append(area_under(xs, ys) if len(xs) > 1 else ys[0])
+        is_curve = len(xs) > 1
+        heights.append(np.trapezoid(ys, xs) / (xs[-1] - xs[0]) if is_curve else ys[0])
     return float(np.mean(heights))
 
 

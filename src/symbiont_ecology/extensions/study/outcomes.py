@@ -6,26 +6,24 @@ read as well: packs of earlier versions are made of them. Keys that nothing need
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from symbiont_ecology.base.errors import DataError, RunError
-from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
+from symbiont_ecology.base.events import Acted, Born, Event, Retired, Settled
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import cell_name
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.evaluate.measure import Evaluation
-from symbiont_ecology.extensions.study.general import GeneralAbility
 
-OUTCOME_SCHEMA = 2
+OUTCOME_SCHEMA = 3
 """Raise it when a key goes or changes its meaning."""
-MAX_MOMENTS = 64
-"""Moments of a training curve."""
 Phase = Literal["run", "selection", "stage", "before", "flipped", "back"]
 JobKind = Literal["tune", "main", "flip", "host", "stream"]
 
@@ -42,25 +40,21 @@ class SystemAnswers(_Record):
     more, else 0."""
     flops: dict[str, int] = {}
     """Useful FLOPs of all answers of a shift."""
-    abstained: dict[str, int] = {}
-    """How many items of a shift the host answered."""
     organelles: int = 0
-    """How many others answered any."""
+    """How many answered any, but for the host."""
 
     @classmethod
     def of(cls, evaluation: Evaluation) -> SystemAnswers:
         """Return the verdicts and costs of an evaluation."""
         bits: dict[str, dict[str, str]] = {}
         flops: dict[str, int] = {}
-        abstained: dict[str, int] = {}
         for rollout in evaluation.rollouts:
             shift, cell = rollout.item.shift, cell_name(rollout.item.cell)
             cells = bits.setdefault(shift, {})
             cells[cell] = cells.get(cell, "") + ("1" if rollout.is_right else "0")
             flops[shift] = flops.get(shift, 0) + rollout.cost.flops
-            abstained[shift] = abstained.get(shift, 0) + (rollout.organelle_id == HOST)
         organelles = len(set(evaluation.choices) - {HOST})
-        return cls(bits=bits, flops=flops, abstained=abstained, organelles=organelles)
+        return cls(bits=bits, flops=flops, organelles=organelles)
 
     def right(self, shift: str) -> int:
         """Return how many answers of a shift are right."""
@@ -83,37 +77,26 @@ class Leg(_Record):
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Counts, and energy in mATP. ``founders`` are all without living parents, the refounded
-    included."""
+    """Counts, and energy in mATP."""
 
-    generations: int = 0
-    founders: int = 0
+    rollouts: int = 0
+    """Of any purpose, founding included."""
     births: int = 0
+    """Of children; founders have no parents."""
     merges: int = 0
     """Births with two parents or more."""
     deaths: int = 0
-    bankruptcies: int = 0
-    """Deaths of debt."""
-    alive: int = 0
     earned: int = 0
     spent: int = 0
-    held: int = 0
-    train_flops: int = 0
-    rollouts: int = 0
-    """Of any purpose, founding included."""
-    practice: int = 0
-    """Rollouts whose verdict entered learning."""
 
 
 class RunRecord(_Record):
     """Deeds of a run to its budget."""
 
     life: RunSummary
-    course: list[tuple[float, float, float, float, float]] = []
-    """Per moment: training FLOPs so far, accuracy, revenue, cost, population."""
     solved: float = 0.0
     """Right answers in practice."""
-    selection_flops: int
+    selection_flops: int = 0
     arrived: list[str] = []
     """The families in the order of their coming, in a world of arrivals."""
 
@@ -130,8 +113,6 @@ class StreamRecord(_Record):
     Outcomes of older versions do not say it."""
     population: list[int]
     """Organelles alive at the end of each generation."""
-    births: list[tuple[int, int]] = []
-    """Generation, and how many habitats the newborn got."""
     deaths: list[int] = []
     """The generation of each."""
     scored: int = 0
@@ -160,9 +141,8 @@ class Outcome(_Record):
     """The fingerprint of the bare host, where that was asked."""
     versions: dict[str, str] = {}
     train: Cost = Cost()
-    general: dict[str, GeneralAbility] = {}
-    """What plain English is to each routing, and to each adapter that serves; nothing on a host
-    that knows none."""
+    general: dict[str, Any] = {}
+    """What plain English was to each routing, in outcomes of earlier versions."""
     run: RunRecord | None = None
     stream: StreamRecord | None = None
 
@@ -179,14 +159,6 @@ class Outcome(_Record):
             end = {"systems": data["systems"], "train_flops": data.get("train", {}).get("flops", 0)}
             found["legs"] = [*stages, end]
         return found
-
-    @model_validator(mode="after")
-    def _is_whole(self) -> Outcome:
-        if (self.kind == "main" and self.run is None) or (
-            self.kind == "stream" and self.stream is None
-        ):
-            raise ValueError(f"expected an outcome of kind {self.kind!r} with what its run did")
-        return self
 
     @property
     def systems(self) -> dict[str, SystemAnswers]:
@@ -228,10 +200,9 @@ def load_outcome(path: Path) -> Outcome:
         RunError: it is none of this version.
     """
     try:
-        (outcome,) = parse_outcomes([parse_json(path.read_text(encoding="utf-8"))])
-    except (OSError, ValueError, DataError) as error:
-        raise RunError(f"{path} is damaged or of another version: delete it") from error
-    return outcome
+        return Outcome.model_validate(parse_json(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path} is damaged or of another version: delete its folder") from error
 
 
 Chosen = dict[str, dict[str, int]]
@@ -257,55 +228,19 @@ class Tuning(_Record):
     sweep: list[TuningScore] = []
 
 
-# What events say of a run.
-
-
 def run_summary(events: Iterable[Event]) -> RunSummary:
     """Return the counts of a run."""
-    kept = list(events)
-    acted = [event for event in kept if isinstance(event, Acted)]
-    born = [event for event in kept if isinstance(event, Born)]
-    retired = [event for event in kept if isinstance(event, Retired)]
-    settled = [event for event in kept if isinstance(event, Settled)]
-    ended = [event for event in kept if isinstance(event, GenerationEnded)]
-    founders = sum(not event.parents for event in born)
-    last = ended[-1] if ended else None
-    return RunSummary(
-        generations=last.generation + 1 if last else 0,
-        founders=founders,
-        births=len(born) - founders,
-        merges=sum(len(event.parents) > 1 for event in born),
-        deaths=len(retired),
-        bankruptcies=sum(event.cause == "bankrupt" for event in retired),
-        alive=last.population if last else founders,
-        earned=sum(event.revenue for event in settled),
-        spent=sum(event.spent for event in settled),
-        held=last.energy_total if last else 0,
-        train_flops=last.train_flops if last else 0,
-        rollouts=sum(len(event.verdicts) for event in acted),
-        practice=sum(len(event.verdicts) for event in acted if event.purpose == "practice"),
-    )
-
-
-def training_curve(events: Iterable[Event]) -> list[tuple[int, float, int, int, int]]:
-    """Return the course of a run: training FLOPs so far, success of practice, revenue and cost in
-    mATP, and population, of at most ``MAX_MOMENTS`` moments.
-
-    Energy is summed over the generations that a moment stands for, accuracy is their mean.
-    """
-    moments, revenue, cost = list[tuple[int, float, int, int, int]](), 0, 0
+    counts = Counter[str]()
     for event in events:
-        if isinstance(event, Settled):
-            revenue, cost = revenue + event.revenue, cost + event.spent
-        elif isinstance(event, GenerationEnded):
-            accuracy = event.accuracy or 0.0
-            moments.append((event.train_flops, accuracy, revenue, cost, event.population))
-            revenue = cost = 0
-    step = max(-(-len(moments) // MAX_MOMENTS), 1)
-    parts = [
-        list(zip(*moments[at : at + step], strict=True)) for at in range(0, len(moments), step)
-    ]
-    return [
-        (flops[-1], sum(shares) / len(shares), sum(earned), sum(spent), alive[-1])
-        for flops, shares, earned, spent, alive in parts
-    ]
+        match event:
+            case Acted():
+                counts["rollouts"] += len(event.verdicts)
+            case Born():
+                counts["births"] += len(event.parents) > 0
+                counts["merges"] += len(event.parents) > 1
+            case Retired():
+                counts["deaths"] += 1
+            case Settled():
+                counts["earned"] += event.revenue
+                counts["spent"] += event.spent
+    return RunSummary(**counts)

@@ -12,14 +12,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 import math
 import warnings
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -30,15 +28,10 @@ from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.statistics import Interval
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.extensions.study.comparison import (
-    SEEDS_NEEDED,
-    AdjustedDifference,
-    Summary,
-    summarise,
-)
+from symbiont_ecology.extensions.study.comparison import SEEDS_NEEDED, Difference, summarise
 from symbiont_ecology.extensions.study.figures import draw_all, draw_worlds
 from symbiont_ecology.extensions.study.measures import NO_SHARES
-from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning, TuningScore, parse_outcomes
+from symbiont_ecology.extensions.study.outcomes import Outcome, Tuning, parse_outcomes
 from symbiont_ecology.extensions.study.protocol import Protocol
 from symbiont_ecology.extensions.study.results import Results
 from symbiont_ecology.extensions.study.worlds import dump_worlds, summarise_worlds
@@ -49,25 +42,6 @@ EXCERPT = "excerpt.md"
 NO_VALUE = "–"
 """A cell without a value."""
 TITLE = "# Paper packs"
-MAX_BYTES = 5_000_000
-"""Bytes that the outcomes of a pack may take, compressed."""
-STREAM_TITLES = {
-    "late": "last quarter, %",
-    "newcomers": "newcomers, %",
-    "adapters": "adapters at the end",
-    "serving": "of them serving",
-    "exact": "kinds found, % of seeds",
-    "back": "moved: after 10 questions ÷ before, %",
-    "others": "the others: after − before, points",
-    "returns": "30 questions after a return, %",
-    "thirds": "last third of a regime, %",
-    "honest": "without the random user, %",
-    "scored": "sketched or scored per question",
-    "flops": "FLOPs",
-}
-"""Columns of the tables of worlds, by measure."""
-ONLY = {"exact": "town", "honest": "noise"}
-"""Measures that are shown where the name of a world begins so."""
 
 
 class Manifest(BaseModel):
@@ -80,24 +54,13 @@ class Manifest(BaseModel):
 def write_pack(
     folder: Path, protocol: Protocol, outcomes: Sequence[Outcome], tuning: Tuning
 ) -> None:
-    """Write a pack from a suite's outcomes.
-
-    Raises:
-        DataError: the outcomes are larger than a repository should hold.
-    """
+    """Write a pack from a suite's outcomes."""
     rows = (json.loads(outcome.to_json()) for outcome in outcomes)
     text = "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows)
-    buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", mtime=0) as file:  # without the hour: equal bytes
-        file.write(text.encode())
-    if buffer.tell() > MAX_BYTES:
-        raise DataError(
-            f"the outcomes take {buffer.tell():,} bytes, more than {MAX_BYTES:,}: ask fewer "
-            "questions"
-        )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)  # what it named is replaced now
-    write_whole(folder / OUTCOMES, buffer.getvalue())
+    # Without the hour: equal outcomes give equal bytes.
+    write_whole(folder / OUTCOMES, gzip.compress(text.encode(), mtime=0))
     _write(folder / PROTOCOL, protocol.model_dump(mode="json"))
     _write(folder / TUNED, tuning.model_dump(mode="json", exclude_none=True))
     rebuild(folder)
@@ -117,14 +80,19 @@ def rebuild(folder: Path) -> None:
         raise DataError(f"{folder}: expected outcomes of one protocol, got {found}")
     (digest,) = digests
     if results.protocol.worlds:
-        numbers = summarise_worlds(results)
-        figures = draw_worlds(results, folder)
-        pages = {PAGE: render_worlds(results, numbers, tuning, figures, digest)}
+        numbers, figures = summarise_worlds(results), draw_worlds(results, folder)
+        seeds = len({seed for runs in results.streams.values() for seed in runs})
+        about = {"tuning": tuning, "figures": figures, "digest": digest, "seeds": seeds}
+        pages = {PAGE: render("worlds.md.j2", results=results, numbers=numbers, **about)}
         _write(folder / SUMMARY, dump_worlds(numbers))
     else:
         summary = summarise(results)
         figures = draw_all(results, summary, folder)
-        pages = {PAGE: render_pack(summary, tuning, figures, digest), EXCERPT: excerpt(summary)}
+        about = {"tuning": tuning, "figures": figures, "digest": digest}
+        pages = {
+            PAGE: render("pack.md.j2", summary=summary, **about),
+            EXCERPT: render("excerpt.md.j2", summary=summary),
+        }
         _write(folder / SUMMARY, summary.dump())
     for name, page in pages.items():
         write_whole(folder / name, page)
@@ -227,57 +195,7 @@ def spread(
     return f"{mark}{scale * interval.estimate:{form}}{mark} [{low}, {high}]"
 
 
-def render_pack(summary: Summary, tuning: Tuning, figures: Collection[str], digest: str) -> str:
-    """Return the page of a pack; ``figures`` are the files that were drawn."""
-    parts = {"tuning": tuning, "figures": figures, "digest": digest, "stages": summary.stages}
-    return render("pack.md.j2", summary=summary, **parts)
-
-
-def excerpt(summary: Summary) -> str:
-    """Return one table for other pages: percent right by budget in distribution, and by shift at
-    the largest one."""
-    return render("excerpt.md.j2", summary=summary)
-
-
-def render_worlds(
-    results: Results,
-    numbers: Mapping[str, Any],
-    tuning: Tuning,
-    figures: Collection[str],
-    digest: str,
-) -> str:
-    """Return the page of a pack of worlds; ``figures`` are the files that were drawn."""
-    protocol = results.protocol
-
-    def shown(arms: Mapping[str, Mapping[str, Interval]], world: str) -> list[str]:
-        present = {name for values in arms.values() for name in values}
-        names = [name for name in STREAM_TITLES if name in present]
-        return [name for name in names if world.startswith(ONLY.get(name, ""))]
-
-    def chosen_by(arm: str) -> str:
-        options = protocol.arms[arm].tune
-        parts = [
-            f"{world}: {' '.join(options[by_arm[arm]]) or 'as it is'}"
-            for world, by_arm in tuning.chosen.items()
-            if arm in by_arm
-        ]
-        return "; ".join(parts) or "nothing to choose"
-
-    return render(
-        "worlds.md.j2",
-        protocol=protocol,
-        numbers=numbers,
-        seeds=len({seed for runs in results.streams.values() for seed in runs}),
-        missing=results.missing,
-        figures=figures,
-        digest=digest,
-        titles=STREAM_TITLES,
-        shown=shown,
-        chosen_by=chosen_by,
-    )
-
-
-def claim(difference: AdjustedDifference | None, scale: float = 100, form: str = "+.1f") -> str:
+def claim(difference: Difference | None, scale: float = 100, form: str = "+.1f") -> str:
     """Return a difference with its interval and q; bold where it is claimed."""
     if difference is None:
         return NO_VALUE
@@ -290,20 +208,6 @@ def of_measure(value: Interval | None, measure: str) -> str:
     if value is not None and measure == "flops":
         return f"{value.estimate:.2g}"
     return spread(value, 1 if measure in NO_SHARES else 100)
-
-
-def tuned(runs: Sequence[TuningScore], is_bold: bool) -> str:
-    """Return the mean accuracy of a tuning config, and retention where it may decide; bold where
-    chosen."""
-    parts = [[run.accuracy for run in runs]] if runs else []
-    parts += [[run.retention for run in runs if run.retention is not None]]
-    text = " / ".join(f"{100 * fmean(part):.1f}" for part in parts if part) or NO_VALUE
-    return f"**{text}**" if is_bold else text
-
-
-def present(arms: Iterable[str], views: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the arms that some view has."""
-    return [arm for arm in arms if any(arm in view for view in views.values())]
 
 
 PAGES = Environment(
@@ -322,9 +226,7 @@ PAGES.filters |= {
     "number": format,
     "of_measure": of_measure,
     "points": lambda share: f"{100 * share.estimate:.0f}" if share else NO_VALUE,
-    "present": present,
     "spread": spread,
-    "tuned": tuned,
 }
 
 

@@ -4,10 +4,10 @@ anything runs.
     name: embedded-v2                    name: habitats-v1
     base: [tasks/trained]                worlds:
     unit_flops: 2.0e+11                    city: {about: …, base: [habitats/city], arms: [told, …]}
-    budgets: [0.25, 1, 4]                goals:
-    arms:                                  - {world: city, measure: adapters, at_most: 8, about: …}
-      single:                            arms:
-        about: one adapter                 told: {about: one adapter per kind, set: [strategy=told]}
+    budgets: [0.25, 1, 4]                arms:
+    arms:                                  told: {about: one adapter per kind, set: [strategy=told]}
+      single:
+        about: one adapter
         set: [strategy.kind=single]
         tune: [[strategy.learning_rate=0.002], …]
 
@@ -22,15 +22,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from symbiont_ecology.base.config_layers import merge, parse_override, read_layers
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import did_you_mean, validate
+from symbiont_ecology.base.removed import refuse_removed
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.shipped import find_protocol
 from symbiont_ecology.ecology import HOST
@@ -42,8 +41,6 @@ PositiveCount = Annotated[int, Field(ge=1)]
 PositiveFloat = Annotated[float, Field(gt=0)]
 FEW_REPLIES = "run.transcripts=0.5"
 """What the hundreds of runs of a suite keep of their replies, unless the protocol says more."""
-OF_BUDGETS = ("base", "budgets", "flip", "second", "shifts", "stage_per_cell")
-"""Keys that a protocol of worlds leaves out."""
 
 
 def _some_once(values: tuple[object, ...]) -> tuple[object, ...]:
@@ -69,11 +66,9 @@ class Arm(_Part):
     # "verdicts, 4 gold examples per cell", which tables say then.
     sees: str = "verdicts"
     set: tuple[str, ...] = ()  # overrides of the world
-    tune: tuple[tuple[str, ...], ...] = ((),)  # alternatives, one of which tuning chooses
+    tune: Annotated[tuple[tuple[str, ...], ...], Once] = ((),)  # alternatives; tuning chooses
     of: str | None = None  # the arm whose runs it answers with, when only its routing is another
     routing: str = "learned"  # how it answers
-    also: tuple[str, ...] = ()  # other routings, for the tables on routing
-    repeats: Name | None = None  # the arm whose births and deaths happen at the same times here
 
 
 class World(_Part):
@@ -85,22 +80,6 @@ class World(_Part):
     arms: Annotated[tuple[Name, ...], Once]
 
 
-class Goal(_Part):
-    """Goal that the main arm is meant to reach in a world, fixed before the seeds are looked at.
-
-    It is about the mean over seeds of a measure; or of its difference to another arm, to another
-    world, or of both.
-    """
-
-    about: str  # in a few words
-    world: Name
-    measure: str  # one of measures.STREAM_MEASURES
-    minus: Name | None = None  # an arm
-    than: Name | None = None  # a world whose value is subtracted
-    at_least: float | None = None  # in the unit of the measure; shares are between 0 and 1
-    at_most: float | None = None
-
-
 class FlipPlan(_Part):
     """The convention flip: half of the families change at ``at``, and back at ``back`` (in units of
     FLOPs).
@@ -110,17 +89,8 @@ class FlipPlan(_Part):
 
     at: PositiveFloat
     back: PositiveFloat
-    extra: tuple[Annotated[float, Field(ge=0)], ...]
+    extra: Annotated[tuple[float, ...], Field(min_length=2)]
     per_cell: PositiveCount = 50  # questions per cell and measurement, others in each
-
-    @model_validator(mode="after")
-    def _is_in_order(self) -> FlipPlan:
-        extra = self.extra
-        if len(extra) < 2 or extra[0] != 0 or any(b <= a for a, b in pairwise(extra)):
-            raise ValueError(f"extra: expected 0 and rising numbers behind it, got {list(extra)}")
-        if self.back < self.at + extra[-1]:
-            raise ValueError(f"back: expected at least at + the last extra, got {self.back}")
-        return self
 
 
 class Protocol(_Part):
@@ -138,15 +108,11 @@ class Protocol(_Part):
     arms: dict[Name, Arm]
     main: str = "ecology"  # the arm that is compared with all others
     second: str | None = None  # the arm of a second table: beside those that see gold answers
-    chosen: dict[Name, dict[Name, int]] = {}  # by world and arm, what tuning chose before
-    goals: tuple[Goal, ...] = ()
     shifts: Annotated[tuple[str, ...], Once] = ("in-distribution",)
     per_cell: PositiveCount = 200  # questions per cell and shift
     tuning_per_cell: PositiveCount = 20  # selection questions per cell when tuning
     # Options of a tuning whose accuracies differ by no more than this are chosen by retention.
     tie: Annotated[float, Field(ge=0, lt=1)] = 0
-    # The cue ceiling from which on a cell counts as elicitation.
-    elicitation: Annotated[float, Field(ge=0, le=1)] = 0.85
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05  # false discovery rate of a family of tests
     flip: FlipPlan | None = None
     stage_per_cell: Annotated[int, Field(ge=0)] = 0  # questions per cell whenever a family came
@@ -157,7 +123,7 @@ class Protocol(_Part):
             if name not in names:
                 hint = did_you_mean(name, names) or f" expected one of {', '.join(names)}"
                 raise ValueError(f"{where}: {name!r} is not there;{hint}")
-        for fault in (*self._faults_of_arms(), *self._faults()):
+        for fault in self._faults():
             raise ValueError(fault)
         return self
 
@@ -167,61 +133,34 @@ class Protocol(_Part):
         yield "second", self.second or self.main, self.arms
         for name, arm in self.arms.items():
             yield f"arms.{name}.of", arm.of or self.own_arms[0], self.own_arms
-            yield f"arms.{name}.repeats", arm.repeats or name, self.arms
         for name, world in self.worlds.items():
             where = f"worlds.{name}.arms"
             yield f"{where}: main", self.main, world.arms
             for arm_name in world.arms:
                 yield where, arm_name, self.arms
-                model = self.arms[arm_name].repeats or arm_name
-                yield f"{where}: {arm_name}.repeats", model, world.arms
-        for goal in self.goals:
-            for name in (goal.world, goal.than or goal.world):
-                yield "goals", name, self.worlds
-                yield "goals", goal.minus or self.main, self.worlds[name].arms
-        for name, options in self.chosen.items():
-            yield "chosen", name, self.worlds
-            for arm_name, option in options.items():
-                yield f"chosen.{name}", arm_name, self.worlds[name].arms
-                known = [str(number) for number in range(len(self.arms[arm_name].tune))]
-                yield f"chosen.{name}.{arm_name}", str(option), known
-
-    def _faults_of_arms(self) -> Iterator[str]:
-        for name, arm in self.arms.items():
-            count = len(arm.tune)
-            if name == HOST:
-                yield f"arms: {HOST!r} is the bare host, which is always asked"
-            if count == 0:
-                yield f"arms.{name}.tune: expected one config or more"
-            if arm.of and (arm.set or count > 1):
-                yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
-            if arm.repeats and (self.arms[arm.repeats].repeats or count > 1):
-                yield f"arms.{name}.repeats: expected an arm that repeats none, and no tune here"
 
     def _faults(self) -> Iterator[str]:
-        """Yield what contradicts itself in the whole."""
-        fields, counts = (
-            type(self).model_fields,
-            {len(self.arms[one].tune) for one in self.own_arms},
-        )
-        for key in (key for key in OF_BUDGETS if self.worlds):
-            if getattr(self, key) != fields[key].default:
-                yield f"{key}: expected none of it in a protocol with worlds"
+        """Yield what contradicts itself."""
+        for name, arm in self.arms.items():
+            if name == HOST:
+                yield f"arms: {HOST!r} is the bare host, which is always asked"
+            if arm.of and (arm.set or len(arm.tune) > 1):
+                yield f"arms.{name}.of: it answers with runs of another arm: leave set and tune out"
+            if len(arm.tune) > 1 and not self.tuning_seeds:
+                yield f"tuning_seeds: expected some: arms.{name} has configs to choose from"
+        counts = {len(self.arms[name].tune) for name in self.own_arms}
         if not self.worlds and not {"unit_flops", "budgets"} <= self.model_fields_set:
             yield "expected unit_flops and budgets, or worlds"
         if list(self.budgets) != sorted(self.budgets):
             yield f"budgets: expected rising numbers, got {list(self.budgets)}"
         if not self.worlds and len(counts) > 1:
             yield f"every arm gets the same number of tuning configs, got {sorted(counts)}"
-        for goal in self.goals:
-            if goal.at_least is None and goal.at_most is None:
-                yield f"goals: expected at_least or at_most, got {goal.about!r}"
+        if (flip := self.flip) and (
+            flip.extra != tuple(sorted({0, *flip.extra})) or flip.back < flip.at + flip.extra[-1]
+        ):
+            yield "flip: expected extra to rise from 0, and back behind the last of it"
         if overlap := {*self.seeds} & {*self.tuning_seeds}:
             yield f"seeds that tune cannot be reported: {sorted(overlap)}"
-        for world, place in self.places.items():
-            for name in place.arms:
-                if self.options_left(world, name) and not self.tuning_seeds:
-                    yield f"tuning_seeds: expected some: arms.{name} has configs to choose from"
 
     @property
     def own_arms(self) -> tuple[str, ...]:
@@ -245,16 +184,6 @@ class Protocol(_Part):
         per_arm = len(self.run_budgets) + (self.flip is not None)
         return arms * per_arm * len(self.seeds)
 
-    @property
-    def warm_arms(self) -> str:
-        """The arms that began with some gold examples, and what they saw; empty if there are
-        none."""
-        groups: dict[str, list[str]] = {}
-        for name, arm in self.arms.items():
-            if "gold examples" in arm.sees:
-                groups.setdefault(arm.sees, []).append(name)
-        return "; ".join(f"{', '.join(names)} saw {sees}" for sees, names in groups.items())
-
     def runs_of(self, arm: str) -> str:
         """Return the arm whose runs an arm answers with: itself, unless only its routing is
         another."""
@@ -265,11 +194,6 @@ class Protocol(_Part):
         share its runs."""
         shared = (side.routing for side in self.arms.values() if side.of == arm)
         return tuple(dict.fromkeys((self.arms[arm].routing, *shared)))
-
-    def options_left(self, world: str, arm: str) -> int:
-        """Return how many configs of an arm are to be tried in a world; 0 if the choice is made."""
-        count = len(self.arms[arm].tune)
-        return 0 if count == 1 or arm in self.chosen.get(world, {}) else count
 
     @cached_property
     def digest(self) -> str:
@@ -286,13 +210,7 @@ class Protocol(_Part):
         return digest.hexdigest()[:16]
 
     def config(
-        self,
-        arm: str,
-        budget: float,
-        seed: int,
-        option: int = 0,
-        world: str = "",
-        more: Sequence[str] = (),
+        self, arm: str, budget: float, seed: int, option: int = 0, world: str = ""
     ) -> RunConfig:
         """Return the config of one run. Without worlds it ends when the budget (in units) is
         spent."""
@@ -303,50 +221,15 @@ class Protocol(_Part):
             "run.checkpoint_every=1",
         )
         changes = (*self.set, *place.set, *side.set, *(() if self.worlds else loop))
-        own = (*side.tune[option], *more, f"seed={seed}", "executor=local")  # one process
+        own = (*side.tune[option], f"seed={seed}", "executor=local")  # one process
         where = ", ".join([f"protocol {self.name!r}", *([world] if world else []), f"arm {arm!r}"])
         return compose(place.base, (FEW_REPLIES, *changes, *own), where)
-
-    def of_arms(self, names: Sequence[str]) -> Protocol:
-        """Return the same with these arms alone: another protocol, with a name and a digest of its
-        own.
-
-        Raises:
-            ConfigError: it has worlds, no such arm, or one that answers with the runs of one left
-                out.
-        """
-        where = f"protocol {self.name!r}"
-        if self.worlds:
-            raise ConfigError(f"{where}: expected one whose arms share one world: take them all")
-        for name in (name for name in names if name not in self.arms):
-            hint = did_you_mean(name, self.arms)
-            raise ConfigError(f"{where} has no arm {name!r};{hint} it has {', '.join(self.arms)}")
-        for name in names:
-            if (needed := self.runs_of(name)) not in names:
-                raise ConfigError(
-                    f"{where}: {name!r} answers with the runs of {needed!r}: name both"
-                )
-        changes = {
-            "name": ".".join((self.name, *names)),
-            "arms": {name: self.arms[name] for name in names},
-            "main": self.main if self.main in names else names[0],
-            "second": self.second if self.second in names else None,
-        }
-        return validate(Protocol, {**dict(self), **changes}, where)
-
-    def arrivals(self, budget: float) -> tuple[float, ...]:
-        """Return the training FLOPs at which families come in the main arm's world."""
-        return self.config(self.main, budget, 0).tasks.arrivals
 
     def flipped(self, config: RunConfig) -> RunConfig:
         """Return the config with the protocol's flip; the seed draws which half of the families
         changes."""
         assert self.flip is not None
         names = config.tasks.families
-        if len(names) < 2:
-            raise ConfigError(
-                f"flip: expected two families or more, half of which change, got {list(names)}"
-            )
         order = Draw(config.seed)("flip").permutation(len(names))
         half = tuple(names[index] for index in sorted(order[: len(names) // 2]))
         flip = Flip(
@@ -371,6 +254,10 @@ def load_protocol(
     """
     path = find_protocol(name_or_path)
     data = read_changed(path, overrides)
+    arms = data.get("arms")
+    for part in (data, *(arms.values() if isinstance(arms, dict) else ())):
+        for key in part if isinstance(part, dict) else ():
+            refuse_removed("key of a protocol", key)
     if additions and isinstance(own := data.get("set", []), list):
         data = {**data, "set": [*own, *additions]}
     return validate(Protocol, data, f"protocol {path.stem!r}")

@@ -101,9 +101,7 @@ class Results:
         keys = ["arm", "budget", "phase", "shift", "routing"]
         return dict(self.answers.groupby(keys, observed=True, sort=False).indices)
 
-    def verdicts(
-        self, arm: str, budget: float, shift: str, routing: str | None = None
-    ) -> pd.DataFrame | None:
+    def verdicts(self, arm: str, budget: float, shift: str) -> pd.DataFrame | None:
         """Return 1.0 for right and 0.0 for wrong, a row per question (cell, item) and a column per
         seed; None where an arm was not asked. The host is one seed, whatever the budget.
 
@@ -112,7 +110,7 @@ class Results:
         """
         key: tuple[object, ...] = (HOST, self.host.budget, "run", shift, HOST)
         if arm != HOST:
-            routing = routing or self.protocol.arms[arm].routing
+            routing = self.protocol.arms[arm].routing
             key = (self.protocol.runs_of(arm), budget, "run", shift, routing)
         if (places := self._places.get(key)) is None:
             return None
@@ -129,20 +127,6 @@ class Results:
         """Mask of the questions of ``retention`` that the bare host answers, ``(questions,)``."""
         verdicts = self.verdicts(HOST, 0, "retention")
         return np.zeros(0, dtype=bool) if verdicts is None else verdicts[NO_SEED].to_numpy() > 0
-
-    @cached_property
-    def cells(self) -> dict[str, list[str]]:
-        """In-distribution cells of each kind: ``elicitation`` (the host can, when told) and
-        ``capability``.
-
-        None where nothing can be told: tasks from a data file have no convention.
-        """
-        kinds: dict[str, list[str]] = {"elicitation": [], "capability": []}
-        if (ceiling := self.verdicts(HOST, 0, "ceiling")) is not None:
-            for cell, share in by_cell(ceiling)[NO_SEED].items():
-                is_told = share >= self.protocol.elicitation
-                kinds["elicitation" if is_told else "capability"].append(str(cell))
-        return kinds
 
     def flops_per_right(self, arm: str, budget: float, shift: str) -> list[float]:
         """Return the useful FLOPs of answering for every right answer, by seed."""
@@ -192,8 +176,7 @@ class Results:
             if key not in asked:
                 config = self.protocol.config(self.protocol.main, 1.0, seed, world=world)
                 asked[key] = Questions.of(config, len(record.population))
-            stream = Stream(seed, record, outcome.train, asked[key])
-            streams[world, outcome.arm][seed] = stream
+            streams[world, outcome.arm][seed] = Stream(record, outcome.train, asked[key])
         return streams
 
 

@@ -1,4 +1,4 @@
-"""Shifts for studies: other depths, words, families and ways of writing.
+"""Shifts for studies: other depths, words and families.
 
 Wordings and conventions belong to synthetic tasks; other tasks have one only, so the shifts that
 change these leave them out.
@@ -7,19 +7,14 @@ change these leave them out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
-from symbiont_ecology.base.types import Item, map_last_turn
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.items import draw_items
 from symbiont_ecology.evaluate.shifts import shifts
 from symbiont_ecology.tasks import Task, tasks
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import CONVENTIONS, SyntheticTask
-
-PERTURBED, MARK, PLAIN = "perturbed", " as ", "plain"
-"""The shift that writes each item in several ways; what stands in its id in front of the way, and
-the way that changes nothing."""
 
 
 @shifts.function("depth")
@@ -79,26 +74,6 @@ def retention(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> l
         variants = [variant for variant in range(CONVENTIONS) if variant != task.target]
         items.append(task.item(item.question, item.depth, variants[index % len(variants)]))
     return items
-
-
-@shifts.function(PERTURBED)
-def perturbed(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
-    """The in-distribution items, each as it is and written in other ways (``PERTURBATIONS``)."""
-    return [
-        replace(item, id=f"{item.id}{MARK}{name}", prompt=map_last_turn(change, item.prompt))
-        for item in draw_items(mixture, per_cell, seed, split)
-        for name, change in PERTURBATIONS.items()
-    ]
-
-
-PERTURBATIONS: dict[str, Callable[[str], str]] = {
-    PLAIN: lambda prompt: prompt,
-    "whitespace": lambda prompt: f"  {prompt.replace(': ', ':   ')}",
-    "markdown": lambda prompt: f"**{prompt.rstrip()}**\n",
-    "role-play": lambda prompt: f"you are a pirate. {prompt}",
-    "distractor": lambda prompt: f"it rains today.\n{prompt}",
-}
-"""Changes of a prompt that change nothing of what is asked; the first is none."""
 
 
 def _synthetic(mixture: TaskMixture) -> list[SyntheticTask]:

@@ -12,7 +12,7 @@ seed. The folder holds the protocol, ``tuned.json`` and a folder per job; nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
@@ -21,13 +21,12 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
+from tqdm import tqdm
 
 from symbiont_ecology.base.errors import ConfigError, RunError
 from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.process import usable_cores
-from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.evaluate.evaluator import Progress, no_progress
 from symbiont_ecology.evaluate.routings import routings
 from symbiont_ecology.evaluate.shifts import shifts
@@ -41,11 +40,10 @@ from symbiont_ecology.extensions.study.jobs import (
     check_questions,
     read_outcome,
 )
-from symbiont_ecology.extensions.study.measures import STREAM_MEASURES
 from symbiont_ecology.extensions.study.outcomes import Chosen, Outcome, Tuning, TuningScore
 from symbiont_ecology.extensions.study.protocol import Protocol, load_protocol
 from symbiont_ecology.extensions.study.results import Results
-from symbiont_ecology.extensions.study.workers import STOP_FILE, JobCallback, Workers, job_pool
+from symbiont_ecology.extensions.study.workers import STOP_FILE, work, worker_processes
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
@@ -56,25 +54,17 @@ PROTOCOL_FILE = "protocol.json"
 # What a protocol has to fulfil before anything is run.
 
 
-def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy")) -> None:
+def check_protocol(protocol: Protocol) -> None:
     """Build every part of every arm but the host, so that a mistake is found before anything is
     run.
-
-    ``alike`` are the parts of a config that all arms must have in common.
 
     Raises:
         ConfigError: one line that says which arm and what is wrong.
     """
     for side in protocol.arms.values():
-        for routing in (side.routing, *side.also):
-            routings.build(routing)
+        routings.build(side.routing)
     for shift in protocol.shifts:
         shifts.build(shift)
-    for goal in protocol.goals:
-        if goal.measure not in STREAM_MEASURES:
-            hint = did_you_mean(goal.measure, STREAM_MEASURES)
-            known = ", ".join(STREAM_MEASURES)
-            raise ConfigError(f"goals: no measure {goal.measure!r};{hint} known: {known}")
     budget, main = protocol.budgets[0], protocol.runs_of(protocol.main)
     for world, place in protocol.places.items():
         first = protocol.config(main, budget, 0, world=world)
@@ -83,61 +73,42 @@ def check_protocol(protocol: Protocol, alike: Sequence[str] = ("tasks", "economy
                 config = protocol.config(arm, budget, 0, option, world)
                 try:
                     check(config)
-                    _check_comparable(protocol, arm, config, first, alike)
+                    _check_comparable(protocol, arm, config, first)
                 except ConfigError as error:
                     where = f"{world}, arm {arm}" if world else f"arms.{arm}"
                     raise ConfigError(f"{where}: {error}") from error
         if not world:
             check_questions(first, protocol.shifts, protocol.seeds)
-    if protocol.stage_per_cell and (arrivals := protocol.arrivals(budget)):
-        smallest = budget * protocol.unit_flops
-        if max(arrivals) > smallest:
-            raise ConfigError(
-                f"stage_per_cell: expected no arrival above the smallest budget, {smallest:g} "
-                "FLOPs: its runs would be lived up to the last arrival"
-            )
 
 
-def _check_comparable(
-    protocol: Protocol, arm: str, config: RunConfig, first: RunConfig, alike: Sequence[str]
-) -> None:
-    """Refuse an arm that meets other questions, hosts or prices than the main arm."""
+def _check_comparable(protocol: Protocol, arm: str, config: RunConfig, first: RunConfig) -> None:
+    """Refuse an arm that meets other questions or another host than the main arm."""
     if protocol.flip is not None:
         check(protocol.flipped(config))
     is_bare = protocol.arms[arm].routing == HOST
-    mine, theirs = (_common(protocol, one, alike, is_bare=is_bare) for one in (config, first))
+    mine, theirs = (_common(protocol, one, is_bare=is_bare) for one in (config, first))
     if others := [part for part, value in mine.items() if value != theirs[part]]:
         raise ConfigError(f"expected the {others[0]} of {protocol.main!r}, got others")
-    if not protocol.worlds:
-        return
-    if not isinstance(mixture(config).habitats, SyntheticHabitats):
+    if protocol.worlds and not isinstance(mixture(config).habitats, SyntheticHabitats):
         raise ConfigError(
             "expected a world with habitats that the seed draws, got none, or users of data, whose "
             "kinds nobody knows"
         )
-    if strategies.build(config.strategy).samples == 0:
-        raise ConfigError(
-            "strategy.samples: expected an arm that answers its users, and with 0 it only reads "
-            "reference answers: leave it out"
-        )
 
 
-def _common(
-    protocol: Protocol, config: RunConfig, alike: Sequence[str], *, is_bare: bool
-) -> dict[str, object]:
+def _common(protocol: Protocol, config: RunConfig, *, is_bare: bool) -> dict[str, object]:
     """Return what all arms have in common. In a world these are the questions and whose answers
     they get; how they are put is an arm's own affair.
 
     Elsewhere families that come one after another may come at once in another arm, and the bare
     host may be asked in another style: these are controls.
     """
-    tasks: object = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
-    parts: dict[str, object] = {"run.generations": config.run.generations}
-    if not protocol.worlds:
-        loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
-        tasks = config.tasks.model_copy(update=loose)
-        parts = {part: getattr(config, part) for part in alike}
-    return {**parts, "tasks": tasks, "host.model": config.host.model}
+    parts: dict[str, object] = {"host.model": config.host.model}
+    if protocol.worlds:
+        tasks = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
+        return {**parts, "tasks": tasks, "run.generations": config.run.generations}
+    loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
+    return {**parts, "tasks": config.tasks.model_copy(update=loose)}
 
 
 # The jobs, and who does them.
@@ -149,7 +120,8 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
         Job("tune", arm, seed, budget, option, world)
         for world, place in protocol.places.items()
         for arm in place.arms
-        for option in range(protocol.options_left(world, arm))
+        for option in range(len(protocol.arms[arm].tune))
+        if len(protocol.arms[arm].tune) > 1
         for budget in protocol.run_budgets
         for seed in protocol.tuning_seeds
     )
@@ -157,13 +129,13 @@ def tuning_jobs(protocol: Protocol) -> tuple[Job, ...]:
 
 def reported_jobs(protocol: Protocol, chosen: Chosen) -> tuple[Job, ...]:
     """Return the jobs that results are made of. Seeds are outermost, so that an unfinished suite is
-    a smaller one; an arm that repeats another comes after it."""
+    a smaller one."""
     if protocol.worlds:
         return tuple(
             Job("stream", arm, seed, 0.0, chosen.get(world, {}).get(arm, 0), world)
             for seed in protocol.seeds
             for world, place in protocol.worlds.items()
-            for arm in sorted(place.arms, key=lambda arm: protocol.arms[arm].repeats is not None)
+            for arm in place.arms
         )
     arms, jobs = protocol.own_arms, [HOST_JOB]
     for seed in protocol.seeds:
@@ -175,8 +147,7 @@ def reported_jobs(protocol: Protocol, chosen: Chosen) -> tuple[Job, ...]:
         if protocol.flip is not None:
             moment = protocol.flip.at
             # The flip meets each arm as it was tuned for the budget nearest to the flip's moment.
-            distances = {abs(budget - moment): budget for budget in reversed(protocol.budgets)}
-            near = distances[min(distances)]
+            near = min(protocol.budgets, key=lambda budget: abs(budget - moment))
             jobs += [Job("flip", arm, seed, moment, chosen[arm][f"{near:g}"]) for arm in arms]
     return tuple(jobs)
 
@@ -185,15 +156,12 @@ def stages(protocol: Protocol, folder: Path) -> Iterator[tuple[str, Sequence[Job
     """Yield the jobs stage by stage: those of one stage need the outcomes of the ones before."""
     tuning = tuning_jobs(protocol)
     yield "tuning", tuning
-    reported = reported_jobs(protocol, _tuned(protocol, folder, tuning))
-    later = [job for job in reported if job.arm != HOST and protocol.arms[job.arm].repeats]
-    yield "arms", [job for job in reported if job not in later]
-    yield "repeats", later
+    yield "arms", reported_jobs(protocol, _tuned(protocol, folder, tuning))
 
 
 def _tuned(protocol: Protocol, folder: Path, jobs: Sequence[Job]) -> Chosen:
     """The chosen options, written down with the whole sweep."""
-    sweep, chosen = list[TuningScore](), {key: dict(own) for key, own in protocol.chosen.items()}
+    sweep, chosen = list[TuningScore](), Chosen()
     arms = () if protocol.worlds else protocol.own_arms
     tried = {
         (arm, f"{budget:g}"): list[TuningScore]() for arm in arms for budget in protocol.budgets
@@ -219,10 +187,8 @@ def score_of(outcome: Outcome, *, has_retention: bool = False) -> TuningScore:
         (answers,) = outcome.systems.values()
         accuracy = answers.share("in-distribution")
         retention = answers.share("retention") if has_retention else None
-    option, seed = outcome.option, outcome.seed
-    return TuningScore(
-        arm=arm, option=option, seed=seed, budget=budget, accuracy=accuracy, retention=retention
-    )
+    about = {"arm": arm, "option": outcome.option, "seed": outcome.seed, "budget": budget}
+    return TuningScore.model_validate({**about, "accuracy": accuracy, "retention": retention})
 
 
 def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
@@ -244,32 +210,37 @@ def choose(scores: Sequence[TuningScore], tie: float = 0.0) -> int:
 
 
 def do_jobs(
-    staged: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: Workers
+    staged: Iterable[tuple[str, Sequence[Job]]], protocol: Protocol, folder: Path, workers: int
 ) -> bool:
-    """Do the jobs of each stage side by side; return whether all are done. A job that fails stops
-    the others.
+    """Do the jobs of each stage side by side, with a bar on stderr; return whether all are done. A
+    job that fails stops the others.
 
     Raises:
         RunError: a job failed.
     """
-    text = protocol.model_dump_json()
-    with job_pool(workers, folder) as submit:
-        for stage, jobs in staged:
-            if not jobs:
-                continue
-            todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
-            callback = workers.watch(stage, len(jobs), len(jobs) - len(todo))
-            if not _are_finished({submit(job, text): job for job in todo}, callback, folder):
-                return False
+    stop_file = folder / STOP_FILE
+    stop_file.unlink(missing_ok=True)
+    try:
+        with worker_processes(workers) as pool:
+            for stage, jobs in staged:
+                todo = [job for job in jobs if read_outcome(folder / job.name, protocol) is None]
+                futures = [pool.submit(work, job, protocol, folder) for job in todo]
+                done = len(jobs) - len(todo)
+                bar = tqdm(as_completed(futures), stage, len(jobs), initial=done, unit="job")
+                if jobs and not _are_finished(futures, bar, folder):
+                    return False
+    finally:
+        stop_file.unlink(missing_ok=True)
     return True
 
 
-def _are_finished(futures: Mapping[Future[None], Job], callback: JobCallback, folder: Path) -> bool:
+def _are_finished(
+    futures: Sequence[Future[None]], in_turn: Iterable[Future[None]], folder: Path
+) -> bool:
     """Wait for the jobs of a stage; return whether none of them was stopped."""
     try:
-        for future in as_completed(futures):
+        for future in in_turn:
             future.result()
-            callback(futures[future])
     except (Stopped, KeyboardInterrupt):
         return False
     except BrokenProcessPool as error:
@@ -299,21 +270,16 @@ def claim_folder(protocol: Protocol, folder: Path) -> None:
     """Make the folder that of a suite of this protocol.
 
     Raises:
-        RunError: it is another's, or cannot be written.
+        RunError: it is another's.
     """
     path = folder / PROTOCOL_FILE
     text = protocol.model_dump_json(indent=1) + "\n"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if path.exists() and path.read_text(encoding="utf-8") == text:
-            return
-        if path.exists():
-            raise RunError(
-                f"{folder} holds a suite of another protocol, that is of another base, budget or "
-                "plan: choose another --out"
-            )
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
+    if path.exists() and path.read_text(encoding="utf-8") != text:
+        raise RunError(
+            f"{folder} holds a suite of another protocol, that is of another base, budget or "
+            "plan: choose another --out"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
     write_whole(path, text)
 
 
@@ -369,14 +335,9 @@ class Comparison:
             ConfigError: the runs cannot be asked the same questions, or there is no such shift.
             RunError: a folder holds no run.
         """
-        places = [Path(folder) for folder in folders]
-        return cls.of(adhoc.gather(places, shifts, per_cell, name), progress)
-
-    @classmethod
-    def of(cls, gathered: adhoc.GatheredRuns, progress: Progress = no_progress) -> Comparison:
-        """Ask runs that were found to be comparable."""
-        tuning = Tuning(chosen={arm: {"1": 0} for arm in gathered.protocol.arms})
-        return cls(gathered.protocol, adhoc.ask(gathered, progress), tuning)
+        protocol, arms = adhoc.gather([Path(one) for one in folders], shifts, per_cell, name)
+        tuning = Tuning(chosen={arm: {"1": 0} for arm in arms})
+        return cls(protocol, adhoc.ask(protocol, arms, progress), tuning)
 
     @cached_property
     def results(self) -> Results:
@@ -394,11 +355,7 @@ class Comparison:
         return summarise(self.results)
 
     def save_pack(self, folder: str | Path) -> Path:
-        """Write a paper pack (tables, figures, outcomes), and an index beside it.
-
-        Raises:
-            DataError: the outcomes are larger than a repository should hold.
-        """
+        """Write a paper pack (tables, figures, outcomes), and an index beside it."""
         from symbiont_ecology.extensions.study.pack import write_index, write_pack
 
         target = Path(folder)
@@ -417,11 +374,12 @@ class Comparison:
         return f"<Comparison {self.protocol.name}, {view}: {shares}>"
 
 
+@dataclass(frozen=True)
 class Suite:
     """All runs of a protocol, in a folder. Make one with ``start`` or ``open``."""
 
-    def __init__(self, protocol: Protocol, folder: Path) -> None:
-        self.protocol, self.folder = protocol, folder
+    protocol: Protocol
+    folder: Path
 
     @classmethod
     def start(
@@ -459,8 +417,8 @@ class Suite:
         Raises:
             RunError: a run failed.
         """
-        crew = Workers(workers or usual_workers(self.protocol))
-        do_jobs(stages(self.protocol, self.folder), self.protocol, self.folder, crew)
+        count = workers or usual_workers(self.protocol)
+        do_jobs(stages(self.protocol, self.folder), self.protocol, self.folder, count)
         return self
 
     @property
@@ -479,24 +437,6 @@ class Suite:
         """Comparison of the runs that are done.
 
         Raises:
-            RunError: none is done, or the bare host, with which all are compared, has not answered.
+            RunError: none is done.
         """
-        tuning, outcomes = read_tuning(self.folder), self.outcomes
-        if not self.protocol.worlds and not any(outcome.kind == "host" for outcome in outcomes):
-            raise RunError(
-                f"the bare host has not answered in {self.folder} yet: finish() goes on with it, "
-                "and so does symbiont suite"
-            )
-        return Comparison(self.protocol, outcomes, tuning)
-
-    @property
-    def is_complete(self) -> bool:
-        """True if all runs that are reported are done."""
-        if not (self.folder / TUNED_FILE).exists():
-            return False
-        jobs = reported_jobs(self.protocol, read_tuning(self.folder).chosen)
-        return len(self.outcomes) == len(jobs)
-
-    def __repr__(self) -> str:
-        state = "complete" if self.is_complete else "not complete"
-        return f"<Suite {self.folder}: {self.protocol.name} ({self.protocol.digest}), {state}>"
+        return Comparison(self.protocol, self.outcomes, read_tuning(self.folder))
