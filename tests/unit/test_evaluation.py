@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from asked import accuracy, answer, foreign, graded
 from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Settled
+from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.statistics import mcnemar, sign_flip
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.evaluate.evaluation_log import (
@@ -22,9 +22,8 @@ from symbiont_ecology.evaluate.evaluation_log import (
     log_evaluation,
     logged,
 )
-from symbiont_ecology.evaluate.first_look import StyleLook
-from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun, difference
-from symbiont_ecology.extensions.study.outcomes import run_summary
+from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun, difference
+from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
@@ -151,32 +150,27 @@ def test_a_question_that_is_asked_in_several_ways_is_tested_by_its_mean() -> Non
     assert (once.test, once.p) == ("McNemar", mcnemar(6, 2))
 
 
-def test_a_look_counts_as_right_what_has_half_of_the_marks() -> None:
-    def look(mark: float) -> StyleLook:
-        replies = [answer(foreign(number), verdict=mark) for number in range(4)]
-        return StyleLook(prompt_styles.build("terse"), {"a/b": [replies[:2], replies[2:]]})
+def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
+    plain = candidates.items(10)
+    in_all_ways = candidates.items(10, ["perturbed", "perturbed"])
+    assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
 
-    few, half = look(0.1), look(0.5)
-    assert set(few.shares().values()) == {0.0}
-    assert set(half.shares("a/b").values()) == {1.0}
-    assert (few.silent, half.silent) == (["a/b"], [])
+    def answered(questions: list[Item], share: float) -> Evaluation:
+        """Right in the first share of them, by what they ask."""
+        known = sorted({one.subject for one in questions})
+        right = set(known[: round(share * len(known))])
+        rollouts = [answer(one, verdict=float(one.subject in right)) for one in questions]
+        return replace(graded([1.0]), rollouts=tuple(rollouts))
 
-
-def test_one_partial_verdict_less_is_another_evaluation() -> None:
-    whole = hashlib.blake2b(bytes([1, 0, 1]), digest_size=8).hexdigest()
-    assert graded([1.0, 0.0, 1.0]).verdicts_digest == whole
-    partial = [graded([1.0, 0.0, one]).verdicts_digest for one in (0.8, 0.3, 1.0, 0.0)]
-    assert len(set(partial)) == 4
-
-
-def test_a_reply_is_right_if_it_has_half_of_the_marks() -> None:
-    rows = graded([0.1, 0.5, 1.0]).record()["items"]
-    assert isinstance(rows, list)
-    assert [(row["verdict"], row["right"]) for row in rows] == [
-        (0.1, False),
-        (0.5, True),
-        (1.0, True),
-    ]
+    assert answered(in_all_ways, 0.75).accuracy() == answered(plain, 0.75).accuracy()
+    better, worse = (
+        [answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5)
+    )
+    once, often = difference(better[0], worse[0]), difference(better[1], worse[1])
+    assert (often.test, often.p) == (once.test, once.p)
+    assert (often.estimate, often.low, often.high) == pytest.approx(
+        (once.estimate, once.low, once.high)
+    )
 
 
 def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_path: Path) -> None:
@@ -187,73 +181,3 @@ def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_pa
     family = tasks.build(flip.families[0])
     asked = LoadedRun.of_run(tmp_path / "run").items(3)
     assert {one.variant for one in asked if one.family == family.name} == {family.rarest}
-
-
-def test_a_biography_adds_up(run: Path) -> None:
-    events, state = list(read_events(run / "events.jsonl")), checkpoint.load_state(run)
-    life = run_summary(events)
-    founders = sum(isinstance(event, Born) and not event.parents for event in events)
-    assert len(state.population) == founders + life.births - life.deaths
-    assert life.earned == sum(event.revenue for event in events if isinstance(event, Settled))
-
-
-def test_an_evaluation_can_be_made_again_after_the_run_went_on(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    start(toy_config(generations=4), folder, host=ToyHost())
-    then = LoadedRun.of_run(folder)
-    asked = EvaluationSpec(per_cell=9, routing="single")
-    log_evaluation(asked.evaluate(then, ToyHost()), then, asked)
-    resume(folder, overrides=["run.generations=12"], host=ToyHost())
-    now = LoadedRun.of_run(folder)
-    log_evaluation(asked.evaluate(now, ToyHost()), now, asked)
-    found = list(repeat_evaluations(folder, ToyHost()))
-    assert [(one.generation, one.is_same) for one in found] == [(4, True), (12, True)]
-    log = folder / "evaluations.jsonl"
-    log.write_text(log.read_text().replace('"verdicts_digest": "', '"verdicts_digest": "0'))
-    assert [one.is_same for one in repeat_evaluations(folder, ToyHost())] == [False, False]
-    with pytest.raises(RunError, match="7 was not kept"):
-        LoadedRun.of_run(folder, 7)
-
-
-def test_an_evaluation_goes_with_its_run_files_and_all(tmp_path: Path) -> None:
-    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    candidates = LoadedRun.of_run(tmp_path / "run")
-    path = tmp_path / "holdout.jsonl"
-    write_items(candidates.items(2), path)
-    asked = EvaluationSpec(holdout=str(path), most_asked=3)
-    with (tmp_path / "run/evaluations.jsonl").open("w") as file:
-        file.write('{"torn')
-    log_evaluation(asked.evaluate(candidates, ToyHost()), candidates, asked)
-    path.unlink()
-    (tmp_path / "run").rename(tmp_path / "moved")
-    (found,) = repeat_evaluations(tmp_path / "moved", ToyHost())
-    assert found.is_same, found
-    assert found.line == 2
-
-
-def test_an_evaluation_of_a_file_that_changed_is_not_made_again(tmp_path: Path) -> None:
-    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    candidates, path = LoadedRun.of_run(tmp_path / "run"), tmp_path / "holdout.jsonl"
-    write_items(candidates.items(2), path)
-    asked = EvaluationSpec(holdout=str(path))
-    log_evaluation(asked.evaluate(candidates, ToyHost()), candidates, asked)
-    ((_, line),) = logged(tmp_path / "run")
-    assert line.spec(tmp_path / "nothing") == asked
-    path.write_text(path.read_text() + "\n")
-    with pytest.raises(DataError, match="is not the file that was asked"):
-        line.spec(tmp_path / "nothing")
-
-
-def test_lines_of_earlier_versions_and_of_extensions_are_read(tmp_path: Path) -> None:
-    start(toy_config(generations=4), tmp_path / "run", host=ToyHost())
-    run, asked = LoadedRun.of_run(tmp_path / "run"), EvaluationSpec(per_cell=2)
-    log_evaluation(asked.evaluate(run, ToyHost()), run, asked)
-    log = tmp_path / "run/evaluations.jsonl"
-    line = json.loads(log.read_text())
-    gone = {"seed": 0, "selection": None, "most": None, "routing_map": None, "adapter": None}
-    old = {**line, "asked": {**line["asked"], **gone}}
-    by_selection = {**line, "asked": {**line["asked"], "selection": "x.jsonl"}}
-    log.write_text("\n".join(map(json.dumps, (old, by_selection))))
-    assert [(one.line, one.is_same) for one in repeat_evaluations(log.parent, ToyHost())] == [
-        (1, True)
-    ]

@@ -85,8 +85,7 @@ def ask(
     judged as in the last generation that any of the runs has lived."""
     first, *_ = runs = [run for members in arms.values() for run in members]
     moment = max(run.last_generation for run in runs)
-    host, cache = host_of(first.config), first.folder / ANSWERS_FILE
-    parts = host_parts(protocol, first.config, host, cache, moment)
+    parts = host_parts(protocol, first.config, host_of(first.config), moment)
     outcomes = [HOST_JOB.outcome(protocol, **parts)]
     for arm, members in arms.items():
         routing = protocol.arms[arm].routing

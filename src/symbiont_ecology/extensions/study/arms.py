@@ -66,7 +66,7 @@ class Specialists(LearningStrategy):
 
 @strategies.register("independent")
 @dataclass(frozen=True)
-class Independent(Specialists, CurriculumStrategy):
+class Independent(Specialists):
     """Every family has a learner of its own, which takes all its questions.
 
     What an ecology adds to this is what its economy and its evolution add. ``samples: 0`` with
@@ -81,7 +81,7 @@ class Independent(Specialists, CurriculumStrategy):
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         holders, tasks = _holders(context.state), context.tasks
         niches = {name: niche for niche, name in enumerate(tasks.names)}
-        assigned = [
+        return [
             Assignment(
                 holders[niche], tasks.draw(cell, count, context.draw("items", *cell)), self.samples
             )
@@ -197,8 +197,7 @@ class Serving(LearningStrategy):
             or _by_draw(context.state, generator)
             for item in items
         ]
-        assigned = assignments(zip(servers, items, strict=True), self.samples)
-        return self.sampled(assigned, context)
+        return assignments(zip(servers, items, strict=True), self.samples)
 
 
 def _by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from symbiont_ecology.adapters.peft_files import read_peft
 from symbiont_ecology.base.registry import kind_of
@@ -24,7 +24,6 @@ from symbiont_ecology.run.runtime import Host
 class BaselineSpec(EvaluationSpec):
     """An evaluation beside which the PEFT folder ``adapter`` answers everything."""
 
-    FILES: ClassVar[tuple[str, ...]] = (*EvaluationSpec.FILES, "adapter")
     adapter: str | None = None
 
 

@@ -36,10 +36,16 @@ def baselines(
     from symbiont_ecology.extensions.study.baselines import BaselineSpec, compare_with_baselines
 
     options.check_together(context, NEEDS, REFUSES)
-    plain = evaluation_spec(holdout, max_samples, shift, per_cell, routing)
-    spec = BaselineSpec(**plain.model_dump(), adapter=None if sft is None else str(sft))
+    spec = BaselineSpec(
+        holdout=holdout,
+        most_asked=max_samples,
+        shifts=tuple(shift),
+        per_cell=per_cell,
+        routing=options.typed_spec(routing, "--routing"),
+        adapter=None if sft is None else str(sft),
+    )
     with console.report(json_file) as write_json:
-        run = LoadedRun.of_run(folder, is_kept=True)
+        run = LoadedRun.of_run(folder)
         items = spec.items(run)
         routings.build(spec.routing)
         model = console.open_run(folder, host, 0 if sft is None else stated_rank(sft)).host
@@ -60,9 +66,10 @@ def transfer(
     """Ask every family's best organelle the questions of all families."""
     import pandas as pd
 
+    from symbiont_ecology.evaluate.evaluation_log import EvaluationSpec
     from symbiont_ecology.extensions.study.baselines import transfer_matrix
 
-    spec = evaluation_spec(holdout, None, shift, per_cell, "learned")
+    spec = EvaluationSpec(holdout=holdout, per_cell=per_cell, shifts=tuple(shift))
     with console.report(json_file) as write:
         run = console.open_run(folder, host)
         with console.asking() as progress:

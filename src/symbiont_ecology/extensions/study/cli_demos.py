@@ -52,7 +52,7 @@ def demo(
     console.tell_loading(quiet)
     presets = {WATCHED: "demo", **{arm: f"demo_{arm}" for arm in CONTROLS}}
     changes = [f"seed={seed}", *(overrides or [])]
-    ecology = _live("comparison", presets, changes, out, how.quiet)
+    ecology = _live("comparison", presets, changes, out, quiet)
     summary = _lived_through(ecology)
     somebody = next((n for living in ecology.population.values() for n in living.habitats), "h01")
     more = (
@@ -85,7 +85,7 @@ def demo_real(
     presets = {WATCHED: "demo_real", "single": "demo_real_single"}
     model = load_config(presets[WATCHED], changes).host.model
     bring(model, lambda line: print(line, file=sys.stderr, flush=True))
-    ecology = _live("demo-real", presets, changes, out, how.quiet)
+    ecology = _live("demo-real", presets, changes, out, quiet)
     with_examples = checked_config(presets[WATCHED], [*changes, EXAMPLES])
     more = (
         ("infer", ecology.folder, "What is the capital of France?"),
@@ -125,7 +125,7 @@ def _live(
                 futures[arm] = pool.submit(live_beside, folder, arm, preset, tuple(changes))
         try:
             ecology = Run(folder / WATCHED, configs[WATCHED])
-            live_unless_complete(ecology, quiet, console.typed_again(folder, out))
+            live(ecology, quiet, console.typed_again(folder, out))
             if not quiet and not all(future.done() for future in futures.values()):
                 print("waiting for the controls on the other cores …", flush=True)
             for arm, future in futures.items():

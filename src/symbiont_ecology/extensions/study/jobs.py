@@ -25,8 +25,8 @@ from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.types import Item, OrganelleId
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.state import STATE_FILE
-from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
-from symbiont_ecology.evaluate.measure import ANSWERS_FILE, Evaluation, LoadedRun
+from symbiont_ecology.evaluate.evaluator import Evaluator
+from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.extensions.study.outcomes import (
     OUTCOME_SCHEMA,
