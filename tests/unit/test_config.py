@@ -27,17 +27,11 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "pyproject.toml").touch()
     monkeypatch.setattr(shipped, "__file__", str(package / "base/shipped.py"))
     write(tmp_path / "config", "base", MINIMAL)
-    write(
-        tmp_path / "config",
-        "strategy/ecology",
-        "strategy: {kind: ecology, offspring: 4, tau: 3e-4}\n",
-    )
-    write(
-        tmp_path / "config",
-        "experiments/demo",
-        "extends: [base, strategy/ecology]\nrun: {generations: 3}\n",
-    )
-    return tmp_path / "config"
+    config, demo = tmp_path / "config", "extends: [base, strategy/ecology]\nrun: {generations: 3}\n"
+    ecology = "strategy: {kind: ecology, offspring: 4, tau: 3e-4}\n"
+    write(config, "strategy/ecology", ecology)
+    write(config, "experiments/demo", demo)
+    return config
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -49,37 +43,21 @@ def write(folder: Path, name: str, text: str) -> Path:
 
 def test_a_preset_is_composed_from_what_it_extends(folder: Path) -> None:
     config = load_config("demo")
-    assert (
-        config == load_config(folder / "experiments/demo.yaml") == load_config("experiments/demo")
-    )
+    for name in (folder / "experiments/demo.yaml", "experiments/demo"):
+        assert load_config(name) == config
     assert config.strategy == {"kind": "ecology", "offspring": 4, "tau": 3e-4}
     assert (config.run.generations, config.tasks.families) == (3, ("math.add",))
     assert config.economy == Prices()
 
 
 def test_overrides_come_last_and_have_types(folder: Path) -> None:
-    config = load_config(
-        "demo",
-        [
-            "run.generations=7",
-            "run.train_flops=2e15",
-            "strategy.offspring=8",
-            "tasks.depths=[long]",
-            "allocator=thompson",
-            "economy.rollout=300",
-            "host.targets=[q_proj, v_proj]",
-            "learning_rule=none",
-            "allocator.c=1e-2",
-        ],
-    )
+    loop = "run.generations=7", "run.train_flops=2e15"
+    words = "strategy.offspring=8", "tasks.depths=[long]", "allocator=thompson", "allocator.c=1e-2"
+    config = load_config("demo", [*loop, *words, "learning_rule=none"])
     assert (config.run.generations, config.run.train_flops) == (7, 2e15)
     assert config.strategy == {"kind": "ecology", "offspring": 8, "tau": 3e-4}
-    assert (config.tasks.depths, config.host.targets) == (("long",), ("q_proj", "v_proj"))
-    assert (config.economy.rollout, config.learning_rule, config.allocator) == (
-        300,
-        "none",
-        {"kind": "thompson", "c": 0.01},
-    )
+    assert (config.tasks.depths, config.learning_rule) == (("long",), "none")
+    assert config.allocator == {"kind": "thompson", "c": 0.01}
 
 
 def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Path) -> None:
@@ -95,19 +73,13 @@ def test_a_file_extends_its_neighbours_before_presets(folder: Path, tmp_path: Pa
 WRONG_OVERRIDES = {
     "run.generation=3": "unknown key 'run.generation'; did you mean 'run.generations'? known keys:",
     "run.generations=abc": "run.generations: expected a valid integer, got 'abc'",
-    "run.generations=-1": "run.generations: expected greater than or equal to 0",
-    "seed.x=3": "seed: expected a valid integer, got {'x': 3}",
     "strategy=3": "strategy: expected a valid string or keys with values, got 3",
-    "tasks.depths=[3]": "tasks.depths.0: expected a valid string, got 3",
     "tasks.depths=[long, long]": "tasks.depths: expected one name or more, each of them once",
-    "tasks.families=[]": "tasks.families: expected",
     "tasks.families=[{name: 3}]": "tasks.families: expected a name in {'name': 3}",
-    "tasks.sources=[3]": "tasks.sources.0: expected",
     "tasks.arrivals=[5, 5]": "tasks.arrivals: expected numbers above 0 that rise, got [5.0,",
     "tasks.flip={families: [math.add], at_flops: 5, back_flops: 3}": "expected back_flops above 5",
     "host.dtype=int4": "host.dtype: expected 'float32', 'bfloat16', 'float16' or 'int8', got",
     "host.device=cuda:x": "host.device: expected cpu, cuda",
-    "economy.rollout=0": "economy.rollout: expected greater than 0, got 0",
     "run..generations=3": "expected key.subkey=value",
     "seed=[1": "override 'seed=[1': not valid YAML",
     "host.model=${oc.env:HOME}": "'${' is refused",
@@ -141,11 +113,8 @@ def test_what_is_wrong_is_one_clear_line(folder: Path, tmp_path: Path, wrong: st
 
 def test_presets_are_found_by_name_or_refused(folder: Path, tmp_path: Path) -> None:
     assert list(presets()) == ["base", "experiments/demo", "strategy/ecology"]
-    assert (
-        find_preset("ecology")
-        == find_preset("strategy/ecology")
-        == folder / "strategy/ecology.yaml"
-    )
+    for name in ("ecology", "strategy/ecology"):
+        assert find_preset(name) == folder / "strategy/ecology.yaml"
     with pytest.raises(ConfigError, match="no preset or file 'dmeo'; did you mean 'demo'"):
         load_config("dmeo")
     with pytest.raises(ConfigError, match=r"no config file .*bsae.yaml'; did you mean 'base.yaml'"):

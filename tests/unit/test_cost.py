@@ -111,12 +111,6 @@ def test_an_embedding_takes_one_pass_through_four_fifths_of_the_layers(tokens: i
     assert WIDE.embedding_flops(tokens) == pytest.approx(left_out, rel=0.01)
 
 
-def test_a_host_is_wide_from_512_on_and_sketched_from_the_middle() -> None:
-    narrow = replace(WIDE, hidden=511)
-    assert (narrow.is_large, narrow.sketched_from) == (False, 0)
-    assert (WIDE.hidden, WIDE.is_large, WIDE.sketched_from) == (512, True, 2)
-
-
 @given(st.integers(8, 60), st.integers(2, 12), st.floats(0, 0.15))
 def test_what_is_set_aside_pays_for_a_rollout_and_its_lesson_and_one_less_hardly_does(
     prompt: int, answer: int, share: float
@@ -126,14 +120,6 @@ def test_what_is_set_aside_pays_for_a_rollout_and_its_lesson_and_one_less_hardly
     both = SHAPE.rollout_flops(lora, prompt, answer) + SHAPE.learning_flops(lora, prompt, answer)
     rollouts = both / SHAPE.rollout_flops(0, prompt, answer)
     assert ROLLOUT_WITH_LESSON - 1.1 < rollouts <= ROLLOUT_WITH_LESSON
-
-
-def test_an_amount_of_work_is_nothing_as_long_as_nothing_is_said() -> None:
-    assert vars(Cost()) == dict.fromkeys(vars(Cost()), 0)
-
-
-def test_tokens_are_those_that_were_read_and_those_that_were_written() -> None:
-    assert Cost(tokens_in=3, tokens_out=4, rows=100).tokens == 7
 
 
 # Shapes from configs.
@@ -165,23 +151,6 @@ def test_what_gpt_2_does_not_say_follows_from_what_it_says() -> None:
     assert shape_of({**GPT2, "n_inner": None}) == expected
     endless = {name: value for name, value in GPT2.items() if name != "n_positions"}
     assert shape_of(endless).max_positions == 2**30
-
-
-@pytest.mark.parametrize(
-    ("name", "other", "field"),
-    [
-        ("n_embd", "d_model", "hidden"),
-        ("n_inner", "n_inner", "feed_forward"),
-        ("n_inner", "ffn_dim", "feed_forward"),
-    ],
-)
-def test_a_size_may_have_another_name(name: str, other: str, field: str) -> None:
-    config = {key: value for key, value in GPT2.items() if key != name}
-    assert vars_of(shape_of({**config, other: 192}))[field] == 192
-
-
-def vars_of(shape: HostShape) -> dict[str, int]:
-    return {name: getattr(shape, name) for name in HostShape.__slots__}
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -12,18 +12,8 @@ from pydantic import BaseModel
 import symbiont_ecology
 from symbiont_ecology.base.registry import Registry, knobs
 from symbiont_ecology.ecology.prices import Climate, Prices
-from symbiont_ecology.ecology.strategies.mechanisms.population import Breeding
 from symbiont_ecology.run.config import HostConfig, LoopConfig, RunConfig
 from symbiont_ecology.tasks.config import Flip, TasksConfig
-
-
-def values_of(part: object) -> int:
-    """Values that a part is made of, those of the parts within it included."""
-    if isinstance(part, BaseModel):
-        return sum(values_of(getattr(part, name)) for name in type(part).model_fields)
-    if is_dataclass(part):
-        return sum(values_of(getattr(part, field.name)) for field in fields(part) if field.init)
-    return 1
 
 
 def knobs_of(schema: Any) -> int:
@@ -48,28 +38,6 @@ def registries() -> dict[str, Registry[Any]]:
                 if isinstance(value, Registry):
                     found[value.kind] = value
     return found
-
-
-def test_a_run_of_the_default_ecology_has_few_knobs() -> None:
-    found, config = registries(), RunConfig(tasks=TasksConfig(families=("math.add",)))
-    ecology = found["strategy"].build(config.strategy)
-    (mutation,) = (way.mutation for way in ecology.built_mechanisms if isinstance(way, Breeding))
-    chosen = {
-        "learning rule": config.learning_rule,
-        "reward rule": config.reward,
-        "allocator": config.allocator,
-        "curriculum": ecology.curriculum,
-        "router": config.router,
-        "prompt style": config.tasks.style,
-        "operator": mutation,
-    }
-    parts = [
-        config,
-        ecology,
-        *ecology.built_mechanisms,
-        *(found[kind].build(spec) for kind, spec in chosen.items()),
-    ]
-    assert sum(map(values_of, parts)) <= 81
 
 
 def test_all_knobs_together_are_bounded() -> None:

@@ -3,7 +3,6 @@ known."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from life_measures import (
     activity,
     course_of,
     effective_specialists,
-    group_of,
     inheritance,
     potentials,
     read_history,
@@ -110,31 +108,9 @@ def five() -> Log:
     return log
 
 
-def test_cells_belong_to_convention_groups() -> None:
-    assert {cell: group_of(cell) for cell in GROUPS} == GROUPS
-    assert group_of("trivia/short") == "written"
-
-
 def test_specialists_are_those_who_earn_most_in_one_group_and_are_right_there(five: Log) -> None:
     history = read_history(five.events)
     assert specialists(history, 10, 10) == {"o1": "number", "o2": "truth", "o3": "json.repair"}
-
-
-def test_the_dead_and_those_who_hardly_earned_are_no_specialists(five: Log) -> None:
-    five.dies("o1")
-    five.lives(by_name)
-    found = specialists(read_history(five.events), 11, 10)
-    assert found == {"o2": "truth", "o3": "json.repair"}
-    assert specialists(read_history(five.events), 2, 2, least=7) == {
-        "o2": "truth",
-        "o3": "json.repair",
-    }
-
-
-def test_unanswered_questions_count_as_not_served(five: Log) -> None:
-    history = read_history(five.events)
-    assert history.generations == 10
-    assert history.served(40) == pytest.approx([(3 + 4 + 4 + 6 + 2) / 40] * 10)
 
 
 def test_trades_run_in_families_as_often_as_children_do_what_their_parents_do(five: Log) -> None:
@@ -166,20 +142,6 @@ def test_as_many_effective_specialists_as_trades_however_many_share_one(
     assert effective_specialists(earned) == pytest.approx(trades, rel=0.01)
 
 
-def test_generalists_are_one_effective_specialist_though_samples_are_small() -> None:
-    generator = np.random.default_rng(0)
-    found = []
-    for _ in range(200):
-        counts = generator.multinomial(60, np.full(7, 1 / 7), size=12)
-        earned = {
-            str(organelle_id): Counter(dict(zip("abcdefg", row, strict=True)))
-            for organelle_id, row in enumerate(counts)
-        }
-        found.append(effective_specialists(earned))
-    assert np.mean(found) == pytest.approx(1, abs=0.02)
-    assert math.isnan(effective_specialists({"o1": Counter()}))
-
-
 def test_a_curve_that_falls_and_climbs_back_is_back_when_it_is_back() -> None:
     curve = [0.8] * 20 + [0.2] * 10 + [0.8] * 30
     found = recovery(curve, 20, window=10, tolerance=0.0)
@@ -192,23 +154,6 @@ def test_a_curve_that_stays_low_never_recovers_and_one_that_stays_high_has_at_on
     assert recovery([0.8] * 20 + [0.2] * 30, 20).time is None
     calm = recovery([0.8] * 50, 20)
     assert (calm.drop, calm.time, calm.lost) == (0, 0, 0)
-
-
-@given(st.integers(1, 30))
-def test_a_longer_outage_takes_longer_and_costs_more(outage: int) -> None:
-    short, long = (
-        recovery([1.0] * 10 + [0.0] * duration + [1.0] * 60, 10, tolerance=0.0)
-        for duration in (outage, outage + 1)
-    )
-    assert short.time is not None
-    assert long.time == short.time + 1
-    assert long.lost > short.lost
-
-
-@pytest.mark.parametrize("shock", [3, 95])
-def test_a_shock_without_a_window_on_both_sides_is_refused(shock: int) -> None:
-    with pytest.raises(ValueError, match="on both sides"):
-        recovery([1.0] * 100, shock)
 
 
 def test_a_counter_is_the_use_along_the_line_of_descent() -> None:
@@ -281,23 +226,9 @@ def test_a_shadow_has_the_same_births_deaths_and_uses() -> None:
     }
 
 
-def test_victims_of_a_shadow_are_not_those_of_the_run() -> None:
-    real = course(3, is_selected=True)
-    last = [set(shadow(real, np.random.default_rng(seed)).uses[-1]) for seed in range(5)]
-    assert len({frozenset(one) for one in last}) == 5
-
-
 def novelties(log: Log, interval: int) -> Iterator[tuple[int, int, float]]:
     for one in potentials(read_history(log.events), interval):
         yield one.change, one.novelty, round(one.diversity, 3)
-
-
-def test_a_community_that_stays_as_it_is_changes_once_and_keeps_its_diversity() -> None:
-    log = Log()
-    for organelle_id in ("o1", "o2", "o3"):
-        log.born(organelle_id)
-    log.lives(by_name, 40)
-    assert list(novelties(log, 10)) == [(3, 3, 1.099), (0, 0, 1.099), (0, 0, 1.099)]
 
 
 def test_what_does_not_persist_is_neither_change_nor_novelty() -> None:
@@ -329,16 +260,3 @@ def test_a_kind_that_comes_back_is_a_change_but_no_novelty() -> None:
     for cell in seasons:
         log.lives(lambda *_, cell=cell: {cell: (3, 3)}, 10)
     assert list(novelties(log, 10)) == [(1, 1, 0.0), (1, 1, 0.0), (1, 0, 0.0)]
-
-
-def test_an_interval_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="interval"):
-        potentials(read_history([]), 0)
-
-
-def test_what_earned_nothing_is_no_line_that_persists() -> None:
-    log = Log()
-    log.born("o1")
-    log.born("o2")
-    log.lives(lambda name, _: {ADD: (3, 3 if name == "o1" else 0)}, 20)
-    assert [(one.kinds, one.lines) for one in potentials(read_history(log.events), 10)] == [(1, 1)]

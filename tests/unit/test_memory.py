@@ -12,7 +12,7 @@ from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.model import loading
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.loading import MemoryNeed, load_decoder, read_model_config, weight_files
-from symbiont_ecology.model.locating import EMBEDDED_FOLDER, weights_folder
+from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 FILES = weight_files(EMBEDDED_FOLDER)
 
@@ -46,15 +46,3 @@ def test_a_host_that_is_larger_than_the_memory_is_refused_before_it_is_read(
     with pytest.raises(HostError, match=r"try host\.dtype=bfloat16"):
         HostKernel.from_pretrained("embedded", slots=1)
     assert HostKernel.from_pretrained("embedded", slots=1, dtype="bfloat16")
-
-
-def test_a_config_alone_is_no_host(tmp_path: Path) -> None:
-    whole = make_host(tmp_path / "whole", layers=2)
-    alone = tmp_path / "alone"
-    alone.mkdir()
-    (alone / "config.json").write_bytes((whole / "config.json").read_bytes())
-    (tmp_path / "some.gguf").touch()
-    for name in (alone, tmp_path / "some.gguf", "nobody/knows-this"):
-        assert weights_folder(name) is None
-    assert weights_folder(whole) == whole
-    assert weights_folder("embedded") == EMBEDDED_FOLDER

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from parents import LAYOUT, deltas, is_close, merged, mixed, parent
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.operators import Parent, operators
-from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.ecology import Birth, EcologyState, Found
-from symbiont_ecology.ecology.decisions import ApplyContext, apply
-from symbiont_ecology.ecology.prices import Prices
 
 NAMES = [name for name, _, _ in LAYOUT.modules]
 MERGES = [name for name in operators.names() if operators[name].arity == 2]
 ON_ELEMENTS = {"ties", "dare"}
-OF_PARTS = ON_ELEMENTS | {"directions", "elementwise"}
 
 
 @pytest.fixture(params=[(1, 1.0, 8, 1.0), (8, 2.0, 3, 0.25)], ids=str)
@@ -174,27 +166,12 @@ def test_svd_noise_changes_how_much_and_not_what() -> None:
 # What all of them keep to.
 
 
-@pytest.mark.parametrize("name", MERGES)
-@pytest.mark.parametrize("ranks", [(1, 8), (8, 1), (3, 3)])
-def test_ranks_and_scalings_may_differ(name: str, ranks: tuple[int, int]) -> None:
-    """An earlier system crashed on mixed ranks."""
-    child = merged(name, [parent(0, ranks[0], 2.0), parent(1, ranks[1], 0.5)])
-    assert np.isfinite(child.vector).all()
-    assert child.rank in (max(ranks), sum(ranks))
-
-
 @pytest.mark.parametrize("name", sorted({*MERGES, "svd_noise"} - ON_ELEMENTS))
 def test_a_merge_of_equals_is_their_equal(name: str) -> None:
     twins = [parent(0, 3, 2.0)] * operators[name].arity
     knobs = {"concatenation": {"decay": 1.0}, "svd_noise": {"sigma": 0.0}}
     operator = operators.build({"kind": name, **knobs.get(name, {})})
     assert is_close(operator(twins, np.random.default_rng(0)), deltas(twins[0]))
-
-
-@pytest.mark.parametrize("name", operators.names())
-def test_of_parents_that_do_nothing_comes_a_child_that_does_nothing(name: str) -> None:
-    nothing = [parent(seed, 2, b_std=0.0) for seed in range(operators[name].arity)]
-    assert is_close(merged(name, nothing), mixed(nothing[:1], (0.0,)), within=0.0)
 
 
 @pytest.mark.parametrize("name", operators.names())
@@ -218,17 +195,6 @@ def test_opposites_have_a_middle() -> None:
     )
 
 
-@pytest.mark.parametrize("name", MERGES)
-def test_a_parent_that_does_nothing_leaves_a_part_of_the_other(name: str) -> None:
-    one, nothing = parent(0, 8), parent(1, 2, b_std=0.0)
-    child, whole = deltas(merged(name, [one, nothing])), deltas(one)
-    if name not in OF_PARTS:
-        for module in NAMES:
-            share = np.sum(child[module] * whole[module]) / np.sum(whole[module] ** 2)
-            assert 0 <= share <= 1 + 1e-6
-            assert np.abs(child[module] - share * whole[module]).max() < 1e-5
-
-
 def in_other_coordinates(one: Parent, seed: int) -> Parent:
     """The same ΔW as (B·M, M⁻¹·A), with another well-conditioned M for every module."""
     generator, factors = np.random.default_rng(seed), {}
@@ -247,20 +213,6 @@ def test_a_child_does_not_depend_on_how_its_parents_are_factored(name: str, seed
     child, other = merged(name, parents, seed), merged(name, others, seed)
     assert not np.allclose(parents[0].vector, others[0].vector, atol=0.1)
     assert is_close(other, deltas(child))
-
-
-def test_gaussian_noise_does_depend_on_it() -> None:
-    one = parent(0, 3)
-    child = merged("gaussian", [one], sigma=0.1)
-    other = merged("gaussian", [in_other_coordinates(one, 0)], sigma=0.1)
-    assert not is_close(other, deltas(child), within=1e-2)
-
-
-def test_an_exchange_of_numbers_does_depend_on_it() -> None:
-    parents = [parent(0, 3), parent(1, 3)]
-    others = [in_other_coordinates(one, 0) for one in parents]
-    child, other = merged("elementwise", parents), merged("elementwise", others)
-    assert not is_close(other, deltas(child), within=1e-2)
 
 
 def peak(make: Callable[[], object]) -> int:
@@ -290,55 +242,3 @@ def test_operators_on_elements_hold_one_dense_module_at_a_time(name: str) -> Non
 
 
 # Mistakes of earlier systems.
-
-
-def test_averages_of_factors_are_not_averages() -> None:
-    """An earlier system averaged A and B apart; the error was 71 % of what it was to make."""
-    layout = AdapterLayout((("big", 300, 300),))
-    parents = [parent(seed, 4, layout=layout) for seed in range(2)]
-    apart = AdapterWeights(layout, 4, 1.0, (parents[0].vector + parents[1].vector) / 2)
-    mean = mixed(parents, (0.5, 0.5))["big"]
-
-    def error(child: AdapterWeights) -> float:
-        return float(np.linalg.norm(deltas(child)["big"] - mean) / np.linalg.norm(mean))
-
-    assert error(apart) == pytest.approx(0.71, abs=0.03)
-    assert error(merged("linear", parents)) < 1e-6
-
-
-def family(
-    parents: Sequence[Parent], name: str, children: int, folder: Path
-) -> list[AdapterWeights]:
-    """What a store holds of two parents, o1 and o2, and of the children that they had, read from
-    disk."""
-    state, store = EcologyState(seed=0), BlobStore(folder)
-    context = ApplyContext(state, store, LAYOUT, Prices(), Draw(0))
-    for organelle_id, one in zip(("o1", "o2"), parents, strict=True):
-        apply([Found({}, one.rank, store.put_weights(one))], context)
-        state.population[organelle_id] = replace(
-            state.population[organelle_id],
-            optimizer_state=store.put_optimizer_state(one.optimizer_state),
-        )
-    for _ in range(children):
-        birth = Birth(("o1", "o2"), operators.build(name), name, {})
-        apply([birth], context)
-    store.flush()
-    return [BlobStore(folder).weights(one.genome.weights) for one in state.population.values()]
-
-
-@pytest.mark.parametrize("name", MERGES)
-def test_a_merged_child_stays_as_it_was_made(name: str, tmp_path: Path) -> None:
-    """In an earlier system a child lost its weights again: its slot was set up anew after the
-    merge."""
-    parents = [
-        learned(0, {"wide": 3.0, "tall": 1.0, "square": 2.0}),
-        learned(1, {"wide": 1.0, "tall": 2.0, "square": 2.0}),
-    ]
-    *kept, child, _ = family(parents, name, 2, tmp_path)
-    expected = operators.build(name)(parents, Draw(0)("breed", "o3"))
-    assert child.rank == expected.rank
-    assert np.array_equal(child.vector, expected.vector)
-    for one, before in zip(kept, parents, strict=True):
-        assert np.array_equal(one.vector, before.vector)
-    with pytest.raises(ValueError, match="read-only"):
-        child.vector[:] = 0

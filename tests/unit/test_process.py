@@ -23,14 +23,6 @@ def test_memory_that_was_freed_in_pieces_is_given_back() -> None:
     assert sum(map(len, kept)) == 25_000_000
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_process_knows_what_it_takes_and_what_there_is() -> None:
-    total, free = machine_memory()
-    assert 0 < free <= total
-    assert 0 < memory_mb("VmRSS") <= memory_mb() < total / 2**20
-    assert memory_mb("NoSuchField") == 0.0
-
-
 def test_what_a_container_takes_already_is_not_free_in_it(tmp_path: Path) -> None:
     assert machine_memory(tmp_path)[0] > 1000  # without limits it is the machine's
     (tmp_path / "memory.max").write_text("1000\n")

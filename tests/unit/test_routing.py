@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import defaultdict
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from asked import accuracy, chosen, values
-from symbiont_ecology.base.errors import ConfigError, RunError
+from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.evaluate.evaluator import AnswerCache, Evaluator
+from symbiont_ecology.evaluate.evaluator import Evaluator
 from symbiont_ecology.evaluate.measure import LoadedRun, difference
 from symbiont_ecology.evaluate.pool import AdapterPool
 from symbiont_ecology.evaluate.routings import Choice, prompt_routing, routings
@@ -35,13 +33,6 @@ def test_every_routing_answers_in_order_by_somebody_who_can_be_asked(
     assert [one.item for one in answers] == questions
     asked = {one.organelle_id.removesuffix(" × 0.65") for one in answers}
     assert asked <= {HOST, *candidates.pool.weights}
-
-
-def test_a_routing_that_is_not_there_is_refused_with_the_nearest() -> None:
-    with pytest.raises(
-        ConfigError, match=r"no routing 'learnd'; did you mean 'learned'\? known: .*host, "
-    ):
-        routings.build("learnd")
 
 
 def test_host_and_single_send_everything_to_one(
@@ -71,13 +62,6 @@ def test_learned_routing_reads_the_prompt_alone(
     assert chosen(candidates, disguised, "learned") == chosen(candidates, questions, "learned")
 
 
-def test_the_best_of_some_is_one_of_them_if_they_can_be_chosen(candidates: LoadedRun) -> None:
-    pool = candidates.pool
-    others = set(pool.state.population) - {pool.best()}
-    assert pool.best(others) in others
-    assert pool.best({"nobody"}) == pool.best()
-
-
 @pytest.mark.parametrize("routing", ["host", "single", "learned", "habitat"])
 def test_a_choice_says_who_would_answer(
     routing: str, candidates: LoadedRun, questions: list[Item]
@@ -100,39 +84,6 @@ def test_a_prompt_is_answered_by_a_routing_without_labels_or_by_one_organelle(
 
 
 # The cache of answers.
-
-
-def test_different_questions_have_different_keys() -> None:
-    parts = [("p", ()), ("p", ("s",)), ("p", ("s", "t")), ("p\x1fs", ()), ('p", "s', ())]
-    assert len({AnswerCache.key("h", "a", prompt, 9, stops) for prompt, stops in parts}) == 5
-
-
-def test_what_was_answered_once_is_not_asked_again(
-    candidates: LoadedRun, questions: list[Item], tmp_path: Path
-) -> None:
-    book, host = AnswerCache(tmp_path / "answers.sqlite"), ToyHost()
-    examiner = Evaluator(host, candidates.pool.adapter, book)
-    organelle_id = [candidates.pool.best()] * len(questions)
-    first = examiner.ask(questions, organelle_id)
-    asked = sum(host.rolled)
-    assert values(examiner.ask(questions[::-1], organelle_id)) == values(first[::-1])
-    assert sum(host.rolled) == asked
-    other = replace(questions[0], prompt=questions[1].prompt + " ")
-    examiner.ask([other], organelle_id[:1])
-    assert sum(host.rolled) == asked + 1
-    (tmp_path / "no.sqlite").write_text(
-        "this is no book of answers, though it is long enough to be one"
-    )
-    with pytest.raises(RunError, match="cannot keep answers"):
-        AnswerCache(tmp_path / "no.sqlite")
-
-
-def test_answers_are_kept_without_memory_that_only_processes_of_one_machine_share(
-    tmp_path: Path,
-) -> None:
-    path = AnswerCache(tmp_path / "answers.sqlite").path
-    with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
 
 
 def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: list[Item]) -> None:
@@ -173,19 +124,6 @@ def test_a_portfolio_of_a_run_that_goes_on_stops_at_its_checkpoint(tmp_path: Pat
     assert AdapterPool.of_run(folder, state, config, mixture(config)).observations == before
 
 
-def test_a_short_life_is_judged_by_its_end_too(tmp_path: Path) -> None:
-    """Half a hundred verdicts per cell may be all that there are, most of them of who nobody is any
-    more."""
-    folder, config = tmp_path / "run", toy_config(generations=20)
-    start(config, folder, host=ToyHost())
-    seen = AdapterPool.of_run(
-        folder, checkpoint.load_state(folder), config, mixture(config)
-    ).observations
-    weights = sorted(one.weight for one in seen if one.organelle_id != HOST)
-    assert weights[-1] == 1
-    assert sum(weight < 0.5 for weight in weights) > len(weights) / 4
-
-
 def test_who_read_its_exam_is_known_by_what_it_replied(tmp_path: Path) -> None:
     """Variants of a training answer the questions of their exam, and read the answers after it."""
     strategy = {"kind": "hyper", "train_size": 6, "eval_size": 12, "batch": 6, "ranks": [1, 2]}
@@ -205,15 +143,3 @@ def test_who_read_its_exam_is_known_by_what_it_replied(tmp_path: Path) -> None:
             known[one.organelle_id.partition("@")[0], one.prompt].add(one.verdict)
     assert {0.0} in known.values()
     assert known == {pair: replied[pair] for pair in known}
-
-
-def test_a_family_whose_time_is_over_stays_known(tmp_path: Path) -> None:
-    single = {"kind": "single", "questions": 6, "samples": 2, "learning_rate": 0.1}
-    config = toy_config(3, 10_000, train_flops=4e7, strategy=single)
-    late = config.tasks.model_copy(update={"arrivals": (4e6, 8e6)})
-    config = config.model_copy(update={"tasks": late})
-    start(config, tmp_path, host=ToyHost())
-    state = checkpoint.load_state(tmp_path)
-    seen = AdapterPool.of_run(tmp_path, state, config, mixture(config)).observations
-    prompts = {one.prompt.partition(":")[0] for one in seen if one.organelle_id != HOST}
-    assert prompts == set(config.tasks.families)

@@ -14,7 +14,6 @@ from symbiont_ecology.base.events import Acted
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts, shifts
 from symbiont_ecology.run.build import mixture
-from symbiont_ecology.run.provenance import PROVENANCE_FILE
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
@@ -54,16 +53,6 @@ def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
     assert all(split_of("quiz", one.prompt.rstrip()) == "holdout" for one in held)
 
 
-def test_a_resumed_run_on_data_equals_an_uninterrupted_one(file: Path, tmp_path: Path) -> None:
-    for folder, generations in (("short", 3), ("long", 6)):
-        start(config(quiz(file), generations=generations), tmp_path / folder, host=ToyHost())
-    resume(tmp_path / "short", overrides=["run.generations=6"], host=ToyHost())
-    for name in ("state.json", "events.jsonl", "config.yaml", PROVENANCE_FILE):
-        assert (tmp_path / "short" / name).read_bytes() == (
-            tmp_path / "long" / name
-        ).read_bytes(), name
-
-
 def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     start(config(quiz(file)), folder, host=ToyHost())
@@ -89,9 +78,3 @@ def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -
     assert ("quiz" in found) is (shift in ("in-distribution", "perturbed"))
     assert ("math.add" in found) is (shift in ("in-distribution", "perturbed", *OWN_SHIFTS))
     assert all(one.verifier(one.answer) == 1.0 for one in drawn)
-
-
-def test_the_depth_shift_takes_long_lines_where_there_are_some(tmp_path: Path) -> None:
-    lines = [row | {"depth": ("long", "short")[n % 2]} for n, row in enumerate(rows(200))]
-    tasks = mixture(config(quiz(jsonl(tmp_path / "mixed.jsonl", lines))))
-    assert {one.depth for one in draw_shifts(tasks, ["depth"], 4)} == {"long"}

@@ -12,7 +12,6 @@ from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.transcripts import MAX_CHARS, Transcript, TranscriptLog, read_transcripts
 
 ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
-KILOBYTES = 0.02
 
 
 def many(count: int, generation: int = 0) -> list[Transcript]:
@@ -41,36 +40,6 @@ def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     assert whole.reply == "x" * MAX_CHARS
     assert len(cut.reply) == MAX_CHARS
     assert cut.reply.endswith("[…]")
-
-
-def test_a_long_run_keeps_a_fair_sample_within_the_bound(tmp_path: Path) -> None:
-    written = log(tmp_path, KILOBYTES)
-    for generation in range(20):
-        written.write(many(100, generation))
-        assert written.path.stat().st_size <= KILOBYTES * 1e6
-    read = read_transcripts(written.path)
-    assert read.one_in == 16
-    assert 80 < len(read.transcripts) < 175  # 125 of 2,000 on average; three standard deviations
-    assert {one.generation for one in read.transcripts} == set(range(20))
-
-
-@pytest.mark.parametrize("generation", [0, 1, 7, 19])
-def test_a_run_that_goes_on_from_a_checkpoint_keeps_the_same_sample(
-    generation: int, tmp_path: Path
-) -> None:
-    (tmp_path / "whole").mkdir()
-    whole, torn = log(tmp_path / "whole", KILOBYTES), log(tmp_path, KILOBYTES)
-    for place in range(20):
-        whole.write(many(100, place))
-        torn.write(many(100, place))
-    with torn.path.open("ab") as file:
-        file.write(b'{"generation":19,"id":"o')
-    resumed = TranscriptLog(torn.path, KILOBYTES)
-    resumed.rewind(generation)
-    assert all(one.generation < generation for one in read_transcripts(torn.path).transcripts)
-    for place in range(generation, 20):
-        resumed.write(many(100, place))
-    assert resumed.path.read_bytes() == whole.path.read_bytes()
 
 
 def test_a_run_does_without_the_file(tmp_path: Path) -> None:

@@ -26,8 +26,7 @@ from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.config import TasksConfig
-from symbiont_ecology.tasks.data import DataTask, FileTasks
+from symbiont_ecology.tasks.data import FileTasks
 from symbiont_ecology.tasks.splits import split_of
 from symbiont_ecology.tasks.synthetic.styles import FewShot, prompt_styles
 
@@ -124,17 +123,6 @@ def test_lines_of_data_get_examples_of_their_own(tmp_path: Path) -> None:
     assert len(chat) == 10
 
 
-def test_few_lines_give_few_examples(tmp_path: Path) -> None:
-    lines = [{"prompt": f"q{number}?", "target": str(number)} for number in range(9)]
-    task = FileTasks("few", str(jsonl(tmp_path / "lines.jsonl", lines))).task()
-    few: DataTask = task.in_style(FewShot(examples=20))
-    trained = task.part("short", "train")
-    for line in trained:
-        said = turns(few.prompt(line.question))
-        assert len(said) == 2 * (len(trained) - 1) + 1
-        assert f"{line.prompt}\n" not in said[:-1]
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -160,20 +148,6 @@ def test_answers_that_would_be_cut_are_told(tmp_path: Path) -> None:
         check(config)
     style = {"kind": "few_shot", "stop": ["\n\n"]}
     check(run_config(["long"], sources=[source], style=style))
-
-
-def test_examples_would_tell_users_of_data_what_others_want(tmp_path: Path) -> None:
-    lines = [
-        {"prompt": f"q{number}?", "target": "x", "user": f"u{number % 3}"} for number in range(90)
-    ]
-    source = {
-        "kind": "file",
-        "name": "u",
-        "path": str(jsonl(tmp_path / "lines.jsonl", lines)),
-        "habitat": "user",
-    }
-    with pytest.raises(ConfigError, match=r"would tell the users of .* what others want"):
-        check(run_config(["u"], sources=[source], style="few_shot", habitats={"questions": 8}))
 
 
 def test_data_may_not_bring_turns(tmp_path: Path) -> None:
@@ -210,14 +184,6 @@ def test_a_typed_prompt_stands_behind_examples_of_the_family_that_it_resembles()
     assert typed("What is the capital of France?") == "What is the capital of France?\n"
 
 
-def test_the_system_speaks_before_an_unfamiliar_prompt_too() -> None:
-    style = {"kind": "few_shot", "is_chat": True, "system": "Be brief."}
-    mix = mixture(run_config(["math.add"], style=style))
-    (item,) = draw_items(mix, 1)[:1]
-    asked = mix.as_asked(item.__class__("p", "", "", "Who?", "Who?", 8, verifier=len))
-    assert asked.prompt == in_turns("Be brief.", "Who?")
-
-
 @pytest.mark.parametrize("request_form", ["name", "keyword", "instruction"])
 def test_other_words_are_other_words_in_the_examples_too(request_form: str) -> None:
     style = prompt_styles.build({"kind": "few_shot", "request": request_form})
@@ -225,7 +191,3 @@ def test_other_words_are_other_words_in_the_examples_too(request_form: str) -> N
     plain, other = (family.in_style(one).prompt("47+8") for one in (style, style.reworded()))
     assert len(turns(plain)) == len(turns(other)) == 9
     assert not set(turns(plain)[::2]) & set(turns(other)[::2])
-
-
-def test_a_config_names_the_style_in_one_word() -> None:
-    assert TasksConfig(families=("math.add",), style="few_shot").style == "few_shot"
