@@ -15,18 +15,6 @@ def drawn(kinds: int, each: int, noise: float = 0.3, wide: int = 64) -> np.ndarr
     return 5.0 + means + noise * draw.standard_normal(means.shape)
 
 
-def test_directions_are_those_in_which_examples_differ_most() -> None:
-    examples = drawn(kinds=3, each=6)
-    basis = Basis.of(examples)
-    assert basis.mean == pytest.approx(examples.mean(0))
-    assert basis.directions @ basis.directions.T == pytest.approx(np.eye(DIRECTIONS), abs=1e-5)
-    centred = examples - examples.mean(0)
-    kept = (centred @ basis.directions.T) ** 2
-    others = np.linalg.qr(np.random.default_rng(1).standard_normal((64, DIRECTIONS)))[0]
-    assert kept.sum() > ((centred @ others) ** 2).sum() * 4
-    assert list(kept.sum(0)) == sorted(kept.sum(0), reverse=True)
-
-
 def test_a_new_answer_lies_near_those_of_its_kind() -> None:
     examples = drawn(kinds=4, each=8)
     basis = Basis.of(examples[::2])

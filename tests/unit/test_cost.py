@@ -103,14 +103,6 @@ def test_a_sketch_goes_back_through_the_upper_half_of_a_wide_host_alone(
     assert WIDE.sketching_flops(*case) == forward + backward * 3 // 5
 
 
-@given(st.integers(1, 500))
-def test_an_embedding_takes_one_pass_through_four_fifths_of_the_layers(tokens: int) -> None:
-    assert WIDE.embedding_layers == (3 * WIDE.layers // 5, 4 * WIDE.layers // 5)
-    upper = WIDE.layers - WIDE.embedding_layers[1]
-    left_out = replace(WIDE, layers=WIDE.layers - upper).forward_flops(0, tokens)
-    assert WIDE.embedding_flops(tokens) == pytest.approx(left_out, rel=0.01)
-
-
 @given(st.integers(8, 60), st.integers(2, 12), st.floats(0, 0.15))
 def test_what_is_set_aside_pays_for_a_rollout_and_its_lesson_and_one_less_hardly_does(
     prompt: int, answer: int, share: float

@@ -86,16 +86,6 @@ def test_truncating_loses_the_smallest_singular_values_and_no_more(
         )
 
 
-@given(adapters(), st.integers(1, 8))
-def test_a_truncated_adapter_is_balanced(adapter: AdapterWeights, rank: int) -> None:
-    for _, a, b in truncated(adapter, rank).factors():
-        lengths = np.diag(np.sum(a * a, axis=1))
-        assert a @ a.T == pytest.approx(lengths, abs=1e-4)
-        assert b.T @ b == pytest.approx(
-            lengths * b.any(axis=0), abs=1e-4
-        )  # what is spare does nothing, yet
-
-
 @given(adapters())
 def test_shares_are_those_of_the_singular_values_of_deltas(adapter: AdapterWeights) -> None:
     expected, counted = np.zeros(8), 0

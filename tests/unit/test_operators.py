@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -36,16 +36,6 @@ def test_exact_merges_are_what_they_say_on_dense_deltas(parents: list[Parent]) -
     svd = merged("svd", parents, share=0.3)
     assert is_close(svd, mixed(parents, (0.3, 0.7)))
     assert svd.rank == 8
-
-
-def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
-    parents = [parent(0, 2), parent(1, 3, 2.0)]
-    child, mean = deltas(merged("svd", parents)), mixed(parents, (0.5, 0.5))
-    for name in NAMES:
-        lost = np.linalg.svd(mean[name], compute_uv=False)[3:]
-        assert np.linalg.norm(child[name] - mean[name]) == pytest.approx(
-            np.linalg.norm(lost), rel=1e-5
-        )
 
 
 @pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 1.0])
@@ -86,16 +76,12 @@ def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
     children = [deltas(merged("dare", parents, seed, density=0.25)) for seed in range(500)]
     for name in NAMES:
         found = np.stack([child[name] for child in children])
-        might = [
-            first * one[name] / 0.5 + second * other[name] / 0.5
-            for first in (0, 1)
-            for second in (0, 1)
-        ]
+        choices = itertools.product((0, 2), repeat=2)
+        might = [first * one[name] + second * other[name] for first, second in choices]
         assert np.abs(found[:, None] - np.stack(might)).min(axis=1).max() < 1e-5
         error = found.std(axis=0) / np.sqrt(len(children))
-        assert (
-            np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2) <= 5 * error + 1e-5
-        ).all()
+        gap = np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2)
+        assert (gap <= 5 * error + 1e-5).all()
     assert is_close(merged("dare", parents, density=1.0), mixed(parents, (0.5, 0.5)))
 
 
@@ -113,9 +99,8 @@ def learned(
         vector[a] *= stretch
         vector[b] /= stretch
         of_an_element = gradients[name] ** 2 / (d_in * d_out)
-        rows = np.sum(
-            vector[a].reshape(8, d_in) ** 2, axis=1
-        )  # the gradient by B is that by ΔW times Aᵀ
+        # The gradient by B is that by ΔW times Aᵀ.
+        rows = np.sum(vector[a].reshape(8, d_in) ** 2, axis=1)
         second[b] = scale * np.repeat(of_an_element * rows, d_out)
     return Parent(LAYOUT, 8, 1.0, vector, OptimizerState(9, None, second))
 
@@ -130,10 +115,9 @@ def test_fisher_listens_in_every_module_to_the_parent_that_depends_on_it(
     ]
     one, other = map(deltas, parents)
     shares = {"wide": 0.9 / (0.9 + 0.2), "tall": 0.1 / (0.1 + 0.8), "square": 0.5}
-    expected = {
-        name: share * one[name] + (1 - share) * other[name] for name, share in shares.items()
-    }
-    assert is_close(merged("fisher", parents), expected)
+    child = merged("fisher", parents)
+    expected = {name: at * one[name] + (1 - at) * other[name] for name, at in shares.items()}
+    assert is_close(child, expected)
 
 
 def test_fisher_without_memories_is_the_mean() -> None:
@@ -151,13 +135,8 @@ def test_svd_noise_changes_how_much_and_not_what() -> None:
     within = u[:, :4].T @ child.delta("big") @ v[:4].T
     assert np.abs(within - np.diag(np.diag(within))).max() < 1e-5
     assert np.linalg.norm(within) == pytest.approx(np.linalg.norm(child.delta("big")), rel=1e-6)
-    ratios = [
-        np.log(
-            np.diag(u[:, :4].T @ merged("svd_noise", [one], seed, sigma=0.1).delta("big") @ v[:4].T)
-            / s[:4]
-        )
-        for seed in range(300)
-    ]
+    children = [merged("svd_noise", [one], seed, sigma=0.1).delta("big") for seed in range(300)]
+    ratios = [np.log(np.diag(u[:, :4].T @ child @ v[:4].T) / s[:4]) for child in children]
     assert np.mean(ratios) == pytest.approx(0.0, abs=0.01)
     assert np.std(ratios) == pytest.approx(0.1, rel=0.1)
     assert np.array_equal(merged("svd_noise", [one], sigma=0.0).vector, one.vector)
@@ -190,9 +169,7 @@ def test_opposites_have_a_middle() -> None:
     """No great circle is determined between them."""
     one = parent(0)
     other = Parent(**vars(AdapterWeights(LAYOUT, 8, -3.0, one.vector)))
-    assert is_close(
-        merged("slerp", [one, other], at=0.25), {name: 0 * d for name, d in deltas(one).items()}
-    )
+    assert is_close(merged("slerp", [one, other], at=0.25), mixed([one], (0.0,)))
 
 
 def in_other_coordinates(one: Parent, seed: int) -> Parent:
@@ -215,30 +192,15 @@ def test_a_child_does_not_depend_on_how_its_parents_are_factored(name: str, seed
     assert is_close(other, deltas(child))
 
 
-def peak(make: Callable[[], object]) -> int:
-    """Bytes that numpy held at most."""
-    tracemalloc.start()
-    make()
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return most
-
-
 @pytest.mark.parametrize("name", sorted({*operators.names()} - ON_ELEMENTS))
 def test_operators_on_factors_never_make_a_dense_delta(name: str) -> None:
     large = AdapterLayout((("large", 8000, 8000),))
     parents = [parent(seed, 2, layout=large) for seed in range(operators[name].arity)]
-    assert peak(lambda: merged(name, parents)) < 8000 * 8000 * 4 / 20
-
-
-@pytest.mark.parametrize("name", sorted(ON_ELEMENTS))
-def test_operators_on_elements_hold_one_dense_module_at_a_time(name: str) -> None:
-    def held(count: int) -> int:
-        layout = AdapterLayout(tuple((f"module {index}", 64, 64) for index in range(count)))
-        parents = [parent(seed, 1, layout=layout) for seed in range(2)]
-        return peak(lambda: merged(name, parents))
-
-    assert held(40) - held(2) < 38 * 64 * 64 * 8 / 4
+    tracemalloc.start()
+    merged(name, parents)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8000 * 8000 * 4 / 20
 
 
 # Mistakes of earlier systems.

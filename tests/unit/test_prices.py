@@ -43,13 +43,6 @@ def test_the_success_average_stays_a_share_and_ignores_order(
         assert after == success
 
 
-@given(st.floats(0, 2200), st.lists(SHARE, max_size=20))
-def test_revenue_is_whole_and_never_more_than_earned(price: float, rewards: list[float]) -> None:
-    revenue = Prices().revenue(price, rewards)
-    assert isinstance(revenue, int)
-    assert 0 <= revenue <= price * len(rewards)
-
-
 def test_rent_is_in_proportion_to_the_share_of_the_host_that_is_held() -> None:
     rents = [Prices(rent=1000).rent_for(count, 1_000_000) for count in (0, 999, 50_000, 1_000_000)]
     assert rents == [0, 0, 50, 1000]

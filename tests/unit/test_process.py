@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from symbiont_ecology.base.process import machine_memory, memory_mb, release_memory, usable_cores
+from symbiont_ecology.base.process import machine_memory, memory_mb, release_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -33,14 +32,3 @@ def test_what_a_container_takes_already_is_not_free_in_it(tmp_path: Path) -> Non
     assert machine_memory(tmp_path) == (1000, 0)
     (tmp_path / "memory.max").write_text("max\n")
     assert machine_memory(tmp_path)[1] > 1000
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process may use all cores")
-def test_cores_that_a_process_may_not_use_do_not_count() -> None:
-    cores = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(cores)})
-        assert usable_cores() == 1
-    finally:
-        os.sched_setaffinity(0, cores)
-    assert usable_cores() == len(cores)

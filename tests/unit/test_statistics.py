@@ -102,9 +102,6 @@ def test_mcnemar_is_the_exact_test_of_discordant_items() -> None:
 
 # Seeds crossed with items.
 
-CELLS = [0] * 10 + [1] * 20 + [2] * 10 + [3] * 10
-FAMILIES = [0] * 30 + [1] * 20
-
 
 def crossed(
     trial: int, of_seeds: float, of_families: float
@@ -115,15 +112,6 @@ def crossed(
     values = draw("seeds").normal(0, of_seeds, (12, 1)) + draw("noise").normal(0, 0.2, (12, 96))
     values += draw("families").normal(0, of_families, 12)[families]
     return values, families.tolist(), families.tolist()
-
-
-def test_the_crossed_bootstrap_weighs_cells_not_items() -> None:
-    values = np.tile(np.array([1.0, 0.0, 0.0, 0.0])[CELLS], (3, 1))
-    assert crossed_bootstrap(values, CELLS, FAMILIES, 0).estimate == pytest.approx(0.25)
-    fixed = crossed_bootstrap(values, CELLS, FAMILIES, 0, is_clustered=False)
-    assert (fixed.low, fixed.high) == pytest.approx((0.25, 0.25))
-    drawn = crossed_bootstrap(values, CELLS, FAMILIES, 0)
-    assert (drawn.low, drawn.high) == (0.0, 1.0)  # of two families nothing can be said
 
 
 @pytest.mark.parametrize(
@@ -152,18 +140,6 @@ def test_the_crossed_bootstrap_depends_on_its_seed_and_not_on_the_order_of_items
         values[:, grouped], [7 * cells[i] + 3 for i in grouped], [families[i] for i in grouped], 1
     )
     assert (shuffled.low, shuffled.high) == pytest.approx((once.low, once.high), abs=0.02)
-
-
-def test_the_crossed_bootstrap_refuses_what_it_cannot_draw_from() -> None:
-    values = np.zeros((2, 50))
-    with pytest.raises(ValueError, match=r"shape \(0, 50\)"):
-        crossed_bootstrap(values[:0], CELLS, FAMILIES, 0)
-    with pytest.raises(ValueError, match="49 cells"):
-        crossed_bootstrap(values, CELLS[1:], FAMILIES, 0)
-    with pytest.raises(ValueError, match="items of two"):
-        crossed_bootstrap(values, CELLS, FAMILIES[::-1], 0)
-    with pytest.raises(ValueError, match="is_clustered=False"):
-        crossed_bootstrap(values, CELLS, [0] * 50, 0)
 
 
 # Differences over seeds.
@@ -218,8 +194,6 @@ def test_false_discovery_is_benjamini_and_hochbergs() -> None:
 def test_the_interquartile_mean_ignores_a_quarter_at_each_end(values: list[float]) -> None:
     middle = sorted(values)[len(values) // 4 : len(values) - len(values) // 4]
     assert interquartile_mean(values) == pytest.approx(sum(middle) / len(middle), abs=1e-12)
-    with pytest.raises(ValueError, match="none"):
-        interquartile_mean([])
 
 
 @given(st.lists(st.tuples(st.integers(-2, 8), st.integers(-2, 8)), max_size=8), st.integers(-2, 2))
@@ -238,11 +212,8 @@ def test_the_hypervolume_counts_the_squares_below_the_points(
 def test_the_area_under_a_line_is_its_middle(
     start: float, slope: float, width: float, points: int
 ) -> None:
-    xs = (
-        np.linspace(start, start + width, points) ** 3
-        if start > 0
-        else np.linspace(0, width, points) ** 2
-    )
+    grid = np.linspace(max(start, 0.0), max(start, 0.0) + width, points)
+    xs = grid**3
     ys = [slope * x + 1 for x in xs]
     assert area_under(xs.tolist(), ys) == pytest.approx((ys[0] + ys[-1]) / 2, abs=1e-9)
 

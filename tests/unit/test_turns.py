@@ -28,7 +28,7 @@ from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.data import FileTasks
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.tasks.synthetic.styles import FewShot, prompt_styles
+from symbiont_ecology.tasks.synthetic.styles import FewShot
 
 CHAT: Spec = {"kind": "few_shot", "is_chat": True}
 TRAINED = [name for name in FAMILIES if tasks[name].role == "trained"]
@@ -50,23 +50,14 @@ def test_turns_are_parts_of_one_text() -> None:
 
 
 def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> None:
+    template = "{% for m in messages %}{{ m.role }}={{ m.content }}.{% endfor %}"
     folder = make_host(tmp_path / "host", layers=1)
     with pytest.raises(HostError, match="expected a chat template"):
         HostKernel.from_pretrained(folder, is_chat=True).generate(["12+7"], slots=-1)
-    add_chat_template(folder)
-    plain = HostKernel.from_pretrained(folder)
-    chat = HostKernel.from_pretrained(folder, is_chat=True)
+    add_chat_template(folder, template)
+    plain, chat = (HostKernel.from_pretrained(folder, is_chat=is_chat) for is_chat in (False, True))
     said = in_turns("1+1", "2", "3+4")
     assert plain.encode([said])[0].tolist() == plain.encode(["1+123+4"])[0].tolist()
-    expected = plain.encode(["[1+1]<bos>[2]<bos>[3+4]>"])[0].tolist()
-    assert chat.encode([said])[0].tolist() == expected
-
-
-def test_roles_take_turns_and_the_system_speaks_first(tmp_path: Path) -> None:
-    template = "{% for m in messages %}{{ m.role }}={{ m.content }}.{% endfor %}"
-    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
-    chat = HostKernel.from_pretrained(folder, is_chat=True)
-    plain = HostKernel.from_pretrained(folder)
     for said, text in {
         in_turns("a", "b", "c"): "user=a.assistant=b.user=c.",
         in_turns("s", "a", "b", "c"): "system=s.user=a.assistant=b.user=c.",
@@ -140,16 +131,6 @@ def test_a_style_that_cannot_be_is_refused_before_a_host_is_loaded(
         check(run_config(["math.add"], **settings))
 
 
-def test_answers_that_would_be_cut_are_told(tmp_path: Path) -> None:
-    lines = [{"prompt": f"q{number}?", "target": "one\ntwo"} for number in range(60)]
-    source = {"kind": "file", "name": "long", "path": str(jsonl(tmp_path / "lines.jsonl", lines))}
-    config = run_config(["long"], sources=[source], style="few_shot")
-    with pytest.raises(ConfigError, match=r"has it in the answer 'one.*set tasks\.style\.stop"):
-        check(config)
-    style = {"kind": "few_shot", "stop": ["\n\n"]}
-    check(run_config(["long"], sources=[source], style=style))
-
-
 def test_data_may_not_bring_turns(tmp_path: Path) -> None:
     lines = [{"prompt": in_turns("a", "b", "c"), "target": "x"}]
     with pytest.raises(DataError, match=r"line 1: the control character U\+001D"):
@@ -182,12 +163,3 @@ def test_a_typed_prompt_stands_behind_examples_of_the_family_that_it_resembles()
     assert typed("math.add: 47+8") == mix.families["math.add"].prompt("47+8")
     assert typed("string.sort: kqa") == mix.families["string.sort"].prompt("kqa")
     assert typed("What is the capital of France?") == "What is the capital of France?\n"
-
-
-@pytest.mark.parametrize("request_form", ["name", "keyword", "instruction"])
-def test_other_words_are_other_words_in_the_examples_too(request_form: str) -> None:
-    style = prompt_styles.build({"kind": "few_shot", "request": request_form})
-    family = synthetic("math.add")
-    plain, other = (family.in_style(one).prompt("47+8") for one in (style, style.reworded()))
-    assert len(turns(plain)) == len(turns(other)) == 9
-    assert not set(turns(plain)[::2]) & set(turns(other)[::2])

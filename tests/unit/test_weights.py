@@ -35,12 +35,6 @@ def test_factors_give_back_what_was_packed() -> None:
         )
 
 
-def test_a_random_start_is_the_identity_until_b_is_given_noise() -> None:
-    start = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(2))
-    assert all(not start.delta(name).any() for name, _, _ in LAYOUT.modules)
-    assert start.vector.any()
-
-
 def test_vector_is_read_only() -> None:
     weights = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(4))
     with pytest.raises(ValueError):
