@@ -50,26 +50,21 @@ def store(tmp_path: Path) -> BlobStore:
     return BlobStore(tmp_path / "blobs")
 
 
-def test_large_moments_are_rounded_and_take_half_the_room(store: BlobStore) -> None:
-    size = MAX_EXACT_PARAMETERS + 1
+@pytest.mark.parametrize("size", [MAX_EXACT_PARAMETERS, MAX_EXACT_PARAMETERS + 1])
+def test_large_moments_are_rounded_and_take_half_the_room(size: int, store: BlobStore) -> None:
     exact = Draw(0)("moments").normal(size=size).astype(np.float32)
+    rounded = torch.from_numpy(exact).bfloat16().float().numpy()  # to the nearest
+    is_half = size > MAX_EXACT_PARAMETERS
     state = OptimizerState(3, exact, exact**2)
-    assert state.first is not None
-    expected = torch.from_numpy(exact).bfloat16().float().numpy()  # to the nearest
-    np.testing.assert_array_equal(state.first, expected)
+    np.testing.assert_array_equal(state.first, rounded if is_half else exact)
     ref = store.put_optimizer_state(state)
     store.flush()
-    assert (store.folder / f"{ref}.safetensors").stat().st_size < 2 * 2 * size + 1000
+    taken = (store.folder / f"{ref}.safetensors").stat().st_size
+    assert taken // (2 * size) == (2 if is_half else 4)
     back = BlobStore(store.folder).optimizer_state(ref)
-    assert back.first is not None
-    assert back.second is not None
-    assert state.second is not None
-    assert back.first.tobytes() == state.first.tobytes()
-    assert back.second.tobytes() == state.second.tobytes()
+    np.testing.assert_array_equal(back.first, state.first)
+    np.testing.assert_array_equal(back.second, state.second)
     assert store.put_optimizer_state(back) == ref
-    small = OptimizerState(3, exact[:-1].copy(), None)
-    assert small.first is not None
-    assert small.first.tobytes() == exact[:-1].tobytes()
 
 
 @quick
@@ -86,22 +81,6 @@ def test_references_are_equal_exactly_when_the_content_is(
         for seed, rank, scaling, rename in (one, other)
     ]
     assert (refs[0] == refs[1]) == (one == other)
-
-
-def test_nothing_is_on_disk_before_the_flush_and_equal_content_is_one_file(
-    store: BlobStore,
-) -> None:
-    refs = {
-        store.put_weights(adapter(0)),
-        store.put_weights(adapter(0)),
-        store.put_weights(adapter(1)),
-    }
-    assert not store.folder.exists()
-    store.flush()
-    store.put_weights(adapter(0))
-    store.flush()
-    assert {path.stem for path in store.folder.iterdir()} == refs
-    assert len(refs) == 2
 
 
 def test_a_flush_can_leave_out_the_dead(store: BlobStore) -> None:

@@ -124,14 +124,6 @@ def test_presets_are_found_by_name_or_refused(folder: Path, tmp_path: Path) -> N
         find_preset("demo")
 
 
-def test_a_wheel_brings_its_own_presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    package = tmp_path / "site-packages" / "symbiont_ecology"
-    monkeypatch.setattr(shipped, "__file__", str(package / "base/shipped.py"))
-    assert presets() == {}
-    write(package / "presets", "host/tiny", MINIMAL)
-    assert load_config("tiny").tasks.families == ("math.add",)
-
-
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_with_tasks_is_a_whole_config(name: str) -> None:
     if "families" in find_preset(name).read_text():

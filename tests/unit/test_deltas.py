@@ -63,16 +63,6 @@ def test_combining_is_arithmetic_on_deltas(
     assert found.rank == one.rank + other.rank
 
 
-def test_adapters_of_different_hosts_do_not_combine() -> None:
-    one = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0))
-    other = AdapterWeights.random(
-        AdapterLayout((("wide", 12, 5),)), 2, 1.0, np.random.default_rng(0)
-    )
-    said = "expected adapters of one host, got several layouts: export them and attach them"
-    with pytest.raises(ValueError, match=f"^{said}$"):
-        combined([one, other], (1.0, 1.0))
-
-
 @given(adapters(), st.integers(1, 8))
 def test_truncating_loses_the_smallest_singular_values_and_no_more(
     adapter: AdapterWeights, rank: int
@@ -127,18 +117,6 @@ def test_a_direction_is_spare_up_to_a_millionth_of_the_strongest(length: float) 
     assert SPARE == 1e-6
     assert np.linalg.norm(a, axis=1) == pytest.approx([*lengths, 1.0, 1.0])
     assert np.linalg.norm(b, axis=0) == pytest.approx([*lengths, 0.0, 0.0])
-
-
-def test_no_direction_is_made_beyond_the_rank_of_an_adapter_and_the_width_of_a_module() -> None:
-    adapter = AdapterWeights.random(LAYOUT, 2, 1.0, RNG(0), b_std=1.0)
-    for name, a, b in truncated(adapter, 4).factors():
-        assert a[:2].any(axis=1).all(), name
-        assert not a[2:].any()
-        assert not b[:, 2:].any()
-    narrow = AdapterLayout((("narrow", 3, 8),))
-    ((_, a, b),) = truncated(AdapterWeights.random(narrow, 5, 1.0, RNG(0)), 5).factors()
-    assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0, 1.0, 0.0, 0.0])
-    assert not b.any()
 
 
 # Growing.

@@ -84,11 +84,6 @@ def test_a_single_sample_per_question_is_refused() -> None:
         check(toy_config(strategy=SINGLE | {"samples": 1}, learning_rule="grpo"))
 
 
-def test_it_cannot_be_one_of_several_heritable_rules() -> None:
-    with pytest.raises(ConfigError, match="expected a rule whose least_samples"):
-        learning_rules.build({"kind": "heritable", "rules": ["grpo", "expert_iteration"]})
-
-
 @pytest.mark.parametrize("kl", [0.0, 0.02])
 def test_a_run_learns_by_it(kl: float, tmp_path: Path) -> None:
     config = toy_config(

@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -211,20 +208,6 @@ def test_bfloat16_is_read_exactly(tmp_path: Path) -> None:
         np.testing.assert_array_equal(a, cut)
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    ["(a+)+$", ".*.*.*.*x", ".?" * 25 + "zzz", "(?:.*)*" * 20 + "z", "[a-z.]*" * 30 + "!"],
-)
-def test_no_pattern_keeps_the_matcher_busy(tmp_path: Path, pattern: str) -> None:
-    began = time.process_time()
-    factors = some_factors(all_of_rank(2))
-    folder = write_by_hand(
-        tmp_path, factors, rank_pattern={pattern: 4}, alpha_pattern={pattern: 9.0}
-    )
-    assert read_peft(folder, LAYOUT).scaling == 2.0
-    assert time.process_time() - began < 5
-
-
 def test_a_name_means_itself_and_what_ends_like_it(tmp_path: Path) -> None:
     alphas = {"1.attn.q_proj": 8.0, "proj": 40.0, "attn.q_proj": 6.0}
     folder = write_by_hand(tmp_path, some_factors(all_of_rank(2)), alpha_pattern=alphas)
@@ -249,15 +232,6 @@ def test_targets_are_bare_endings_unless_another_module_ends_alike(tmp_path: Pat
     assert _config(tmp_path)["target_modules"] == ["down_proj", "q_proj"]
     write_peft(tmp_path, weights, base_model="host", unadapted=["model.layers.2.attn.q_proj"])
     assert _config(tmp_path)["target_modules"] == [name for name, _, _ in LAYOUT.modules]
-
-
-def test_reading_and_writing_import_neither_torch_nor_peft() -> None:
-    code = (
-        "import sys, symbiont_ecology.adapters.peft_files\n"
-        "print({'torch', 'peft', 'transformers'} & set(sys.modules))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "set()"
 
 
 def refusal(folder: Path) -> str:

@@ -115,24 +115,6 @@ def test_only_frozen_dataclasses_are_registered(animals: Registry[Animal]) -> No
             animals.register("x")(cls)
 
 
-def test_a_new_file_is_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
-) -> None:
-    (tmp_path / "zoo" / "__init__.py").write_text(
-        "from symbiont_ecology.base.registry import Registry\nanimals = Registry('animal', 'zoo')\n"
-    )
-    (tmp_path / "zoo" / "cat.py").write_text(
-        "from dataclasses import dataclass\nfrom zoo import animals\n\n"
-        "@animals.register('cat')\n@dataclass(frozen=True)\nclass Cat:\n"
-        '    """Purrs."""\n\n    lives: int = 9  # in all\n'
-    )
-    monkeypatch.delitem(sys.modules, "zoo", raising=False)
-    import zoo  # type: ignore[import-not-found]
-
-    assert zoo.animals.names() == ("cat",)
-    assert zoo.animals.build("cat").lives == 9
-
-
 def test_other_packages_register_by_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,14 +11,9 @@ from symbiont_ecology.base.errors import DataError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.evaluate.shifts import draw_shifts, shifts
-from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
-
-OWN_SHIFTS = ("depth", "wording", "ceiling", "retention")
-"""Shifts of a mix that change what data have only one of."""
 
 
 @pytest.fixture(scope="module")
@@ -68,13 +62,3 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
         resume(folder, overrides=longer, host=ToyHost())
     file.write_text(text.replace("\n", "\r\n\r\n"))  # other bytes, the same lines
     assert resume(folder, overrides=longer, host=ToyHost()).is_complete
-
-
-@pytest.mark.parametrize("shift", shifts.names())
-def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -> None:
-    tasks = mixture(config("math.add", quiz(file)))
-    drawn = draw_shifts(tasks, [shift], 4)
-    found = Counter(one.family for one in drawn)
-    assert ("quiz" in found) is (shift in ("in-distribution", "perturbed"))
-    assert ("math.add" in found) is (shift in ("in-distribution", "perturbed", *OWN_SHIFTS))
-    assert all(one.verifier(one.answer) == 1.0 for one in drawn)

@@ -187,9 +187,6 @@ def test_false_discovery_is_benjamini_and_hochbergs() -> None:
     assert false_discovery([]) == []
 
 
-# Summaries.
-
-
 @given(st.lists(FINITE, min_size=1, max_size=20))
 def test_the_interquartile_mean_ignores_a_quarter_at_each_end(values: list[float]) -> None:
     middle = sorted(values)[len(values) // 4 : len(values) - len(values) // 4]
@@ -206,16 +203,6 @@ def test_the_hypervolume_counts_the_squares_below_the_points(
         for y in range(corner, 9)
     ]
     assert hypervolume(points, (corner, corner)) == sum(squares)
-
-
-@given(FINITE, FINITE, st.floats(0.1, 3), st.integers(2, 9))
-def test_the_area_under_a_line_is_its_middle(
-    start: float, slope: float, width: float, points: int
-) -> None:
-    grid = np.linspace(max(start, 0.0), max(start, 0.0) + width, points)
-    xs = grid**3
-    ys = [slope * x + 1 for x in xs]
-    assert area_under(xs.tolist(), ys) == pytest.approx((ys[0] + ys[-1]) / 2, abs=1e-9)
 
 
 def test_the_area_under_a_curve_needs_xs_that_rise() -> None:

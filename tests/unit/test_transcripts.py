@@ -50,14 +50,6 @@ def test_a_run_does_without_the_file(tmp_path: Path) -> None:
     assert len(read_transcripts(resumed.path).transcripts) == 2
 
 
-def test_a_file_that_is_deleted_meanwhile_is_begun_again(tmp_path: Path) -> None:
-    written = log(tmp_path)
-    written.write([ONE])
-    written.path.unlink()
-    written.write([ONE, ONE])
-    assert len(read_transcripts(written.path).transcripts) == 2
-
-
 def test_zero_megabytes_keep_nothing(tmp_path: Path) -> None:
     log(tmp_path, 0).write([ONE])
     assert list(tmp_path.iterdir()) == []

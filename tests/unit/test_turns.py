@@ -67,16 +67,6 @@ def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> 
         assert chat.encode([said])[0].tolist() == whole
 
 
-def test_a_template_without_a_place_for_the_system_is_told_in_one_line(tmp_path: Path) -> None:
-    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}x"
-    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
-    chat = HostKernel.from_pretrained(folder, is_chat=True)
-    assert len(chat.encode(["a"])[0])
-    with pytest.raises(HostError, match=r"turns of system, user: leave .*style\.system") as failed:
-        chat.encode([in_turns("s", "a")])
-    assert str(folder) not in str(failed.value)  # clients of a service are told it
-
-
 @pytest.mark.parametrize("name", TRAINED)
 def test_examples_are_train_questions_the_same_for_every_question_but_never_itself(
     name: str,

@@ -35,12 +35,6 @@ def test_factors_give_back_what_was_packed() -> None:
         )
 
 
-def test_vector_is_read_only() -> None:
-    weights = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(4))
-    with pytest.raises(ValueError):
-        weights.vector[0] = 1.0
-
-
 @pytest.mark.parametrize("vector", [np.zeros(3, dtype=np.float32), np.zeros(40, dtype=np.float64)])
 def test_a_vector_of_another_length_or_type_is_refused(vector: np.ndarray) -> None:
     with pytest.raises(ValueError, match="expected a float32 vector of 40"):
