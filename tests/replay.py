@@ -16,7 +16,7 @@ from symbiont_ecology.base.events import (
     Retired,
     Settled,
 )
-from symbiont_ecology.ecology.prices import Climate, Prices
+from symbiont_ecology.ecology.prices import Prices
 from toy import LAYOUT, ToyShape
 
 
@@ -46,8 +46,8 @@ class Replay:
     No event says of what rank a newborn is, so a rent is that of any rank.
     """
 
-    def __init__(self, probes: Sequence[Acted], prices: Prices, climate: Climate) -> None:
-        self.prices, self.climate = prices, climate
+    def __init__(self, probes: Sequence[Acted], prices: Prices) -> None:
+        self.prices = prices
         shape = ToyShape().linear_parameters
         self.rents = {prices.rent_for(LAYOUT.size(rank), shape) for rank in range(1, 5)}
         self.exchange = sum(probe.flops for probe in probes) // sum(
@@ -65,10 +65,9 @@ class Replay:
         """Moves the energy of one event, and compares."""
         match event:
             case Acted(purpose="practice"):
-                season = self.prices.times(self.climate.payment(event.generation))
-                price = season.price(self.success[event.cell])
+                price = self.prices.price(self.success[event.cell])
                 self.flops[event.id] += event.flops
-                self.earned[event.id] += season.revenue(price, event.verdicts)
+                self.earned[event.id] += self.prices.revenue(price, event.verdicts)
                 self.verdicts[event.cell] += event.verdicts
             case Acted(purpose="probation"):
                 payers = self.parents.get(event.id, (event.id,))
@@ -128,13 +127,11 @@ class Replay:
         self.verdicts.clear()
 
 
-def replayed(
-    events: Sequence[Event], prices: Prices, climate: Climate | None = None
-) -> tuple[dict[str, int], int]:
+def replayed(events: Sequence[Event], prices: Prices) -> tuple[dict[str, int], int]:
     """Balances and the world's account after all events."""
     founding = next(place for place, event in enumerate(events) if isinstance(event, Born))
     probes = [event for event in events[:founding] if isinstance(event, Acted)]
-    replay = Replay(probes, prices, climate or Climate())
+    replay = Replay(probes, prices)
     for event in events[founding:]:
         replay.read(event)
     return replay.balances, replay.world

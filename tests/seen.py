@@ -11,7 +11,6 @@ from typing import Any
 
 from logs import ECOLOGY, RICH
 from symbiont_ecology.base.transcripts import Transcript, TranscriptLog
-from symbiont_ecology.ecology.prices import Climate
 from symbiont_ecology.extensions.evoscope.page import live_server
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import start
@@ -22,7 +21,6 @@ FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
 """A gate that a few questions open or shut."""
 ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=4000)
-CLIMATE = Climate(catastrophes=(20, 50), toll=0.6, year=20)
 MECHANISMS: dict[str, Any] = {
     "upheaval": True,
     "breeding": {"at": 25_000, "mutation": "svd_noise"},
@@ -46,7 +44,7 @@ HOSTILE = (
 
 
 def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
-    """Upheavals, merges, trials, new ranks, catastrophes, seasons; and ``more``."""
+    """Upheavals, merges, trials, new ranks; and ``more``."""
     knobs: dict[str, Any] = {
         "questions": 4,
         "samples": 2,
@@ -62,7 +60,6 @@ def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
         strategy=toy_ecology(**knobs, mechanisms={**MECHANISMS, **more}),
         learning_rule="expert_iteration",
         allocator="epsilon_greedy",
-        climate=CLIMATE,
     )
     flip = Flip(families=FAMILIES[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})

@@ -88,18 +88,6 @@ def test_an_answer_with_half_of_the_marks_is_remembered_as_right(
     }
 
 
-def test_without_replay_nothing_is_remembered(tmp_path: Path) -> None:
-    start(arriving(), tmp_path, host=ToyHost())
-    assert load_state(tmp_path).memory == {}
-
-
-def test_references_are_replayed_where_the_rule_sees_them(tmp_path: Path) -> None:
-    strategy = {"kind": "single", "samples": 0, "questions": 4, "learning_rate": 0.1}
-    rule = {"kind": "supervised", "replay": 1.0}
-    start(arriving(strategy=strategy, learning_rule=rule), tmp_path, host=ToyHost())
-    assert set(load_state(tmp_path).memory) == {f"{name}/short" for name in FAMILIES}
-
-
 def test_strange_questions_bring_a_newcomer_and_the_old_keep_to_their_own(tmp_path: Path) -> None:
     start(speciating(), tmp_path, host=ToyHost())
     events = list(read_events(tmp_path / "events.jsonl"))

@@ -14,13 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, state_of, worlds
-from symbiont_ecology.ecology.clusters import (
-    CENTRED_SKETCHES,
-    COORDINATES,
-    SKETCHES,
-    ClusterStats,
-    stats_of,
-)
+from symbiont_ecology.ecology.clusters import CENTRED_SKETCHES, COORDINATES, SKETCHES, ClusterStats
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
@@ -178,14 +172,6 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
         assert partition.servers["new"] == server
 
 
-def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:
-    memory = answered("o9", 1)
-    state = state_of([organelle("o1"), organelle("o2", memory)], [organelle("o3", memory)])
-    partition = ClusterAssignment.of(state, FAMILIES, 2.0)
-    assert list(partition.remembered) == list(partition.stats) == ["o2", "o3"]
-    assert (partition.remembered["o2"].counts == stats_of([memory], FAMILIES).counts).all()
-
-
 # May a colony be founded?
 
 
@@ -215,46 +201,3 @@ def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_other
 
 
 # Unions.
-
-
-def test_of_two_that_eat_the_same_the_living_one_is_kept_then_who_ate_more() -> None:
-    state = state_of(
-        [organelle("o1"), organelle("o2")], small=fed(6, server="o1"), large=fed(8, server="o2")
-    )
-    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
-    partition.merge()
-    assert partition.servers == {"small": "o2", "large": "o2"}
-    books_are_right(partition)
-    dormant = organelle("o4", *[answered("o9", 0)] * 12)
-    large = Habitat("gone", answers=fed(8, server="o9").answers)
-    state = state_of([organelle("o1")], [dormant], small=fed(3, server="o1"), large=large)
-    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
-    partition.move("large")
-    assert partition.servers["large"] == "o4"
-    partition.merge()
-    assert partition.servers == {"small": "o1", "large": "o1"}
-    books_are_right(partition)
-
-
-def test_who_left_its_habitats_to_another_still_remembers() -> None:
-    memory = answered("o9", 2)
-    state = state_of(
-        [organelle("o1", memory), organelle("o2")], one=fed(6, server="o1"), two=fed(9, server="o2")
-    )
-    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
-    partition.merge()
-    assert partition.servers == {"one": "o2", "two": "o2"}
-    assert set(partition.stats) == {"o1", "o2"}
-    books_are_right(partition)
-
-
-def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
-    state = state_of(
-        [organelle("o1"), organelle("o2")], one=fed(6, server="o1"), two=fed(6, server="o2")
-    )
-    tastes = [stats_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
-    gain = SKETCHES.log_odds(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
-    for move_penalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
-        partition = ClusterAssignment.of(state, FAMILIES[:1], move_penalty)
-        partition.merge()
-        assert len(set(partition.servers.values())) == servers

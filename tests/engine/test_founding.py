@@ -58,15 +58,6 @@ def killed_while_founding(config: RunConfig, folder: Path) -> None:
     assert (folder / "config.yaml").exists()
 
 
-def test_a_start_that_failed_leaves_alone_what_was_in_its_folder(tmp_path: Path) -> None:
-    note = tmp_path / "run" / "note.txt"
-    note.parent.mkdir()
-    note.write_text("mine")
-    with pytest.raises(HostError):
-        start(toy_config(), note.parent, host=ShortHost(most=1))
-    assert note.read_text() == "mine"
-
-
 @pytest.mark.parametrize("is_resumed", [False, True])
 def test_a_start_that_failed_can_be_mended_in_the_same_folder(
     is_resumed: bool, tmp_path: Path
@@ -111,11 +102,6 @@ def test_a_budget_that_founding_spends_is_refused_and_can_be_mended(tmp_path: Pa
     assert files(folder) == files(tmp_path / "other")
 
 
-def test_too_few_rollouts_are_refused_by_their_key(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"^run\.train_rollouts: the budget is spent"):
-        start(with_loop(toy_config(), train_rollouts=0.5), tmp_path / "run", host=ToyHost())
-
-
 @pytest.mark.parametrize("rollouts", [150, 600])
 def test_a_budget_in_rollouts_counts_mean_rollouts_of_the_bare_host(
     rollouts: int, tmp_path: Path
@@ -128,17 +114,3 @@ def test_a_budget_in_rollouts_counts_mean_rollouts_of_the_bare_host(
     flops = with_loop(plan, train_flops=float(rollouts * state.mean_rollout_flops))
     same = start(flops, tmp_path / "flops", host=ToyHost()).state
     assert same == state
-
-
-def test_the_smaller_of_two_budgets_ends_a_run(tmp_path: Path) -> None:
-    plan = toy_config(generations=100_000, strategy=SINGLE)
-    one = start(with_loop(plan, train_rollouts=200), tmp_path / "one", host=ToyHost()).state
-    both = with_loop(plan, train_rollouts=200, train_flops=1e12)
-    assert start(both, tmp_path / "both", host=ToyHost()).state == one
-
-
-def test_a_budget_in_rollouts_may_grow(tmp_path: Path) -> None:
-    plan = with_loop(toy_config(generations=100_000, strategy=SINGLE), train_rollouts=150)
-    start(plan, tmp_path / "run", host=ToyHost())
-    state = resume(tmp_path / "run", overrides=["run.train_rollouts=300"], host=ToyHost()).state
-    assert 0.98 * 300 <= state.spent.flops / state.mean_rollout_flops <= 1.02 * 300

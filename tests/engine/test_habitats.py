@@ -11,24 +11,16 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Archived, Born, Event, Retired, Served, Settled
-from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.base.rng import Draw
+from symbiont_ecology.base.events import Acted, Archived, Born, Event, Retired, Served
 from symbiont_ecology.base.types import Completions, turns
-from symbiont_ecology.ecology import Assignment, Outcome, Rollout, Serve
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
-from symbiont_ecology.run.remember import remember
-from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
-from toy import Crash, ToyHost, toy_prices, toy_runtime
+from toy import Crash, ToyHost, toy_prices
 
-CONTROLS = (
-    *("single", "per_habitat", "told", "ifca", "clove", "nearest", "bank", "neutral"),
-    *("es", "genetic"),
-)
+CONTROLS = ("single", "per_habitat", "told", "nearest", "neutral", "es", "genetic")
 
 
 @pytest.fixture(scope="module")
@@ -79,11 +71,6 @@ def test_habitats_that_want_the_same_find_each_other(
     assert acceptance(events, GENERATIONS // 2) > 0.8
 
 
-def test_one_kind_has_one_server(tmp_path: Path) -> None:
-    state, _ = lived(tmp_path / "run", config(kinds=1))
-    assert len({habitat.chosen for habitat in state.habitats.values()}) == 1
-
-
 def test_a_habitat_that_changed_finds_another_server(tmp_path: Path) -> None:
     plan = config(drift_at=20, length=45)
     state, events = lived(tmp_path / "run", plan)
@@ -102,25 +89,7 @@ def test_who_serves_nobody_starves(town: tuple[EcologyState, list[Event]]) -> No
     assert servers <= state.population.keys()
 
 
-def test_a_newborn_has_eaten_before_it_answers(town: tuple[EcologyState, list[Event]]) -> None:
-    _, events = town
-    colonisers = [e for e in events if isinstance(e, Born) and e.operator == "coloniser"]
-    assert colonisers
-    for born in colonisers:
-        later = [event for event in events if getattr(event, "id", None) == born.id]
-        assert [type(event).__name__ for event in later[:5]] == ["Born", *["Learned"] * 4]
-
-
-def test_energy_sums_to_zero_with_habitats(town: tuple[EcologyState, list[Event]]) -> None:
-    state, events = town
-    assert sum(state.ledger.balances.values()) + state.ledger.world == 0
-    last = {event.id: event.balance for event in events if isinstance(event, Settled)}
-    assert all(
-        state.ledger.balance(name) == last[name] for name in state.population if name in last
-    )
-
-
-@pytest.mark.parametrize("stop", [1, 2, 5, 11])
+@pytest.mark.parametrize("stop", [2, 11])
 def test_a_run_with_habitats_resumes_exactly(
     stop: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
@@ -131,7 +100,7 @@ def test_a_run_with_habitats_resumes_exactly(
     assert checkpoint.load_state(tmp_path / "run") == town[0]
 
 
-@pytest.mark.parametrize("call", [3, 20, 41])
+@pytest.mark.parametrize("call", [20])
 def test_a_run_with_habitats_that_crashes_resumes_exactly(
     call: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
@@ -204,35 +173,7 @@ class BlankHost(ToyHost):
         return [np.full_like(one, np.nan) for one in super().score(*arguments, **named)]
 
 
-@pytest.mark.parametrize("strategy", ["ifca", "clove"])
-def test_a_habitat_that_changed_is_dealt_to_nobody_by_what_it_accepted_before(
-    strategy: str, tmp_path: Path
-) -> None:
-    plan = config(strategy, length=6)
-    state, world = lived(tmp_path / "run", plan)[0], toy_runtime(tmp_path / "run", plan)
-    turn = GenerationContext(**vars(world), state=state, draw=Draw(state.seed, state.generation))
-    name = next(name for name, habitat in state.habitats.items() if habitat.accepted)
-    before = state.habitats[name]
-    pleased = replace(before.accepted[-1], organelle_id=before.chosen, confidence=0.99)
-    state.habitats[name] = replace(before, answers=(pleased,) * 8)
-    assert before.losses.keys() == state.population.keys()
-    (item,) = world.tasks.draw((pleased.family, pleased.depth), 1, turn.draw("refused"))
-    asked_there = Assignment(before.chosen, (replace(item, habitat=name),), samples=6)
-    (said,) = asked_there.items
-    refused = Rollout(said, before.chosen, (7, 1), np.zeros(2), "7", 0.0, 0.0, Cost())
-    outcomes = [Outcome(asked_there, (refused,) * 6)]
-    remember(outcomes, turn)
-    assert not state.habitats[name].accepted
-    assert state.habitats[name].losses == {}
-    assert world.strategy.tell(replace(turn.strategy_context, outcomes=outcomes)) == [
-        Serve({name: ""})
-    ]
-
-
-@pytest.mark.parametrize("strategy", [None, "ifca"])
-def test_a_checkpoint_can_be_read_though_log_probabilities_are_not_finite(
-    strategy: str | None, tmp_path: Path
-) -> None:
-    written = start(config(strategy, length=4), tmp_path, host=BlankHost()).state
+def test_a_checkpoint_can_be_read_though_log_probabilities_are_not_finite(tmp_path: Path) -> None:
+    written = start(config(length=4), tmp_path, host=BlankHost()).state
     assert checkpoint.load_state(tmp_path).habitats == written.habitats
     assert written.habitats

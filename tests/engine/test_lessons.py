@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from classroom import Class, Golden, Told, answer, by_name, school
+from classroom import Class, Golden, answer, by_name, school
 from symbiont_ecology.adapters import OptimizerState
 from symbiont_ecology.base.events import Learned
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Lesson, cell_name
 from symbiont_ecology.ecology import Assignment, Outcome
-from symbiont_ecology.ecology.learning import Experience, learning_rules
-from symbiont_ecology.run.learn import learn, learning_rate
+from symbiont_ecology.ecology.learning import Experience
+from symbiont_ecology.run.learn import learn
 from toy import LAYOUT
 
 
@@ -120,18 +120,6 @@ def test_dropout_is_a_trait_and_a_step_gets_smaller_with_age(room: Class) -> Non
     assert batch.learning_rates == {0: 0.2, 1: pytest.approx(0.1)}
 
 
-def test_a_step_falls_with_the_root_of_age() -> None:
-    traits = {"learning_rate": 0.6, "aging": 10.0}
-    assert [learning_rate(traits, age) for age in (0, 30, 80)] == pytest.approx([0.6, 0.3, 0.2])
-    assert (
-        learning_rate({"learning_rate": 0.6}, 80)
-        == learning_rate({**traits, "aging": 0.0}, 80)
-        == 0.6
-    )
-    assert learning_rate({}, 5) == 0.0
-    assert learning_rate({**traits, "aging": 1.0}, 3) == pytest.approx(0.3)
-
-
 def test_who_cannot_learn_gets_no_lesson_and_pays_for_none(room: Class) -> None:
     room.learner("o1", learning_rate=0.0)
     (update,) = learn([room.outcome("o1", (1.0,))], room.turn)
@@ -142,20 +130,6 @@ def test_who_cannot_learn_gets_no_lesson_and_pays_for_none(room: Class) -> None:
     assert learned.weights == room.turn.state.genome("o1").weights
     assert update.optimizer_state == room.turn.state.population["o1"].optimizer_state
     assert room.turn.state.spent == Cost()
-
-
-def test_a_rule_that_fails_teaches_nothing_and_keeps_its_notes(tmp_path: Path) -> None:
-    room = school(tmp_path, Told(is_absent=True))
-    state = room.turn.store.put_optimizer_state(OptimizerState(step=1, notes={"a": 0.25}))
-    population = room.turn.state.population
-    population["o1"] = replace(population["o1"], optimizer_state=state)
-    (update,) = learn([room.outcome("o1", (1.0,))], room.turn)
-    assert update.learned.lessons == 0
-    assert update.optimizer_state == state
-    (tally,) = room.turn.faults.tallies.values()
-    assert (tally.calls, tally.failed) == (1, 1)
-    assert list(room.turn.faults.tallies) == [learning_rules.called(room.rule)]
-    assert "not today" in tally.fault
 
 
 def test_tokens_that_the_host_does_not_have_are_a_fault_of_the_rule(room: Class) -> None:
@@ -263,9 +237,3 @@ def test_who_meets_a_number_that_is_not_finite_is_sick_and_stays_what_it_was(
     assert room.turn.store.optimizer_state(ill.optimizer_state).step == 3
     assert well.learned.weights != room.turn.state.genome("o1").weights
     assert room.turn.store.optimizer_state(well.optimizer_state).step == 4
-
-
-def test_who_the_host_calls_sick_is_sick(tmp_path: Path) -> None:
-    room = school(tmp_path, sick=(0,), broken={1: "loss"})
-    updates = learn([room.outcome(name, (1.0,)) for name in ("o1", "o2")], room.turn)
-    assert [update.is_sick for update in updates] == [True, True]

@@ -10,7 +10,7 @@ import pytest
 
 from lines import Row, jsonl
 from logs import ECOLOGY
-from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.types import turns
@@ -100,27 +100,6 @@ def test_one_user_cannot_want_two_things(tmp_path: Path) -> None:
     rows = [*lines(), {"user": "ann", "prompt": "quiz: no 3", "target": "c"}]
     with pytest.raises(DataError, match="with another target"):
         check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
-
-
-def test_a_line_without_a_user_is_named(tmp_path: Path) -> None:
-    rows = [*lines(), {"prompt": "quiz: no 90", "target": "a"}]
-    with pytest.raises(DataError, match=r"line 321: expected who asks, .* under 'user', got None"):
-        check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("strategy=told", "data do not say"),
-        ("tasks.habitats.noise=0.1", "tasks.habitats.noise: the data say who asks what"),
-        ("tasks.habitats=null", "says who asks, and the config has no habitats"),
-    ],
-)
-def test_what_does_not_fit_is_said_before_a_host_is_loaded(
-    change: str, words: str, file: Path
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        check(config(file, "strategy=single", change))
 
 
 def test_what_the_system_says_stays_in_front_of_examples(file: Path, tmp_path: Path) -> None:

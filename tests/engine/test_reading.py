@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from symbiont_ecology.base.events import (
     Born,
     Event,
     GenerationEnded,
-    Scored,
     Settled,
 )
 from symbiont_ecology.base.rng import Draw
@@ -30,11 +28,10 @@ from symbiont_ecology.extensions.methods.noise import Noise
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import resume, start
-from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 
 ES = {"kind": "es", "population": 24, "questions": 6, "noise": 0.3, "step": 2.0}
-GA = {"kind": "genetic", "questions": 6, "mutation": {"kind": "gaussian", "sigma": 0.5}}
 
 
 def plan(strategy: dict[str, Any] | None = None, generations: int = 6, **changes: Any) -> RunConfig:
@@ -136,16 +133,6 @@ def test_a_run_that_was_stopped_reads_on_with_the_same_result(tmp_path: Path) ->
         assert (stopped / name).read_bytes() == (whole / name).read_bytes()
 
 
-def test_the_genetic_algorithm_keeps_whom_reference_answers_are_likely_to(tmp_path: Path) -> None:
-    events = lived(tmp_path / "run", plan({**GA, "b_std": 0.3}, generations=25))
-    scores = {event.id: event.score for event in of(events, Scored)}
-    first = max(event.score for event in of(events, Scored) if event.generation == 0)
-    run = LoadedRun.of_run(tmp_path / "run")
-    best = run.pool.best()
-    assert scores[best] == max(scores[one] for one in run.pool.state.population if one in scores)
-    assert scores[best] > first + 0.05
-
-
 @pytest.mark.parametrize("routing", ["single", "learned"])
 def test_such_a_run_can_be_evaluated(routing: str, tmp_path: Path) -> None:
     lived(tmp_path / "run", plan(generations=40))
@@ -176,21 +163,3 @@ def test_what_needs_replies_is_refused_in_one_line(changes: dict[str, Any], mess
     with pytest.raises(ConfigError, match=message) as error:
         check(config)
     assert "\n" not in str(error.value)
-
-
-def test_a_task_without_reference_answers_is_refused(own_parts: None) -> None:
-    @tasks.register("open question")
-    @dataclass(frozen=True)
-    class OpenQuestion(Task):
-        """Nobody knows the answer."""
-
-        def draw(self, depth: str, generator: np.random.Generator) -> str:
-            return str(generator.integers(1000))
-
-        def verify(self, question: str, reply: str) -> object:
-            return bool(reply)
-
-    config = plan()
-    mix = config.tasks.model_copy(update={"families": ("open question",), "depths": None})
-    with pytest.raises(ConfigError, match=r"reward: .* 'open question' has none"):
-        check(config.model_copy(update={"tasks": mix}))

@@ -11,10 +11,8 @@ from typing import Any
 import pytest
 
 from resumed import GENERATIONS, config, finish, stop_after, stopped, trace
-from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.run.checkpoints import check_blobs
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import tidy
 from symbiont_ecology.run.start import generations, resume, start
@@ -201,26 +199,6 @@ def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_aga
     with pytest.raises(RunError, match="holds a run already: resume it"):
         start(toy_config(seed=4, generations=GENERATIONS), tmp_path / "run")
     assert trace(tmp_path / "run") == whole
-
-
-def test_what_is_evaluated_while_a_run_lives_stays_and_is_read_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real, read = checkpoint.read_checkpoint, list[Path]()
-
-    def watched(path: Path) -> checkpoint.Checkpoint:
-        read.append(path)
-        return real(path)
-
-    monkeypatch.setattr(checkpoint, "read_checkpoint", watched)
-    for _ in generations(config(), tmp_path, ToyHost(), is_new=True):
-        checkpoint.load_and_keep_state(tmp_path)
-    kept = checkpoint.kept_files(tmp_path)
-    reads = {path.stem: read.count(path) for path in kept}
-    assert reads == {"0": 1, "3": 1, "6": 1, "8": 0}
-    store = BlobStore(tmp_path / "blobs")
-    for path in kept:
-        check_blobs(store, real(path).state.reachable())
 
 
 def test_another_host_is_refused_by_its_fingerprint(

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,7 +15,6 @@ from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, 
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Assignment, Awaken, Decision, Found, Outcome, Serve
-from symbiont_ecology.ecology.clusters import ClusterStats
 from symbiont_ecology.ecology.habitats import SHARED, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies import StrategyContext
@@ -112,23 +110,6 @@ def promises(name: str, state: EcologyState, shared: float = SHARED) -> list[str
     return sorted(state.population, key=promise, reverse=True)
 
 
-def test_a_new_habitat_asks_who_most_likely_pleases_it() -> None:
-    tried = Habitat("gone", answers=(answered("o1", 0, accepted=False, confidence=0.99),) * 2)
-    homes = {"a": fed(4, 4, "o1"), "b": fed(3, server="o1"), "c": fed(2, 9, "o2")}
-    state = state_of(TWO, **homes, tried=tried)
-    assert promises("new", state)[0] == "o1"
-    assert promises("tried", state)[0] != "o1"
-    for name in ("new", "tried"):
-        for tasks in ({}, OPEN):
-            context = context_of(state, **tasks)
-            order = promises(name, state)
-            found = [
-                UserClustering().taker(question(name), context, earlier) for earlier in range(5)
-            ]
-            expected = [order[n % 3] for n in range(5)] if tasks else [order[0]] * 5
-            assert found == expected
-
-
 def test_in_drawn_worlds_a_habitat_without_a_server_asks_who_promises_most() -> None:
     for number in range(300):
         families = FAMILIES[: 1 + number % 2]
@@ -178,11 +159,6 @@ def test_founders_divide_the_examples_one_kind_each() -> None:
     assert len(UserClustering().found(context_of(two, **one), Room(9, 40, TRAITS))) == 1
 
 
-def test_memory_is_a_knob() -> None:
-    assert "memories" in UserClustering().wants
-    assert "memories" not in UserClustering(memory=False).wants
-
-
 # Telling.
 
 
@@ -230,45 +206,6 @@ def test_who_has_news_or_no_server_looks_around_and_every_fifth_generation_every
     assert decided(state, words, places) == expected(state, news, places)
 
 
-def test_two_that_serve_one_kind_become_one() -> None:
-    small, large = (
-        Habitat(who, answers=tuple(answered(who, 0, family=one) for one in FAMILIES * count))
-        for who, count in (("o1", 4), ("o2", 6))
-    )
-    state = state_of([organelle("o1"), organelle("o2")], small=small, large=large)
-    assert decided(state, []) == [Serve({"small": "o2"})]
-
-
-def test_who_has_no_news_looks_around_in_every_fifth_generation() -> None:
-    given = [answered("o1", 1, confidence=0.2)] * 6
-    state = state_of(
-        [organelle("o1"), organelle("o2")],
-        **{f"one{n}": fed(8, server="o1") for n in range(3)},
-        **{f"two{n}": Habitat("o2", answers=(answered("o2", 1),) * 8) for n in range(3)},
-        lost=Habitat("o1", answers=tuple(given)),
-    )
-    moving = []
-    for generation in range(12):
-        state.generation = generation
-        if decided(state, []):
-            assert decided(state, []) == [Serve({"lost": "o2"})]
-            moving.append(generation)
-    assert moving == [4, 9]
-
-
-def test_no_more_are_born_than_there_is_room_for() -> None:
-    hungry = {
-        f"kind{kind}{n}": Habitat("", answers=(answered("gone", kind),) * 6)
-        for kind in (1, 2, 3)
-        for n in range(2)
-    }
-    state = state_of([organelle("o1")], home=fed(8), **hungry)
-    for places in range(5):
-        born = decided(state, [], places=places)
-        assert len(born) == min(places, 3)
-        assert all(isinstance(one, Found) and len(one.habitats) == 2 for one in born)
-
-
 def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_room() -> None:
     hungry = Habitat("", answers=(answered("gone", 1),) * 4)
     state = state_of([organelle("o1")], home=fed(8), hungry=hungry)
@@ -280,14 +217,3 @@ def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_ro
     assert decided(state, []) == [Awaken(("hungry",), "o4")]
     state.population["o4"] = dreamer
     assert decided(state, []) == [Serve({"hungry": "o4"})]
-
-
-def test_a_habitat_without_food_is_let_go() -> None:
-    state = state_of([organelle("o1")], home=fed(8), sad=Habitat("gone", answers=fed(0, 3).answers))
-    assert decided(state, []) == [Serve({"sad": NEW_CLUSTER})]
-    state.habitats["sad"] = replace(state.habitats["sad"], chosen=NEW_CLUSTER)
-    assert decided(state, []) == []
-
-
-def test_diets_of_nothing_have_no_weight() -> None:
-    assert ClusterStats(np.zeros((2, 1)), np.zeros(2)).is_empty

@@ -107,8 +107,7 @@ def test_the_world_says_what_it_did(seen: dict[str, Path]) -> None:
     assert world.generation == 25
     assert world.places
     texts = [one.text for one in History.of_run(seen["eventful"]).news() if one.kind == "world"]
-    assert len(texts) == 4
-    assert sum("catastrophe" in text for text in texts) == 2
+    assert len(texts) == 2
 
 
 def test_every_generation_belongs_to_one_frame_and_ends_are_in_order() -> None:

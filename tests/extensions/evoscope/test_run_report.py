@@ -83,7 +83,6 @@ def test_a_report_audits_trials_and_tells_what_happened(runs: dict[str, Path]) -
     page, history = RunReport.of(runs["eventful"]).page(), RunReport.of(runs["eventful"]).history
     trial = next(trial for trial in history.trials.values() if trial.ended is not None)
     assert f"| {trial.began}–{trial.ended} | {trial.id} |" in page
-    assert "A catastrophe kills 60% of all." in page
     assert "What counts as right changes" in page
     users = RunReport.of(runs["users"]).page()
     assert "## Who serves whom" in users
