@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,9 +49,8 @@ def test_everyone_learns_its_own_lessons_in_a_slot_of_its_own(room: Class) -> No
         assert [state.step for state in states.values()] == [3] * len(names)
         assert batch.learning_rates == dict.fromkeys(range(len(names)), 0.1)
         assert batch.dropout == dict.fromkeys(range(len(names)), 0.0)
-        assert batch.dropout_seeds == {
-            slot: room.turn.draw.key("dropout", name) for slot, name in enumerate(names)
-        }
+        seeds = [room.turn.draw.key("dropout", name) for name in names]
+        assert batch.dropout_seeds == dict(enumerate(seeds))
 
 
 def test_what_was_learned_is_kept_and_told_and_not_yet_installed(room: Class) -> None:
@@ -64,16 +64,10 @@ def test_what_was_learned_is_kept_and_told_and_not_yet_installed(room: Class) ->
     ):
         flops = sum(room.flops(name, rollout) for rollout in outcome.rollouts)
         cell = cell_name(outcome.assignment.cell)
-        assert update.learned == Learned(
-            room.turn.state.generation,
-            name,
-            lessons=len(outcome.rollouts),
-            tokens=100 + slot,
-            flops=flops,
-            loss=0.5 + slot,
-            gradient_norm=0.5 + slot,
-            weights=update.learned.weights,
-        )
+        counts = len(outcome.rollouts), 100 + slot, flops
+        found = update.learned
+        at = room.turn.state.generation
+        assert found == Learned(at, name, *counts, 0.5 + slot, 0.5 + slot, found.weights)
         assert (update.flops, update.is_sick) == ({cell: flops}, False)
         learned = store.weights(update.learned.weights).vector
         assert learned == pytest.approx(0.5 * room.weights[name].vector)
@@ -86,19 +80,18 @@ def test_a_rule_sees_the_practice_of_one_organelle_and_nothing_else(room: Class)
     room.learner("o1", learning_rate=0.2, courage=0.5)
     notes = store.put_optimizer_state(OptimizerState(step=1, notes={"baseline": 0.25}))
     state.population["o1"] = replace(state.population["o1"], optimizer_state=notes)
-    outcomes = [
-        room.outcome("o1", (1.0,)),
-        room.outcome("o2", (1.0,)),
-        room.outcome("o1", (0.0,), cell=1),
-        room.outcome("o1", (0.0,), purpose="probation"),
-        room.outcome("o1", (0.0,), purpose="probe"),
-        room.outcome("o1", (0.0,), is_exam=True),
-    ]
+    outcomes = [room.outcome(name, (1.0,)) for name in ("o1", "o2")]
+    outcomes.append(room.outcome("o1", (0.0,), cell=1))
+    facts: tuple[dict[str, Any], ...] = (
+        {"purpose": "probation"},
+        {"purpose": "probe"},
+        {"is_exam": True},
+    )
+    outcomes += [room.outcome("o1", (0.0,), **one) for one in facts]
     learn(outcomes, room.turn)
     first, second = room.rule.seen
-    assert first == Experience(
-        (outcomes[0], outcomes[2]), {"baseline": 0.25}, {"learning_rate": 0.2, "courage": 0.5}
-    )
+    traits = {"learning_rate": 0.2, "courage": 0.5}
+    assert first == Experience((outcomes[0], outcomes[2]), {"baseline": 0.25}, traits)
     assert second.outcomes == (outcomes[1],)
 
 
@@ -148,9 +141,7 @@ def test_the_run_pays_for_all_lessons_and_each_call(room: Class) -> None:
     outcomes = [room.outcome("o1", (1.0, 0.0)), room.outcome("o3", (1.0,), cell=1)]
     learn([*outcomes, room.outcome("o2", (1.0,))], room.turn)
     everything = [*outcomes, room.outcome("o2", (1.0,))]
-    rollouts = [
-        (one.assignment.organelle_id, rollout) for one in everything for rollout in one.rollouts
-    ]
+    rollouts = [(one.organelle_id, one) for outcome in everything for one in outcome.rollouts]
     spent, flops = room.turn.state.spent, sum(room.flops(*one) for one in rollouts)
     assert (spent.flops, spent.executed, spent.calls, spent.rows) == (flops, flops, 2, 0)
     assert spent.tokens_in == sum(one.cost.tokens_in for _, one in rollouts)
@@ -168,30 +159,9 @@ def test_a_prompt_of_several_lessons_is_read_once(room: Class) -> None:
     assert spent.executed == 3 * each - 2 * read
 
 
-def test_a_phrase_is_read_in_front_of_every_question(room: Class) -> None:
-    state, store = room.turn.state, room.turn.store
-    said = replace(room.weights["o1"], phrase="Say: ")
-    genome = replace(state.genome("o1"), weights=store.put_weights(said))
-    state.population["o1"] = replace(state.population["o1"], genome=genome)
-    outcome = room.outcome("o1", (1.0,))
-    (update,) = learn([outcome], room.turn)
-    (lesson,) = room.host.batches[0].lessons
-    prompt = outcome.rollouts[0].item.prompt
-    assert lesson.prompt == f"Say: {prompt}"
-    lora, read = LAYOUT.size(2), len(lesson.prompt) + 1
-    assert update.learned.flops == room.host.shape.learning_flops(
-        lora, read, len(lesson.completion)
-    )
-    assert store.weights(update.learned.weights).phrase == "Say: "
-
-
 def test_lessons_beyond_what_is_left_are_not_learned(room: Class) -> None:
     outcomes = [room.outcome("o1", (1.0, 0.0, 1.0)), room.outcome("o3", (1.0, 1.0, 0.0))]
-    costs = [
-        room.flops(outcome.assignment.organelle_id, one)
-        for outcome in outcomes
-        for one in outcome.rollouts
-    ]
+    costs = [room.flops(one.organelle_id, one) for of in outcomes for one in of.rollouts]
     left = sum(costs) // 2
     room.turn.state.spent = Cost(flops=1000)
     updates = learn(outcomes, replace(room.turn, until=1000 + left))

@@ -13,8 +13,7 @@ import pytest
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.event_log import EventLog, read_events
-from symbiont_ecology.base.events import Acted, Event, Retired, Settled
-from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
+from symbiont_ecology.base.events import Acted, Event, Settled
 from symbiont_ecology.ecology import EcologyState
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.run.generation import found_population, run_generation
@@ -86,22 +85,6 @@ def verdicts(events: list[Event]) -> list[float]:
 def books(events: list[Event]) -> list[Settled]:
     """The newborn's."""
     return [event for event in events if isinstance(event, Settled) and event.id == NEWBORN]
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_who_is_always_wrong_is_asked_all_that_its_dowry_pays_for(
-    seed: int, right: AdapterWeights, tmp_path: Path
-) -> None:
-    youth = Youth(tmp_path, seed, founders=1)
-    youth.become(NEWBORN, times(-1, right))
-    events = youth.die()
-    rent = books(events)[0].rent
-    questions = len(FAMILIES) * ROLLOUT_WITH_LESSON * PRICES.rollout
-    dearest = questions + PRICES.ticket + rent  # mATP a generation
-    asked = verdicts(events)
-    assert sum(asked) == 0
-    assert len(asked) >= len(FAMILIES) * PRICES.dowry // dearest >= LEAST
-    assert [event.cause for event in events if isinstance(event, Retired)] == ["bankrupt"]
 
 
 @pytest.mark.parametrize("has_rival", [False, True])

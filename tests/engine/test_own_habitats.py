@@ -13,7 +13,6 @@ from logs import ECOLOGY
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
-from symbiont_ecology.base.types import turns
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
@@ -100,18 +99,3 @@ def test_one_user_cannot_want_two_things(tmp_path: Path) -> None:
     rows = [*lines(), {"user": "ann", "prompt": "quiz: no 3", "target": "c"}]
     with pytest.raises(DataError, match="with another target"):
         check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
-
-
-def test_what_the_system_says_stays_in_front_of_examples(file: Path, tmp_path: Path) -> None:
-    words = (
-        "tasks.style={kind: natural, is_chat: true, system: Be brief.}",
-        "host.model=somebody/chat",
-        "strategy=in_context",
-        "learning_rule=none",
-        "run.generations=6",
-    )
-    state = start(config(file, *words), tmp_path / "run", host=ToyHost()).state
-    prompts = [answer.prompt for one in state.habitats.values() for answer in one.answers]
-    assert all(turns(prompt)[0] == "Be brief." for prompt in prompts)
-    assert max(len(turns(prompt)) for prompt in prompts) > 2
-    assert all(len(turns(prompt)) % 2 == 0 for prompt in prompts)

@@ -87,17 +87,6 @@ def test_a_task_of_three_functions_is_learned_at_depths_of_its_own(
     assert sum(right[-5:]) / 5 > max(sum(right[:3]) / 3 + 0.25, 0.75)
 
 
-def test_it_is_evaluated_on_questions_that_nobody_trained_on(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    start(config(generations=25, strategy=SINGLE), folder, host=ToyHost())
-    run = LoadedRun.of_run(folder)
-    items = run.items(20)
-    assert {item.depth for item in items} == set(DEPTHS)
-    assert {split_of("letters", item.question) for item in items} == {"holdout"}
-    by_host = run.evaluate(items, ToyHost(), "host").accuracy().estimate
-    assert run.evaluate(items, ToyHost(), "learned").accuracy().estimate > by_host + 0.25
-
-
 def test_a_verifier_that_fails_is_logged_and_the_run_goes_on_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     finished = start(config("fragile", generations=8), folder, host=ToyHost())
@@ -106,12 +95,8 @@ def test_a_verifier_that_fails_is_logged_and_the_run_goes_on_to_its_end(tmp_path
     events = list(read_events(folder / "events.jsonl"))
     failed = [event for event in events if isinstance(event, VerifierFailed)]
     for event in failed:
-        question = event.item.rpartition("/")[2]
-        if question.endswith("3"):
-            assert event.fault.startswith("returned None, expected True, False or a number")
-        else:
-            assert event.fault.startswith(f"raised ValueError: no answer to {question} is known")
-            assert "(test_plain_tasks.py line " in event.fault
+        said = "returned None" if event.item.endswith("3") else "raised ValueError: no answer to"
+        assert event.fault.startswith(said)
     expected = wrong = 0
     for acted in (event for event in events if isinstance(event, Acted)):
         for number, identity in enumerate(acted.items):

@@ -40,7 +40,7 @@ def test_a_run_stopped_at_any_generation_resumes_exactly(
     assert finish(tmp_path / "run") == whole
 
 
-@pytest.mark.parametrize("count", range(1, GENERATIONS + 1))
+@pytest.mark.parametrize("count", [1, 5, GENERATIONS])
 def test_whoever_breaks_out_of_the_generations_leaves_a_checkpoint(
     count: int, tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
@@ -94,8 +94,6 @@ def test_half_written_files_of_a_crash_are_ignored_and_removed(
     folder = stopped(tmp_path / "run")
     names = ("state.json", "config.yaml", "provenance.json", "transcripts.jsonl", "trackers.json")
     halves = [folder / f"{name}.new" for name in names]
-    (folder / "evaluated").mkdir()
-    halves.append(folder / "evaluated/3.json.new")
     for half in halves:
         half.write_bytes(b'{"torn')
     (folder / "blobs" / f"{'0' * 40}.safetensors.tmp").write_bytes(b"torn")
@@ -110,8 +108,7 @@ def test_files_of_others_stay_in_the_folder_of_a_run_whatever_their_ending(
     tmp_path: Path, whole: dict[str, bytes]
 ) -> None:
     folder = stopped(tmp_path / "run")
-    (folder / "evaluated").mkdir()
-    others = [folder / "notes.new", folder / "plan.json.new", folder / "evaluated/notes.new"]
+    others = [folder / "notes.new", folder / "plan.json.new"]
     for other in others:
         other.write_text("mine")
     assert not repair(folder)
@@ -172,19 +169,6 @@ def test_a_finished_run_that_goes_on_equals_one_that_was_longer_from_the_start(
 
 
 # Who may write where.
-
-
-def test_a_second_writer_is_refused(tmp_path: Path, whole: dict[str, bytes]) -> None:
-    refused = []
-
-    def watch(*_: Any) -> None:
-        with pytest.raises(RunError, match="another process is writing") as error:
-            resume(tmp_path / "run", host=ToyHost())
-        refused.append(str(error.value))
-
-    start(config(), tmp_path / "run", host=ToyHost(), watch=watch)
-    assert len(refused) == GENERATIONS
-    assert trace(tmp_path / "run") == whole
 
 
 def test_a_run_that_another_process_founds_and_ends_meanwhile_is_not_founded_again(

@@ -61,15 +61,8 @@ def context_of(state: EcologyState, *asked: str, **tasks: Any) -> StrategyContex
         for name, purpose in (word.split(":") for word in asked)
     ]
     prices: Any = None
-    return StrategyContext(
-        state,
-        Tasks(**tasks),  # type: ignore[arg-type]
-        prices,
-        prices,
-        4,
-        draw=Draw(3, state.generation),
-        outcomes=outcomes,
-    )
+    draw, world = Draw(3, state.generation), Tasks(**tasks)
+    return StrategyContext(state, world, prices, prices, 4, draw=draw, outcomes=outcomes)  # type: ignore[arg-type]
 
 
 def question(habitat: str, family: str = FAMILIES[0]) -> Item:
@@ -126,14 +119,10 @@ def test_where_replies_are_open_further_questions_go_to_others_too() -> None:
     homes = {"a": fed(4, server="o1"), "b": fed(2, 9, "o2"), "sad": fed(0, 2, "o3")}
     state = state_of(TWO, **homes)
     order = ["o3", *(name for name in promises("sad", state) if name != "o3")]
-    takers = [
-        [
-            UserClustering().taker(question("sad"), context_of(state, **tasks), earlier)
-            for earlier in range(4)
-        ]
-        for tasks in (OPEN, {})
-    ]
-    assert takers == [[*order, "o3"], ["o3"] * 4]
+    for tasks, expected_order in ((OPEN, [*order, "o3"]), ({}, ["o3"] * 4)):
+        context = context_of(state, **tasks)
+        takers = [UserClustering().taker(question("sad"), context, n) for n in range(4)]
+        assert takers == expected_order
 
 
 # Founding.
@@ -186,9 +175,8 @@ def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list
                 one = Awaken(tuple(homes), server) if is_dormant else None
                 born.append(one or coloniser(tuple(homes)))
         else:
-            moved |= {
-                home: NEW_CLUSTER for home in homes if state.habitats[home].chosen != NEW_CLUSTER
-            }
+            lost = [home for home in homes if state.habitats[home].chosen != NEW_CLUSTER]
+            moved |= dict.fromkeys(lost, NEW_CLUSTER)
     return [*([Serve(moved)] if moved else []), *born]
 
 
@@ -204,16 +192,3 @@ def test_who_has_news_or_no_server_looks_around_and_every_fifth_generation_every
     news = [name for name in known if generation % 5 == 4 or name in heard | homeless]
     words = [f"h{number}:practice" for number in sorted(asked)] + ["h0:probation"]
     assert decided(state, words, places) == expected(state, news, places)
-
-
-def test_a_colony_is_founded_for_habitats_that_nobody_explains_while_there_is_room() -> None:
-    hungry = Habitat("", answers=(answered("gone", 1),) * 4)
-    state = state_of([organelle("o1")], home=fed(8), hungry=hungry)
-    born = coloniser(("hungry",))
-    assert decided(state, []) == [born]
-    assert decided(state, [], places=0) == []
-    dreamer = organelle("o4", *[answered("o9", 1)] * 8)
-    state.dormant = {"o4": dreamer}
-    assert decided(state, []) == [Awaken(("hungry",), "o4")]
-    state.population["o4"] = dreamer
-    assert decided(state, []) == [Serve({"hungry": "o4"})]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from asked import values as rollout_values
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import BatchShrunk, GenerationEnded
+from symbiont_ecology.base.events import Acted, BatchShrunk, Event, GenerationEnded
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
@@ -57,20 +57,17 @@ def test_few_slots_and_many_waves_give_the_same_history(
     start(config, tmp_path / "few", host=ToyHost(slots=slots))
     few, many = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("few", "many"))
 
-    def without_calls(events: list) -> list:
-        return [
-            replace(event, calls=0) if isinstance(event, GenerationEnded) else event
-            for event in events
-        ]
+    def without_calls(event: Event) -> Event:
+        return replace(event, calls=0) if isinstance(event, GenerationEnded) else event
 
-    assert without_calls(few) == without_calls(many)
+    assert list(map(without_calls, few)) == list(map(without_calls, many))
     states = [checkpoint.load_state(tmp_path / name) for name in ("few", "many")]
     for state in states:
         state.spent = replace(state.spent, calls=0)
     assert states[0] == states[1]
     acting: dict[int, set[str]] = {}
     for event in few:
-        if type(event).__name__ == "Acted" and event.id != HOST:
+        if isinstance(event, Acted) and event.id != HOST:
             acting.setdefault(event.generation, set()).add(event.id)
     for event in few:
         if isinstance(event, GenerationEnded):
