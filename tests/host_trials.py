@@ -1,20 +1,15 @@
-"""Trials of damaged hosts in a process of their own: whatever kills it is seen from outside.
-
-As a program it reads one trial per line from stdin, and writes how each one ended to stdout.
-"""
+"""Trials of damaged hosts in a process of their own: whatever kills it is seen from outside."""
 
 from __future__ import annotations
 
-import json
-import select
+import multiprocessing
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 from damage import Damage, damaged
@@ -37,49 +32,40 @@ class Trials:
     """A process that tries damaged hosts; it is started again when it is gone."""
 
     def __init__(self, scratch: Path) -> None:
-        self._scratch, self._errors = scratch, scratch / "stderr"
-        self._process: subprocess.Popen[str] | None = None
+        self._scratch = scratch
+        self._start()
 
     def __call__(self, folder: Path, found: Sequence[Damage]) -> Ending:
-        """Loads a host with these damages, lets it answer and learn."""
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        trial = {"folder": str(folder), "damages": [asdict(one) for one in found]}
-        process.stdin.write(json.dumps(trial) + "\n")
-        process.stdin.flush()
-        if not select.select([process.stdout], [], [], PATIENCE)[0]:
+        """Load a host with these damages, let it answer and learn."""
+        self._pipe.send((folder, list(found)))
+        if self._pipe.poll(PATIENCE):
+            try:
+                ending: Ending = self._pipe.recv()
+            except EOFError:
+                self._process.join()
+                ending = Ending("died", f"status {self._process.exitcode}", 0.0)
+        else:
+            ending = Ending("hung", "", PATIENCE)
+        if ending.end in ("died", "hung"):
             self.stop()
-            return Ending("hung", "", PATIENCE)
-        line = process.stdout.readline()
-        if not line:
-            self._process = None
-            left = self._errors.read_text(encoding="utf-8", errors="replace")
-            return Ending("died", f"status {process.wait()}\n{left[-4000:]}", 0.0)
-        return Ending(**json.loads(line))
+            self._start()
+        return ending
 
     def stop(self) -> None:
-        """Ends the process."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-        self._process = None
+        """End the process."""
+        self._process.kill()
+        self._process.join()
 
-    def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            with self._errors.open("w") as errors:
-                self._process = subprocess.Popen(
-                    [sys.executable, __file__, str(self._scratch)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                )
-        return self._process
+    def _start(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_try_all, args=(theirs, self._scratch))
+        self._process.start()
+        theirs.close()
 
 
 def tried(folder: Path) -> Ending:
-    """Loads a host and asks for all that it can do."""
+    """Load a host and ask for all that it can do."""
     from hosts import random_weights
     from symbiont_ecology.base.errors import EcologyError
     from symbiont_ecology.base.types import LearningBatch, Lesson
@@ -104,17 +90,10 @@ def tried(folder: Path) -> Ending:
     return Ending("answered", repr(texts), loaded)
 
 
-def main(scratch: Path) -> None:
-    """Tries what is asked for, trial by trial."""
-    for line in sys.stdin:
-        trial = json.loads(line)
-        found = [Damage(**{**one, "place": tuple(one["place"])}) for one in trial["damages"]]
+def _try_all(asked: Connection, scratch: Path) -> None:
+    while True:
+        folder, found = asked.recv()
         place = Path(tempfile.mkdtemp(dir=scratch))
-        ending = tried(damaged(Path(trial["folder"]), place / "host", found))
+        ending = tried(damaged(folder, place / "host", found))
         shutil.rmtree(place)
-        print(json.dumps(asdict(ending)), flush=True)
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    main(Path(sys.argv[1]))
+        asked.send(ending)

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from logs import ECOLOGY, RICH
+import towns
 from symbiont_ecology.base.transcripts import Transcript, TranscriptLog
 from symbiont_ecology.extensions.evoscope.page import live_server
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import start
-from symbiont_ecology.tasks.config import Flip, HabitatsConfig
+from symbiont_ecology.tasks.config import Flip
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
@@ -45,22 +45,13 @@ HOSTILE = (
 
 def eventful_plan(generations: int = 60, **more: Any) -> RunConfig:
     """Upheavals, merges, trials, new ranks; and ``more``."""
-    knobs: dict[str, Any] = {
-        "questions": 4,
-        "samples": 2,
-        "capacity": 14,
-        "ranks": 56,
-        "learning_rate": 0.3,
+    knobs: dict[str, Any] = {"questions": 4, "samples": 2, "capacity": 14, "ranks": 56}
+    parts: dict[str, Any] = {
+        "strategy": toy_ecology(**knobs, learning_rate=0.3, mechanisms={**MECHANISMS, **more}),
+        "learning_rule": "expert_iteration",
+        "allocator": "epsilon_greedy",
     }
-    plan = toy_config(
-        4,
-        generations,
-        FAMILIES,
-        ECONOMY,
-        strategy=toy_ecology(**knobs, mechanisms={**MECHANISMS, **more}),
-        learning_rule="expert_iteration",
-        allocator="epsilon_greedy",
-    )
+    plan = toy_config(4, generations, FAMILIES, ECONOMY, **parts)
     flip = Flip(families=FAMILIES[:2], at_flops=2.5e8, back_flops=3.8e8)  # of 6e8 in all
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"flip": flip})})
 
@@ -69,17 +60,8 @@ def users_plan(
     strategy: Any = None, seed: int = 0, generations: int = 40, drift_at: int = 25
 ) -> RunConfig:
     """A small town, some of whose users change their mind."""
-    plan = toy_config(
-        seed,
-        generations,
-        FAMILIES[:3],
-        RICH,
-        checkpoint_every=4,
-        strategy=strategy or ECOLOGY,
-        learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
-    )
-    habitats = HabitatsConfig(count=9, kinds=3, questions=12, drift_at=drift_at)
-    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+    world = {"families": FAMILIES[:3], "count": 9, "drift_at": drift_at}
+    return towns.config(strategy, seed, generations, **world)
 
 
 METHODS: dict[str, dict[str, Any]] = {
