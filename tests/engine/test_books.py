@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -36,9 +36,17 @@ from symbiont_ecology.ecology import (
     SuccessPosterior,
 )
 from symbiont_ecology.ecology.gate import Challenger
+from symbiont_ecology.ecology.strategies import Want
+from symbiont_ecology.ecology.strategies.controls import Single
 from symbiont_ecology.run.learn import Update
 from symbiont_ecology.run.runtime import GenerationContext
-from symbiont_ecology.run.settle import install, settle, update_posteriors, verifier_faults
+from symbiont_ecology.run.settle import (
+    MAX_LOSSES,
+    install,
+    settle,
+    update_posteriors,
+    verifier_faults,
+)
 from toy import LAYOUT, ToyShape
 
 SUMS, WORDS = "math.add/short", "string.sort/short"
@@ -77,10 +85,16 @@ def answered(
 
 
 def update(
-    who: str, flops: Mapping[str, int], weights: str = "new", *, is_sick: bool = False
+    who: str,
+    flops: Mapping[str, int],
+    weights: str = "new",
+    lessons: int = 2,
+    loss: float = 0.5,
+    *,
+    is_sick: bool = False,
 ) -> Update:
     """What was learned, with FLOPs by cell."""
-    learned = Learned(3, who, 2, 4, sum(flops.values()), 0.5, 1.0, weights)
+    learned = Learned(3, who, lessons, 4, sum(flops.values()), loss, 1.0, weights)
     return Update(learned, "memory", flops, is_sick)
 
 
@@ -342,6 +356,28 @@ def test_the_effort_of_a_cell_is_that_of_a_rollout_with_its_lessons(
     update_posteriors(outcomes, learned, turn)
     latest = (4 * 500 + 2 * 800 + 900 + 300) / 6
     assert turn.state.effort == {SUMS: 0.5 * (1000 + latest), WORDS: 30.0}
+
+
+@dataclass(frozen=True)
+class Watchful(Single):
+    """A strategy that wants to see losses."""
+
+    wants: ClassVar[frozenset[Want]] = frozenset({"losses"})
+
+
+def test_losses_are_noted_for_who_wants_them(turn: GenerationContext) -> None:
+    def losses(*updates: Update, watched: bool = True) -> dict[str, list[float]]:
+        strategy = Watchful() if watched else turn.strategy
+        update_posteriors([], updates, replace(turn, strategy=strategy))
+        return {name: one.losses for name, one in turn.state.population.items() if one.losses}
+
+    learned = [update("o1", {}), update("o2", {}, is_sick=True)]
+    assert losses(*learned, watched=False) == {}
+    assert losses(*learned) == losses(update("o2", {}, lessons=0)) == {"o1": [0.5]}
+    for number in range(20):
+        latest = losses(update("o2", {}, loss=float(number)))
+    assert MAX_LOSSES == 16
+    assert latest["o2"] == list(map(float, range(4, 20)))
 
 
 # What was learned.
