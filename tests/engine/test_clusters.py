@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from operator import add
@@ -22,6 +22,13 @@ from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import Clust
 # Any history of moves and unions.
 
 
+def eaten(server: str, servers: Mapping[str, str], partition: ClusterAssignment) -> ClusterStats:
+    """What the habitats of a server accepted, and what it remembers."""
+    parts = [partition.accepted[name] for name in servers if servers[name] == server]
+    parts += [partition.remembered[server]] if server in partition.remembered else []
+    return reduce(add, parts)
+
+
 def books_are_right(partition: ClusterAssignment) -> None:
     """All that a partition keeps count of is what follows from who lives where."""
     servers, state = partition.servers, partition.state
@@ -29,13 +36,11 @@ def books_are_right(partition: ClusterAssignment) -> None:
     assert +partition.members == Counter(servers.values())
     assert +partition.sizes == Counter(servers[name] for name in fed)
     assert set(partition.stats) == {*servers.values(), *partition.remembered}
-    for server, eaten in partition.stats.items():
-        parts = [partition.accepted[name] for name in servers if servers[name] == server]
-        parts += [partition.remembered[server]] if server in partition.remembered else []
-        expected = reduce(add, parts)
+    for server, found in partition.stats.items():
+        expected = eaten(server, servers, partition)
         # One without vectors has one dimension.
-        assert eaten.sums - expected.sums == pytest.approx(0.0, abs=1e-9)
-        assert eaten.counts == pytest.approx(expected.counts, abs=1e-9)
+        assert found.sums - expected.sums == pytest.approx(0.0, abs=1e-9)
+        assert found.counts == pytest.approx(expected.counts, abs=1e-9)
     by_server = partition.by_server()
     assert {name: server for server, names in by_server.items() for name in names} == servers
     assert all(by_server.values())
@@ -74,9 +79,7 @@ def best_for(name: str, partition: ClusterAssignment) -> str:
     scores: dict[str, float] = {}
     for server in partition.stats:
         if sizes[server] or server in partition.remembered:
-            eaten = [partition.accepted[other] for other in rest if rest[other] == server]
-            eaten += [partition.remembered[server]] if server in partition.remembered else []
-            agreement = SKETCHES.log_odds(reduce(add, eaten), partition.evidence[name])
+            agreement = SKETCHES.log_odds(eaten(server, rest, partition), partition.evidence[name])
             size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
             scores[server] = agreement + habitat.trust(server, partition.shared) + size
     if before is not None:
@@ -94,17 +97,11 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
     """Who lives where after all unions that explain more, straight from what is said of them."""
     state, servers = partition.state, dict(partition.servers)
 
-    def eaten(server: str) -> ClusterStats:
-        """What its habitats accepted, and what it remembers."""
-        parts = [partition.accepted[name] for name in servers if servers[name] == server]
-        parts += [partition.remembered[server]] if server in partition.remembered else []
-        return reduce(add, parts)
-
     def liking(server: str, names: Sequence[str]) -> float:
         """What habitats of another one say for it."""
         taste = reduce(add, (partition.evidence[name] for name in names))
         trust = sum(state.habitats[name].trust(server, partition.shared) for name in names)
-        return SKETCHES.log_odds(eaten(server), taste) + trust
+        return SKETCHES.log_odds(eaten(server, servers, partition), taste) + trust
 
     while True:
         homes = {
@@ -122,15 +119,14 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
         best = max(gains, key=gains.__getitem__, default=None)
         if best is None or gains[best] <= partition.move_penalty:
             return servers
-        left, kept = sorted(
-            best, key=lambda who: (who in state.population, eaten(who).counts.sum())
-        )
+        weights = {who: eaten(who, servers, partition).counts.sum() for who in best}
+        left, kept = sorted(best, key=lambda who: (who in state.population, weights[who]))
         servers |= dict.fromkeys(homes[left], kept)
 
 
-def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() -> None:
+def test_in_a_hundred_drawn_worlds_all_go_where_they_are_explained_best() -> None:
     unions = 0
-    for number in range(300):
+    for number in range(100):
         families = FAMILIES[: 1 + number % 2]
         partition = ClusterAssignment.of(drawn_world(number, families), families, move_penalty=2.0)
         for _ in range(2):
@@ -142,7 +138,7 @@ def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() ->
                 best = best_for(name, partition)
                 partition.move(name)
                 assert partition.servers[name] == best
-    assert unions > 60  # or little would have been tried
+    assert unions > 20  # or little would have been tried
 
 
 def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> None:

@@ -33,9 +33,7 @@ def right(tmp_path_factory: pytest.TempPathFactory) -> AdapterWeights:
     """What answers nearly everything right, and with its sign turned nearly everything wrong."""
     folder = tmp_path_factory.mktemp("right") / "run"
     strategy = {"kind": "single", "questions": 4, "learning_rate": 0.1}
-    plan = toy_config(
-        0, 60, FAMILIES, strategy=strategy, learning_rule="supervised", checkpoint_every=60
-    )
+    plan = toy_config(0, 60, FAMILIES, strategy=strategy, learning_rule="supervised")
     (learned,) = start(plan, folder, host=ToyHost()).state.population.values()
     return times(5, toy_runtime(folder, plan).store.weights(learned.genome.weights))
 
@@ -67,13 +65,6 @@ class Youth:
         for _ in range(generations):
             run_generation(self.state, self.world, self.log)
         return list(read_events(self.path))[before:]
-
-    def die(self) -> list[Event]:
-        """The newborn's whole life."""
-        while NEWBORN in self.state.population:
-            assert self.state.generation < 200, "who earns nothing must die"
-            run_generation(self.state, self.world, self.log)
-        return list(read_events(self.path))
 
 
 def verdicts(events: list[Event]) -> list[float]:

@@ -7,13 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from symbiont_ecology.ecology.clusters import (
-    CENTRED_SKETCHES,
-    ClusterStats,
-    MixturePrior,
-    cluster,
-    stats_of,
-)
+from symbiont_ecology.ecology.clusters import ClusterStats, MixturePrior, stats_of
 from symbiont_ecology.ecology.habitats import MAX_ANSWERS, Habitat, RememberedAnswer
 
 
@@ -112,28 +106,3 @@ def test_many_answers_of_one_adapter_say_little_more_than_some() -> None:
 def sketched(direction: np.ndarray, server: str, *, accepted: bool = True) -> RememberedAnswer:
     answer = answered("math.add", accepted=accepted)
     return replace(answer, organelle_id=server).sketched(direction)
-
-
-def examples_of(kinds: int, each: int, seed: int = 0) -> list[RememberedAnswer]:
-    """Answers around as many directions as there are kinds, with a cosine of .25 within a kind;
-    the prompt says which."""
-    draw, wide = np.random.default_rng(seed), 2048
-    means = draw.standard_normal((kinds, wide)) / np.sqrt(wide)
-    answers = []
-    for number in draw.permutation(np.arange(kinds * each) % kinds):
-        vector = 0.5 * means[number] + np.sqrt(0.75) * draw.standard_normal(wide) / np.sqrt(wide)
-        answer = replace(answered("talk", accepted=True), prompt=str(number))
-        answers.append(answer.sketched(vector))
-    return answers
-
-
-@pytest.mark.parametrize("kinds", [1, 2, 4])
-def test_kinds_are_found_among_examples(kinds: int) -> None:
-    examples = examples_of(kinds, 8)
-    diets = [stats_of([example], ["talk"]) for example in examples]
-    groups = cluster(diets, CENTRED_SKETCHES)
-    assert sorted(place for group in groups for place in group) == list(range(len(examples)))
-    of = [{examples[place].prompt for place in group} for group in groups if len(group) > 1]
-    assert all(len(found) == 1 for found in of)
-    assert len({min(found) for found in of}) == kinds
-    assert sum(map(len, groups[:kinds])) >= 0.8 * len(examples)

@@ -104,7 +104,7 @@ def promises(name: str, state: EcologyState, shared: float = SHARED) -> list[str
 
 
 def test_in_drawn_worlds_a_habitat_without_a_server_asks_who_promises_most() -> None:
-    for number in range(300):
+    for number in range(100):
         families = FAMILIES[: 1 + number % 2]
         state = drawn_world(number, families)
         state.habitats["h0"] = replace(state.habitats["h0"], chosen="")

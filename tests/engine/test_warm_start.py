@@ -108,21 +108,6 @@ def test_a_run_killed_in_its_warm_start_is_founded_anew_with_the_same_result(
     assert trace(tmp_path / "run") == trace(tmp_path / "whole")
 
 
-def test_warm_weights_outlive_those_who_began_with_them(tmp_path: Path) -> None:
-    strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
-    whole = toy_config(seed=3, generations=8, strategy=strategy, checkpoint_every=1)
-    late = HabitatsConfig(count=6, kinds=3, questions=4, arrivals=7)
-    tasks = whole.tasks.model_copy(update={"habitats": late})
-    whole = whole.model_copy(update={"tasks": tasks})
-    start(whole, tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
-    resume(tmp_path / "run", host=ToyHost())
-    start(whole, tmp_path / "whole", host=ToyHost())
-    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
-    born = [event for event in events_of(tmp_path / "run") if isinstance(event, Born)]
-    assert max(event.generation for event in born) > 0
-    assert {event.weights for event in born} == {started(tmp_path / "run").weights}
-
-
 def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"strategy\.warm_rate: 0\.1 made the weights not finite"):
         start(warm_config(), tmp_path / "run", host=ToyHost(poison={5: 0}))
