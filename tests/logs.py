@@ -21,14 +21,8 @@ from toy import toy_config, toy_prices
 Row = dict[str, Any]
 RICH = toy_prices(ticket=0, rent=60_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
 FORAGING = {"foraging": True, "breeding": False, "upheaval": False}
-ECOLOGY = {
-    "kind": "ecology",
-    "capacity": 12,
-    "ranks": 64,
-    "learning_rate": 0.1,
-    "aging": 0.0,
-    "mechanisms": FORAGING,
-}
+SIZES = {"capacity": 12, "ranks": 64, "learning_rate": 0.1, "aging": 0.0}
+ECOLOGY: dict[str, Any] = {"kind": "ecology", **SIZES, "mechanisms": FORAGING}
 
 
 def town(count: int = 6, kinds: int = 2, questions: int = 6) -> SyntheticHabitats:

@@ -21,17 +21,12 @@ FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 LENIENT = {"level": 0.8, "gain": 0.4, "loss": 0.4, "most": 12}
 """A gate that a few questions open or shut."""
 ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=4000)
+SUM = {"kind": "concatenation", "decay": 0.0}
 MECHANISMS: dict[str, Any] = {
     "upheaval": True,
     "breeding": {"at": 25_000, "mutation": "svd_noise"},
     "refounding": {"least": 7},
-    "merging": {
-        "every": 2,
-        "at": 0,
-        "operator": {"kind": "concatenation", "decay": 0.0},
-        "questions": 3,
-        "gate": LENIENT,
-    },
+    "merging": {"every": 2, "at": 0, "operator": SUM, "questions": 3, "gate": LENIENT},
     "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
 }
 HOSTILE = (
@@ -64,23 +59,18 @@ def users_plan(
     return towns.config(strategy, seed, generations, **world)
 
 
+NOISE = {"mutation": {"kind": "gaussian", "sigma": 0.2}, "is_adaptive": True}
+SPACE = {"ranks": [1, 2, 4], "learning_rates": [0.01, 0.03, 0.1, 0.3]}
 METHODS: dict[str, dict[str, Any]] = {
     "es": {"kind": "es", "population": 6, "questions": 3, "noise": 0.3, "looks": 4},
     "genetic": {
         "kind": "genetic",
         "elite": 2,
-        "mutation": {"kind": "gaussian", "sigma": 0.2},
+        "mutation": NOISE,
         "b_std": 0.3,
         "is_adaptive": True,
     },
-    "hyper": {
-        "kind": "hyper",
-        "train_size": 12,
-        "eval_size": 12,
-        "batch": 6,
-        "ranks": [1, 2, 4],
-        "learning_rates": [0.01, 0.03, 0.1, 0.3],
-    },
+    "hyper": {"kind": "hyper", "train_size": 12, "eval_size": 12, "batch": 6, **SPACE},
 }
 """Ways of evolving without an economy."""
 

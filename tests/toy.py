@@ -290,20 +290,11 @@ def toy_prices(**fields: int) -> Prices:
 
 def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[str, Any]:
     """The ecology in small, everybody asked alike; other fields as in ``strategies.ecology``."""
-    small = {
-        "founders": 4,
-        "capacity": 7,
-        "questions": 3,
-        "samples": 3,
-        "curriculum": "even",
-        "mechanisms": {
-            "breeding": {"at": breed_at, "mutation": "svd_noise"},
-            "refounding": {"least": least},
-        },
-        "learning_rate": 0.1,
-        "aging": 0.0,
-    }
-    return {"kind": "ecology", **small, **fields}
+    breeding = {"at": breed_at, "mutation": "svd_noise"}
+    small: dict[str, Any] = {"founders": 4, "capacity": 7, "questions": 3, "samples": 3}
+    small["mechanisms"] = {"breeding": breeding, "refounding": {"least": least}}
+    usual = {"kind": "ecology", "curriculum": "even", "learning_rate": 0.1, "aging": 0.0}
+    return {**usual, **small, **fields}
 
 
 def toy_runtime(

@@ -102,7 +102,7 @@ def flipped(plan: RunConfig, flip: Flip | None) -> RunConfig:
     economy=mild | harsh,
     strategy=st.integers(0, 4).flatmap(lambda rare: ecologies if rare else controls),
     learning_rule=st.sampled_from(("policy_gradient", "expert_iteration", "none")),
-    generations=st.integers(10, 25),
+    generations=st.integers(8, 15),
     poison=st.dictionaries(st.integers(0, 9), st.integers(0, 3), max_size=2),
     flip=flips,
 )

@@ -86,13 +86,10 @@ def test_a_nan_slot_is_quarantined_and_the_others_do_not_notice(tmp_path: Path) 
     def until(events: list[Event]) -> list[Event]:
         """Everything that others did up to that generation; births and the summary come after the
         loss."""
-        return [
-            event
-            for event in events
-            if event.generation <= when
-            and getattr(event, "id", None) != organelle_id
-            and not (event.generation == when and isinstance(event, Born | GenerationEnded))
-        ]
+        others = [event for event in events if getattr(event, "id", None) != organelle_id]
+        late = Born | GenerationEnded
+        ends = [when - isinstance(event, late) for event in others]
+        return [one for one, end in zip(others, ends, strict=True) if one.generation <= end]
 
     assert until(ill) == until(well)
     later = {event.id for event in ill if event.generation > when and isinstance(event, Acted)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -32,15 +31,13 @@ def test_everyone_learns_its_own_lessons_in_a_slot_of_its_own(room: Class) -> No
     outcomes.append(room.outcome("o2", (0.5,)))
     before, updates = room.weights, by_name(learn(outcomes, room.turn))
     first, second = room.host.batches
-    lessons = {
-        who: tuple(
-            Lesson(one.item.prompt, one.token_ids, slot, 2 * one.verdict - 1)
-            for one in outcomes[place].rollouts
-        )
-        for who, slot, place in (("o1", 0, 1), ("o2", 1, 2), ("o3", 0, 0))
-    }
-    assert first.lessons == lessons["o1"] + lessons["o2"]
-    assert second.lessons == lessons["o3"]
+
+    def lessons(outcome: Outcome, slot: int) -> tuple[Lesson, ...]:
+        told = [(one.item.prompt, one.token_ids, 2 * one.verdict - 1) for one in outcome.rollouts]
+        return tuple(Lesson(prompt, ids, slot, weight) for prompt, ids, weight in told)
+
+    assert first.lessons == lessons(outcomes[1], 0) + lessons(outcomes[2], 1)
+    assert second.lessons == lessons(outcomes[0], 0)
     assert list(updates) == ["o1", "o2", "o3"]
     for batch, names, (weights, states) in zip(
         (first, second), (("o1", "o2"), ("o3",)), room.host.given, strict=True
@@ -82,12 +79,9 @@ def test_a_rule_sees_the_practice_of_one_organelle_and_nothing_else(room: Class)
     state.population["o1"] = replace(state.population["o1"], optimizer_state=notes)
     outcomes = [room.outcome(name, (1.0,)) for name in ("o1", "o2")]
     outcomes.append(room.outcome("o1", (0.0,), cell=1))
-    facts: tuple[dict[str, Any], ...] = (
-        {"purpose": "probation"},
-        {"purpose": "probe"},
-        {"is_exam": True},
-    )
-    outcomes += [room.outcome("o1", (0.0,), **one) for one in facts]
+    for purpose in ("probation", "probe"):
+        outcomes.append(room.outcome("o1", (0.0,), purpose=purpose))
+    outcomes.append(room.outcome("o1", (0.0,), is_exam=True))
     learn(outcomes, room.turn)
     first, second = room.rule.seen
     traits = {"learning_rate": 0.2, "courage": 0.5}

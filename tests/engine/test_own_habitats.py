@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from lines import Row, jsonl
+from lines import Row, jsonl, quiz
 from logs import ECOLOGY
 from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.event_log import read_events
@@ -26,32 +27,25 @@ USERS = ("ann", "bob", "cid", "dee")
 
 def lines() -> list[Row]:
     """Two users want the first of the toy's replies, two the second."""
+    pairs = itertools.product(range(80), zip(USERS, "abab", strict=True))
     return [
-        {"user": user, "prompt": f"quiz: no {number}", "target": "ab"[place % 2]}
-        for number in range(80)
-        for place, user in enumerate(USERS)
+        {"user": user, "prompt": f"quiz: no {number}", "target": target}
+        for number, (user, target) in pairs
     ]
 
 
-def config(path: Path, *overrides: str, more: Path | None = None) -> RunConfig:
+def config(path: Path, more: Path | None = None) -> RunConfig:
     paths = {"quiz": path, **({"more": more} if more else {})}
-    sources = [
-        {"kind": "file", "name": name, "path": str(place), "habitat": "user"}
-        for name, place in paths.items()
-    ]
-    return compose(
-        (),
-        (
-            f"tasks.families={json.dumps(sources)}",
-            "tasks.habitats.questions=8",
-            f"strategy={json.dumps(ECOLOGY)}",
-            "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
-            "economy={ticket: 0, rent: 60000, lowest: 6000, base: 6000, highest: 6000}",
-            "run.generations=30",
-            *overrides,
-        ),
-        "test",
+    sources = [quiz(place, name) | {"habitat": "user"} for name, place in paths.items()]
+    words = (
+        f"tasks.families={json.dumps(sources)}",
+        "tasks.habitats.questions=8",
+        f"strategy={json.dumps(ECOLOGY)}",
+        "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
+        "economy={ticket: 0, rent: 60000, lowest: 6000, base: 6000, highest: 6000}",
+        "run.generations=30",
     )
+    return compose((), words, "test")
 
 
 @pytest.fixture
@@ -88,11 +82,11 @@ def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
 
 def test_two_files_of_the_same_users_share_no_prompt(file: Path, tmp_path: Path) -> None:
     others = [{**line, "prompt": f"other {line['prompt']}"} for line in lines()]
-    mix = mixture(config(file, more=jsonl(tmp_path / "more.jsonl", others)))
+    mix = mixture(config(file, jsonl(tmp_path / "more.jsonl", others)))
     assert mix.habitats is not None
     assert mix.habitats.names == USERS
     with pytest.raises(DataError, match=r"have the prompt 'quiz: no 0' in common"):
-        check(config(file, more=jsonl(tmp_path / "same.jsonl", lines())))
+        check(config(file, jsonl(tmp_path / "same.jsonl", lines())))
 
 
 def test_one_user_cannot_want_two_things(tmp_path: Path) -> None:

@@ -130,13 +130,10 @@ def test_every_preset_with_tasks_is_a_whole_config(name: str) -> None:
         load_config(name)
 
 
+NUMBER = st.integers() | st.floats(allow_nan=False)
+LEAF = st.none() | st.booleans() | NUMBER | st.lists(st.integers(), max_size=2)
 VALUE = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.lists(st.integers(), max_size=2),
-    lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=3),
+    LEAF, lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=3)
 )
 DATA = st.dictionaries(st.sampled_from("abcd"), VALUE, max_size=3)
 
@@ -188,13 +185,8 @@ def test_what_is_dumped_is_loaded_back(
     tmp_path_factory: Any, seed: int, spec: Any, flops: float, text: str
 ) -> None:
     path = tmp_path_factory.mktemp("dump") / "config.yaml"
-    data = {
-        "seed": seed,
-        "tasks": {"families": ["a"]},
-        "strategy": spec,
-        "run": {"train_flops": flops},
-        "host": {"model": text},
-    }
+    data = {"seed": seed, "tasks": {"families": ["a"]}, "strategy": spec}
+    data |= {"run": {"train_flops": flops}, "host": {"model": text}}
     config = validate(RunConfig, data, "test")
     dumped = dump_config(config)
     path.write_text(dumped, encoding="utf-8")

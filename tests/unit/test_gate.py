@@ -61,7 +61,7 @@ def test_evidence_refuses_what_cannot_be() -> None:
 # The gate, as children meet it.
 
 GATE = Gate()
-CHILDREN = 2000
+CHILDREN = 1000
 better, kept = cache(GATE.better), cache(GATE.kept)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,21 +30,13 @@ def practice(answers: Sequence[tuple[int, float]], samples: int) -> Outcome:
     family, generator = tasks.build("math.add"), np.random.default_rng(0)
     count = len(answers) // samples
     items = tuple(family.sample("short", generator) for _ in range(count))
-    rollouts = tuple(
-        Rollout(
-            items[place // samples],
-            "o1",
-            token_ids=(said, 1),
-            log_probabilities=np.array([-1.0, -0.5]),
-            text="",
-            verdict=reward,
-            reward=reward,
-            cost=Cost(rows=1),
-            host_log_probabilities=np.array([-3.0, -0.5]),
-        )
-        for place, (said, reward) in enumerate(answers)
-    )
-    return Outcome(Assignment("o1", items, samples), rollouts)
+    ours, theirs = np.array([-1.0, -0.5]), np.array([-3.0, -0.5])
+    rollouts = [
+        Rollout(item, "o1", (said, 1), ours, "", reward, reward, Cost(rows=1))
+        for item, (said, reward) in zip(np.repeat(items, samples), answers, strict=True)
+    ]
+    compared = tuple(replace(one, host_log_probabilities=theirs) for one in rollouts)
+    return Outcome(Assignment("o1", items, samples), compared)
 
 
 def weights_of(answers: Sequence[tuple[int, float]], samples: int, **knobs: object) -> list[object]:

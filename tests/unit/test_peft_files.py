@@ -41,13 +41,8 @@ def some_factors(ranks: dict[str, int], seed: int = 0) -> Factors:
 
 def write_by_hand(folder: Path, factors: Factors, **config: Any) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    fields = {
-        "peft_type": "LORA",
-        "r": 2,
-        "lora_alpha": 4,
-        "target_modules": ["q_proj"],
-        "bias": "none",
-    } | config
+    usual = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"]}
+    fields = usual | {"bias": "none"} | config
     (folder / "adapter_config.json").write_text(json.dumps(fields))
     tensors = {}
     for name, (a, b) in factors.items():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -120,12 +121,9 @@ def crossed(
 def test_the_crossed_bootstrap_covers_the_mean_about_as_often_as_it_says(
     of_seeds: float, of_families: float, is_clustered: bool
 ) -> None:
-    intervals = [
-        crossed_bootstrap(
-            *crossed(trial, of_seeds, of_families), trial, resamples=300, is_clustered=is_clustered
-        )
-        for trial in range(200)
-    ]
+    how: dict[str, Any] = {"resamples": 300, "is_clustered": is_clustered}
+    worlds = [crossed(trial, of_seeds, of_families) for trial in range(200)]
+    intervals = [crossed_bootstrap(*one, trial, **how) for trial, one in enumerate(worlds)]
     covered = sum(interval.low <= 0 <= interval.high for interval in intervals)
     assert 0.88 <= covered / len(intervals) <= 0.98
 
@@ -153,11 +151,8 @@ def test_sign_flip_tries_every_pattern(differences: list[float]) -> None:
         abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= seen for p in patterns
     ]
     assert sign_flip(differences) == sum(beyond) / len(patterns)
-    assert (
-        sign_flip([-one for one in differences])
-        == sign_flip(differences[::-1])
-        == sign_flip(differences)
-    )
+    for same in ([-one for one in differences], differences[::-1]):
+        assert sign_flip(same) == sign_flip(differences)
 
 
 def test_sign_flip_draws_patterns_where_there_are_too_many() -> None:
