@@ -63,13 +63,7 @@ NOISE = {"mutation": {"kind": "gaussian", "sigma": 0.2}, "is_adaptive": True}
 SPACE = {"ranks": [1, 2, 4], "learning_rates": [0.01, 0.03, 0.1, 0.3]}
 METHODS: dict[str, dict[str, Any]] = {
     "es": {"kind": "es", "population": 6, "questions": 3, "noise": 0.3, "looks": 4},
-    "genetic": {
-        "kind": "genetic",
-        "elite": 2,
-        "mutation": NOISE,
-        "b_std": 0.3,
-        "is_adaptive": True,
-    },
+    "genetic": {"kind": "genetic", "elite": 2, "b_std": 0.3, **NOISE},
     "hyper": {"kind": "hyper", "train_size": 12, "eval_size": 12, "batch": 6, **SPACE},
 }
 """Ways of evolving without an economy."""
