@@ -194,6 +194,3 @@ def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_other
         partition = ClusterAssignment.of(state, FAMILIES, 2.0)
         assert partition.may_found("hungry") == (may and count == 10)
         assert partition.may_found("fresh", "hungry") == (may and count == 10)
-
-
-# Unions.

@@ -27,7 +27,7 @@ from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.extensions.methods.noise import Noise
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.start import start
+from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
 from toy import ToyHost, toy_config
 
@@ -138,3 +138,14 @@ def test_what_needs_replies_is_refused_in_one_line(changes: dict[str, Any], mess
     with pytest.raises(ConfigError, match=message) as error:
         check(config)
     assert "\n" not in str(error.value)
+
+
+def test_a_run_that_was_stopped_reads_on_with_the_same_result(tmp_path: Path) -> None:
+    config = plan()
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    start(config, whole, host=ToyHost())
+    start(config, stopped, host=ToyHost(), should_stop=lambda: True)
+    while not resume(stopped, host=ToyHost(), should_stop=lambda: True).is_complete:
+        pass
+    for name in ("state.json", "events.jsonl"):
+        assert (stopped / name).read_bytes() == (whole / name).read_bytes()

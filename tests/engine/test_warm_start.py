@@ -187,3 +187,18 @@ def test_a_run_with_bases_goes_on_with_the_same_bytes(
         start(wide_world(), tmp_path / "run", host=replace(wide_host(), crash_at=30))
     resume(tmp_path / "run", host=wide_host())
     assert trace(tmp_path / "run") == trace(tmp_path / "whole")
+
+
+def test_warm_weights_outlive_those_who_began_with_them(tmp_path: Path) -> None:
+    strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
+    whole = toy_config(seed=3, generations=8, strategy=strategy, checkpoint_every=1)
+    late = HabitatsConfig(count=6, kinds=3, questions=4, arrivals=7)
+    tasks = whole.tasks.model_copy(update={"habitats": late})
+    whole = whole.model_copy(update={"tasks": tasks})
+    start(whole, tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
+    resume(tmp_path / "run", host=ToyHost())
+    start(whole, tmp_path / "whole", host=ToyHost())
+    assert trace(tmp_path / "run") == trace(tmp_path / "whole")
+    born = [event for event in events_of(tmp_path / "run") if isinstance(event, Born)]
+    assert max(event.generation for event in born) > 0
+    assert {event.weights for event in born} == {started(tmp_path / "run").weights}

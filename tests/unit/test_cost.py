@@ -120,5 +120,5 @@ SIZES = {"n_embd": 100, "n_head": 6, "n_layer": 4, "vocab_size": 1000}
 @pytest.mark.parametrize("name", SIZES)
 def test_a_size_without_a_name_is_an_error_that_says_the_names(name: str) -> None:
     config = {key: value for key, value in SIZES.items() if key != name}
-    with pytest.raises(HostError, match=f"expected one of .*{name}.* in|expected one of {name} in"):
+    with pytest.raises(HostError, match=f"expected one of .*{name}"):
         HostShape.from_config(config, linear_parameters=11, parameters=22)

@@ -201,6 +201,3 @@ def test_operators_on_factors_never_make_a_dense_delta(name: str) -> None:
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert most < 8000 * 8000 * 4 / 20
-
-
-# Mistakes of earlier systems.

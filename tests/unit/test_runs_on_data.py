@@ -62,3 +62,11 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
         resume(folder, overrides=longer, host=ToyHost())
     file.write_text(text.replace("\n", "\r\n\r\n"))  # other bytes, the same lines
     assert resume(folder, overrides=longer, host=ToyHost()).is_complete
+
+
+def test_a_resumed_run_on_data_equals_an_uninterrupted_one(file: Path, tmp_path: Path) -> None:
+    for folder, generations in (("short", 3), ("long", 6)):
+        start(config(quiz(file), generations=generations), tmp_path / folder, host=ToyHost())
+    resume(tmp_path / "short", overrides=["run.generations=6"], host=ToyHost())
+    for name in ("state.json", "events.jsonl", "config.yaml", "provenance.json"):
+        assert (tmp_path / "short" / name).read_bytes() == (tmp_path / "long" / name).read_bytes()
