@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from resumed import trace
 from symbiont_ecology.base.errors import HostError, RunError
 from symbiont_ecology.base.flops import ROLLOUT_WITH_LESSON
-from symbiont_ecology.base.types import Completions, Decoding, Request
+from symbiont_ecology.base.types import Completions, Request
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import check_start, resume, start
 from toy import Crash, ToyHost, toy_config
@@ -28,34 +28,16 @@ class ShortHost(ToyHost):
 
     most: int = 18
 
-    def rollout(
-        self,
-        rows: Sequence[Request],
-        draws: Sequence[np.random.Generator | None] | None,
-        decoding: Decoding,
-    ) -> Completions:
+    def rollout(self, rows: Sequence[Request], *how: Any) -> Completions:
         """As the toy, if the prompts are short enough."""
         longest = max(len(row.prompt) for row in rows)
         if longest > self.most:
             raise HostError(f"expected prompts of at most {self.most} tokens, got {longest}")
-        return super().rollout(rows, draws, decoding)
+        return super().rollout(rows, *how)
 
 
 def with_loop(config: RunConfig, **changes: Any) -> RunConfig:
     return config.model_copy(update={"run": config.run.model_copy(update=changes)})
-
-
-def files(folder: Path) -> dict[str, bytes]:
-    """What a run consists of."""
-    names = ("config.yaml", "provenance.json", "state.json", "events.jsonl")
-    paths = [*(folder / name for name in names), *sorted((folder / "blobs").iterdir())]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
-def killed_while_founding(config: RunConfig, folder: Path) -> None:
-    with pytest.raises(Crash):
-        start(config, folder, host=ToyHost(crash_at=0))
-    assert (folder / "config.yaml").exists()
 
 
 @pytest.mark.parametrize("is_resumed", [False, True])
@@ -71,7 +53,8 @@ def test_a_start_that_failed_can_be_mended_in_the_same_folder(
         assert not (folder / "state.json").exists()
         assert not folder.exists()
     if is_resumed:  # before it was ever founded
-        killed_while_founding(mended, folder)
+        with pytest.raises(Crash):
+            start(mended, folder, host=ToyHost(crash_at=0))
         check_start(mended, folder)
         with pytest.raises(HostError, match="at most 3 tokens"):
             resume(folder, host=ShortHost(most=3))
@@ -79,7 +62,7 @@ def test_a_start_that_failed_can_be_mended_in_the_same_folder(
     check_start(mended, folder)
     assert start(mended, folder, host=ShortHost()).is_complete
     start(mended, tmp_path / "other", host=ShortHost())
-    assert files(folder) == files(tmp_path / "other")
+    assert trace(folder) == trace(tmp_path / "other")
     with pytest.raises(RunError, match="holds a run already"):
         check_start(mended, folder)
 
@@ -99,7 +82,7 @@ def test_a_budget_that_founding_spends_is_refused_and_can_be_mended(tmp_path: Pa
     assert finished.is_complete
     assert 8 <= finished.state.generation <= 20  # some lessons are left out, so it may be more
     start(mended, tmp_path / "other", host=ToyHost())
-    assert files(folder) == files(tmp_path / "other")
+    assert trace(folder) == trace(tmp_path / "other")
 
 
 def test_a_budget_in_rollouts_counts_mean_rollouts_of_the_bare_host(tmp_path: Path) -> None:

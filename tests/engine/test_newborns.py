@@ -25,7 +25,6 @@ NEWBORN = "o1"
 PRICES = Prices()
 LEAST = 50
 """Answers that show a rate of success to within a seventh, at twice the standard error."""
-SEEDS = range(3)
 
 
 @pytest.fixture(scope="module")
@@ -42,58 +41,45 @@ def times(factor: float, weights: AdapterWeights) -> AdapterWeights:
     return AdapterWeights(weights.layout, weights.rank, factor * weights.scaling, weights.vector)
 
 
-class Youth:
-    """The first generations of newborns who neither learn nor breed, under the default prices."""
-
-    def __init__(self, folder: Path, seed: int, founders: int) -> None:
-        off = dict.fromkeys(("upheaval", "breeding", "refounding"), False)
-        strategy = {"kind": "ecology", "founders": founders, "mechanisms": off}
-        parts: dict[str, Any] = {"learning_rule": "none", "allocator": "epsilon_greedy"}
-        parts["strategy"] = strategy
-        self.world = toy_runtime(folder, toy_config(seed, 1, FAMILIES, PRICES, **parts))
-        self.state, self.path = EcologyState(seed), folder / "events.jsonl"
-        self.log = EventLog(self.path)
-        found_population(self.state, self.world, self.log)
-
-    def become(self, organelle_id: str, weights: AdapterWeights) -> None:
-        one = self.state.population[organelle_id]
-        genome = replace(one.genome, weights=self.world.store.put_weights(weights))
-        self.state.population[organelle_id] = replace(one, genome=genome)
-
-    def go_on(self, generations: int = 1) -> list[Event]:
-        before = self.state.next_seq
-        for _ in range(generations):
-            run_generation(self.state, self.world, self.log)
-        return list(read_events(self.path))[before:]
-
-
-def verdicts(events: list[Event]) -> list[float]:
-    """Of the newborn's practice."""
-    acted = (event for event in events if isinstance(event, Acted) and event.purpose == "practice")
-    return [verdict for event in acted if event.id == NEWBORN for verdict in event.verdicts]
-
-
-def books(events: list[Event]) -> list[Settled]:
-    """The newborn's."""
-    return [event for event in events if isinstance(event, Settled) and event.id == NEWBORN]
-
-
 @pytest.mark.parametrize("has_rival", [False, True])
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(3))
 def test_who_is_wrong_four_times_and_right_ever_after_lives_on_and_grows_rich(
     seed: int, has_rival: bool, right: AdapterWeights, tmp_path: Path
 ) -> None:
-    youth = Youth(tmp_path, seed, founders=1 + has_rival)  # the rival does as the host would
-    youth.become(NEWBORN, times(-1, right))
-    unlucky = youth.go_on()
-    while len(verdicts(unlucky)) < 4:  # beside a rival it may be asked less in a generation
-        unlucky += youth.go_on()
-    assert not any(verdicts(unlucky))
-    youth.become(NEWBORN, right)
-    later = youth.go_on(60)
-    assert set(verdicts(later)) == {1.0}
-    assert len(verdicts(later)) >= 2 * LEAST
-    balances = [book.balance for book in books([*unlucky, *later])]
-    assert len(balances) == youth.state.generation
+    """It neither learns nor breeds; its rival does as the host would."""
+    off = dict.fromkeys(("upheaval", "breeding", "refounding"), False)
+    strategy = {"kind": "ecology", "founders": 1 + has_rival, "mechanisms": off}
+    parts: dict[str, Any] = {"learning_rule": "none", "allocator": "epsilon_greedy"}
+    plan = toy_config(seed, 1, FAMILIES, PRICES, strategy=strategy, **parts)
+    world, state, log = toy_runtime(tmp_path, plan), EcologyState(seed), EventLog(tmp_path / "log")
+    found_population(state, world, log)
+
+    def become(weights: AdapterWeights) -> None:
+        one = state.population[NEWBORN]
+        genome = replace(one.genome, weights=world.store.put_weights(weights))
+        state.population[NEWBORN] = replace(one, genome=genome)
+
+    def own(kind: type[Event]) -> list[Any]:
+        """Its practice, or its books."""
+        events = [event for event in read_events(tmp_path / "log") if isinstance(event, kind)]
+        own = [event for event in events if event.id == NEWBORN]
+        return [event for event in own if getattr(event, "purpose", "practice") == "practice"]
+
+    def verdicts() -> list[float]:
+        return [verdict for event in own(Acted) for verdict in event.verdicts]
+
+    become(times(-1, right))
+    while len(verdicts()) < 4:  # beside a rival it may be asked less in a generation
+        run_generation(state, world, log)
+    unlucky = verdicts()
+    assert not any(unlucky)
+    become(right)
+    for _ in range(60):
+        run_generation(state, world, log)
+    later = verdicts()[len(unlucky) :]
+    assert set(later) == {1.0}
+    assert len(later) >= 2 * LEAST
+    balances = [book.balance for book in own(Settled)]
+    assert len(balances) == state.generation
     assert min(balances) > 0
     assert balances[-1] > PRICES.dowry
