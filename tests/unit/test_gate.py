@@ -164,6 +164,11 @@ def test_a_ruling_says_which_comparison_decided_it(
     assert GATE.rule(rivals, homes) == Ruling(verdict, reason)
 
 
+def test_questions_run_out_at_the_last_one() -> None:
+    last = PairedCounts(3, 4, 3)
+    assert Gate(most=10).rule([last]) == Ruling("reject", "its questions ran out undecided")
+
+
 # Challengers.
 
 

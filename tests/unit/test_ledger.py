@@ -91,7 +91,8 @@ def test_a_charge_may_lead_into_debt_and_the_world_takes_the_debt_of_the_dead() 
 
 
 def test_an_unknown_account_is_named() -> None:
-    with pytest.raises(LedgerError, match="no account 'ghost': open it before energy moves"):
+    said = "no account 'ghost': open it before energy moves, and not after it was closed"
+    with pytest.raises(LedgerError, match=f"^{said}$"):
         Ledger().charge("ghost", 1)
     ledger = Ledger()
     ledger.open("a")
