@@ -89,7 +89,7 @@ test: setup ## run the tests, about a quarter of an hour on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # What has no language model, no process of its own and no browser. FAST_TESTS: folders and options of pytest.
-FAST_TESTS ?= tests/architecture $(filter-out $(wildcard tests/unit/test_native*.py) $(addprefix tests/unit/test_,adapter_comparison.py chat.py memory.py compiling.py turns.py),$(wildcard tests/unit/test_*.py))
+FAST_TESTS ?= tests/architecture $(filter-out $(addprefix tests/unit/test_,adapter_comparison.py flops.py listing.py memory.py operators_on_peft.py turns.py),$(wildcard tests/unit/test_*.py))
 test-fast: setup ## run the quick ones, two minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile $(FAST_TESTS)
 

@@ -100,10 +100,8 @@ class Class:
 
     @property
     def weights(self) -> dict[str, AdapterWeights]:
-        return {
-            name: self.turn.store.weights(one.genome.weights)
-            for name, one in self.turn.state.population.items()
-        }
+        living, store = self.turn.state.population.items(), self.turn.store
+        return {name: store.weights(one.genome.weights) for name, one in living}
 
     def items(self, count: int, cell: int = 0) -> tuple[Item, ...]:
         return self.turn.tasks.draw(self.turn.tasks.cells[cell], count, np.random.default_rng(3))
@@ -111,10 +109,8 @@ class Class:
     def outcome(self, who: str, verdicts: Sequence[float], cell: int = 0, **facts: Any) -> Outcome:
         """Each question is answered once, rightly said in two tokens."""
         items = self.items(len(verdicts), cell)
-        return Outcome(
-            Assignment(who, items, **facts),
-            tuple(answer(item, who, one) for item, one in zip(items, verdicts, strict=True)),
-        )
+        answers = [answer(item, who, one) for item, one in zip(items, verdicts, strict=True)]
+        return Outcome(Assignment(who, items, **facts), tuple(answers))
 
     def learner(self, name: str, **traits: float) -> None:
         """Gives an organelle other traits."""

@@ -28,18 +28,9 @@ settings.load_profile("fixed")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options: how often runs are killed and faults happen, and where hosts are loaded."""
-    parser.addoption(
-        "--kills", type=int, default=5, help="SIGKILLs in tests/e2e/test_resume_kill.py"
-    )
-    parser.addoption(
-        "--faults",
-        type=int,
-        default=2,
-        help="times each fault in tests/extensions/engines/test_engine_faults.py",
-    )
-    parser.addoption(
-        "--device", default="cpu", help="where hosts are loaded that say nothing else: cuda"
-    )
+    parser.addoption("--kills", type=int, default=5, help="SIGKILLs in e2e/test_resume_kill.py")
+    parser.addoption("--faults", type=int, default=2, help="times each in test_engine_faults.py")
+    parser.addoption("--device", default="cpu", help="where hosts are loaded: cuda")
 
 
 def pytest_configure(config: pytest.Config) -> None:

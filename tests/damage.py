@@ -36,54 +36,16 @@ CONTENTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 GONE = "\0gone"
 """Stands for a field that is left out."""
 NUMBERS: tuple[Any, ...] = (
-    0,
-    1,
-    -1,
-    3,
-    2.5,
-    10**9,
-    2**63,
-    10**30,
-    math.nan,
-    math.inf,
-    True,
-    "1",
-    [1],
-    {},
-    None,
-    GONE,
+    *(0, 1, -1, 3, 2.5, 10**9, 2**63, 10**30, math.nan, math.inf),
+    *(True, "1", [1], {}, None, GONE),
 )
 OTHERS: tuple[Any, ...] = (0, -1, 10**30, "x", "", [], ["x"], {}, {"x": 1}, True, None, GONE)
 TOKENS: tuple[Any, ...] = (
-    5,
-    -1,
-    [],
-    [5],
-    "",
-    "no such token",
-    {},
-    {"content": 5},
-    {"content": "<eos>"},
-    None,
-    GONE,
+    *(5, -1, [], [5], "", "no such token", {}, {"content": 5}, {"content": "<eos>"}, None, GONE),
 )
 IDS: tuple[Any, ...] = (
-    0,
-    -1,
-    287,
-    288,
-    10**30,
-    1.5,
-    "2",
-    [],
-    ["x"],
-    [-1],
-    [None],
-    [2, 10**9],
-    {},
-    True,
-    None,
-    GONE,
+    *(0, -1, 287, 288, 10**30, 1.5, "2", [], ["x"], [-1], [None], [2, 10**9]),
+    *({}, True, None, GONE),
 )
 TEXTS = {
     "empty": "",
@@ -162,12 +124,13 @@ def damages(folder: Path) -> Iterator[Damage]:
         is_number = not isinstance(held, bool) and isinstance(held, int | float | None)
         for value in IDS if is_id else NUMBERS if is_number else OTHERS:
             yield Damage("fields", CONFIG, place, value)
-    for value in TOKENS:
-        yield Damage("fields", SETTINGS, ("eos_token",), value)
-    for value in OTHERS:
-        yield Damage("fields", SETTINGS, ("tokenizer_class",), value)
-    for value in IDS:
-        yield Damage("fields", ENDS, ("eos_token_id",), value)
+    for file, name, values in (
+        (SETTINGS, "eos_token", TOKENS),
+        (SETTINGS, "tokenizer_class", OTHERS),
+        (ENDS, "eos_token_id", IDS),
+    ):
+        for value in values:
+            yield Damage("fields", file, (name,), value)
     for file in (CONFIG, TOKENIZER, SETTINGS, ENDS):
         for how in (*TEXTS, "a folder", GONE):
             yield Damage("files", file, (), how)

@@ -26,9 +26,8 @@ def answered(
     confidence: float = 0.9,
 ) -> RememberedAnswer:
     """An answer of some kind."""
-    answer = RememberedAnswer(
-        family, "short", "1+1", (1,), accepted, organelle_id=server, confidence=confidence
-    )
+    said = {"organelle_id": server, "confidence": confidence}
+    answer = RememberedAnswer(family, "short", "1+1", (1,), accepted, **said)
     return answer.sketched(DIRECTIONS[direction])
 
 

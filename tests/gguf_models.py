@@ -12,11 +12,11 @@ import transformers
 
 SIZES: dict[str, int] = {
     "hidden_size": 64,
+    "intermediate_size": 96,
+    "max_position_embeddings": 128,
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
-    "intermediate_size": 96,
-    "max_position_embeddings": 128,
 }
 MEMBERS = {
     "self_attn.q_proj": "attn_q",

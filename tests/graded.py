@@ -98,10 +98,7 @@ CASES: tuple[tuple[Spec, str, tuple[str, ...], tuple[str, ...]], ...] = (
 one_case = pytest.mark.parametrize(
     ("spec", "answer", "right", "wrong"),
     CASES,
-    ids=[
-        f"{spec if isinstance(spec, str) else spec['kind']}: {answer!r}"
-        for spec, answer, *_ in CASES
-    ],
+    ids=[f"{spec}: {answer!r}" for spec, answer, *_ in CASES],
 )
 
 

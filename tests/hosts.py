@@ -19,13 +19,7 @@ from symbiont_ecology.model.backend.torch_backend import back_ends
 from symbiont_ecology.model.kernel import HostKernel
 
 PROMPTS = (
-    "12+7=",
-    "a",
-    "the quick brown fox jumps",
-    "réd",
-    "x" * 40,
-    "7*8",
-    "rev abc",
+    *("12+7=", "a", "the quick brown fox jumps", "réd", "x" * 40, "7*8", "rev abc"),
     "count the words in this line",
 )
 
@@ -67,9 +61,8 @@ def make_tokenizer(folder: Path) -> int:
     from transformers import PreTrainedTokenizerFast
 
     names = ["<pad>", "<bos>", "<eos>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    tokenizer = Tokenizer(
-        models.BPE(vocab={name: index for index, name in enumerate(names)}, merges=[])
-    )
+    vocab = {name: index for index, name in enumerate(names)}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(names[:3])
@@ -93,13 +86,8 @@ def make_host(
     import transformers
 
     make_tokenizer(folder)
-    ends = {
-        "pad_token_id": 0,
-        "bos_token_id": 1,
-        "eos_token_id": 2,
-        "vocab_size": 288,
-        "initializer_range": 0.08,
-    }
+    ends: dict[str, object] = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    ends |= {"vocab_size": 288, "initializer_range": 0.08}
     name, arguments = KINDS[kind]
     if kind != "gpt2":
         changes = {"num_hidden_layers": layers} | changes
@@ -109,9 +97,8 @@ def make_host(
     head = "GPT2LMHeadModel" if kind == "gpt2" else f"{name}ForCausalLM"
     config = "Gemma3TextConfig" if kind == "gemma3" else f"{name}Config"
     torch.manual_seed(seed)
-    model = getattr(transformers, head)(
-        getattr(transformers, config)(**(arguments | ends | changes))
-    )
+    settings = getattr(transformers, config)(**(arguments | ends | changes))
+    model = getattr(transformers, head)(settings)
     with torch.no_grad():  # biases and norms away from 0 and 1, so that forgetting one shows
         for parameter in model.parameters():
             if parameter.ndim == 1:
@@ -172,9 +159,8 @@ class PeftHost:
 
     def generate(self, prompts: Sequence[str], slot: int, tokens: int) -> list[tuple[int, ...]]:
         """Greedy answers as token ids, the end of the answer included."""
-        batch = self.tokenizer(
-            list(prompts), return_tensors="pt", padding=True, padding_side="left"
-        )
+        how = {"return_tensors": "pt", "padding": True, "padding_side": "left"}
+        batch = self.tokenizer(list(prompts), **how)
         with self._as(slot), torch.no_grad():
             ids = self._model.generate(**batch, max_new_tokens=tokens, do_sample=False)
         answers = ids[:, batch["input_ids"].shape[1] :].tolist()
@@ -186,9 +172,7 @@ class PeftHost:
     ) -> list[torch.Tensor]:
         """Of every token of each completion."""
         heads = [self.tokenizer(prompt)["input_ids"] for prompt in prompts]
-        rows = [
-            head + list(completion) for head, completion in zip(heads, completions, strict=True)
-        ]
+        rows = [head + list(said) for head, said in zip(heads, completions, strict=True)]
         ids = torch.zeros(len(rows), max(map(len, rows)), dtype=torch.int64)
         for target, row in zip(ids, rows, strict=True):
             target[: len(row)] = torch.tensor(row)
@@ -203,13 +187,11 @@ class PeftHost:
     def gradient(self, lessons: Sequence[Lesson], slot: int) -> np.ndarray:
         """Of the slot's loss over its lessons, by autograd, in the layout of ``AdapterWeights``."""
         self._model.zero_grad()
-        terms = self.log_probabilities(
-            [one.prompt for one in lessons], [one.completion for one in lessons], slot
-        )
-        weighted = [
-            torch.tensor(lesson.weight) * term for lesson, term in zip(lessons, terms, strict=True)
-        ]
-        loss = -torch.cat(weighted).sum() / sum(len(one.completion) for one in lessons)
+        prompts, said = zip(*((one.prompt, one.completion) for one in lessons), strict=True)
+        terms = self.log_probabilities(prompts, said, slot)
+        weights = [torch.tensor(one.weight) for one in lessons]
+        weighted = [weight * term for weight, term in zip(weights, terms, strict=True)]
+        loss = -torch.cat(weighted).sum() / sum(map(len, said))
         with self._as(slot):
             torch.autograd.backward(loss)
         parameters = dict(self._model.named_parameters())

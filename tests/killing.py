@@ -87,11 +87,9 @@ def _typed(words: list[str], folder: Path, kill_at: int, counted: Any) -> None:
 
 def contents(folder: Path) -> dict[str, bytes]:
     """Return the files in a folder, without those and without the lines that hold times."""
-    return {
-        path.relative_to(folder).as_posix(): _timeless(path)
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and not any(fnmatch(path.name, kind) for kind in TIMES)
-    }
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    kept = [path for path in files if not any(fnmatch(path.name, kind) for kind in TIMES)]
+    return {path.relative_to(folder).as_posix(): _timeless(path) for path in kept}
 
 
 def _timeless(path: Path) -> bytes:

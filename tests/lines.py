@@ -33,15 +33,12 @@ def config(
     *families: Spec, depths: str = "short", generations: int = 6, strategy: Spec = "single"
 ) -> RunConfig:
     """The config of a toy run, as if it had been read from a file."""
-    return compose(
-        (),
-        (
-            f"tasks.families={json.dumps(families)}",
-            f"tasks.depths=[{depths}]",
-            f"strategy={json.dumps(strategy)}",
-            f"run.generations={generations}",
-            "run.checkpoint_every=2",
-            "economy={dowry: 12000, grace: 1, cap: 40000}",
-        ),
-        "test",
+    words = (
+        f"tasks.families={json.dumps(families)}",
+        f"tasks.depths=[{depths}]",
+        f"strategy={json.dumps(strategy)}",
+        f"run.generations={generations}",
+        "run.checkpoint_every=2",
+        "economy={dowry: 12000, grace: 1, cap: 40000}",
     )
+    return compose((), words, "test")

@@ -13,6 +13,7 @@ import numpy as np
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, compose
+from symbiont_ecology.tasks.config import HabitatsConfig
 from symbiont_ecology.tasks.habitats import SyntheticHabitats
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from toy import toy_config, toy_prices
@@ -20,23 +21,17 @@ from toy import toy_config, toy_prices
 Row = dict[str, Any]
 RICH = toy_prices(ticket=0, rent=60_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
 FORAGING = {"foraging": True, "breeding": False, "upheaval": False}
-ECOLOGY = {
-    "kind": "ecology",
-    "capacity": 12,
-    "ranks": 64,
-    "learning_rate": 0.1,
-    "aging": 0.0,
-    "mechanisms": FORAGING,
-}
+SIZES = {"capacity": 12, "ranks": 64, "learning_rate": 0.1, "aging": 0.0}
+ECOLOGY: dict[str, Any] = {"kind": "ecology", **SIZES, "mechanisms": FORAGING}
 
 
 def town(count: int = 6, kinds: int = 2, questions: int = 6) -> SyntheticHabitats:
     """A synthetic world that logs are taken from."""
-    plan = toy_config(families=("math.add", "string.sort", "logic.bool"))
-    described = {"count": count, "kinds": kinds, "questions": questions}
-    habitats = type(plan.tasks).model_validate(plan.tasks.model_dump() | {"habitats": described})
-    strategy = {"kind": "single"}
-    world = mixture(plan.model_copy(update={"tasks": habitats, "strategy": strategy})).habitats
+    families = "math.add", "string.sort", "logic.bool"
+    plan = toy_config(families=families, strategy={"kind": "single"})
+    habitats = HabitatsConfig(count=count, kinds=kinds, questions=questions)
+    tasks = plan.tasks.model_copy(update={"habitats": habitats})
+    world = mixture(plan.model_copy(update={"tasks": tasks})).habitats
     assert isinstance(world, SyntheticHabitats)
     return world
 
@@ -50,15 +45,8 @@ def rows_of(world: SyntheticHabitats, generations: int = 30) -> list[Row]:
             task = next(task for task in world.tasks if task.name == item.family)
             assert isinstance(task, SyntheticTask)
             reply = task.answers(item.question)[int(draw.integers(3))]
-            found.append(
-                {
-                    "habitat": item.habitat,
-                    "family": item.family,
-                    "prompt": item.prompt,
-                    "reply": reply,
-                    "accepted": bool(item.verifier(reply)),
-                }
-            )
+            row = {"habitat": item.habitat, "family": item.family, "prompt": item.prompt}
+            found.append({**row, "reply": reply, "accepted": bool(item.verifier(reply))})
     return found
 
 
@@ -66,24 +54,18 @@ def log_config(
     path: Path, *overrides: str, families: Sequence[str] = (), strategy: object = None
 ) -> RunConfig:
     """The config of a toy run that learns from a log, by family if some are named."""
-    sources = [
-        {"kind": "log", "name": f"log.{family}", "path": str(path), "only": family}
-        for family in families
-    ] or [{"kind": "log", "name": "log", "path": str(path)}]
-    return compose(
-        (),
-        (
-            f"tasks.families={json.dumps(sources)}",
-            "tasks.habitats.questions=6",
-            f"strategy={json.dumps(strategy or ECOLOGY)}",
-            "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
-            f"economy={json.dumps(asdict(RICH))}",
-            "run.generations=27",
-            "run.checkpoint_every=4",
-            *overrides,
-        ),
-        "test",
+    log = {"kind": "log", "name": "log", "path": str(path)}
+    sources = [log | {"name": f"log.{family}", "only": family} for family in families] or [log]
+    words = (
+        f"tasks.families={json.dumps(sources)}",
+        "tasks.habitats.questions=6",
+        f"strategy={json.dumps(strategy or ECOLOGY)}",
+        "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
+        f"economy={json.dumps(asdict(RICH))}",
+        "run.generations=27",
+        "run.checkpoint_every=4",
     )
+    return compose((), (*words, *overrides), "test")
 
 
 def by_server(servers: dict[str, str], world: SyntheticHabitats) -> list[set[int]]:

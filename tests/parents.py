@@ -31,10 +31,8 @@ def merged(name: str, parents: Sequence[Parent], seed: int = 0, **knobs: Any) ->
 
 def deltas(adapter: AdapterWeights) -> dict[str, np.ndarray]:
     """Straight from the definition, in float64."""
-    return {
-        name: adapter.scaling * b.astype(np.float64) @ a.astype(np.float64)
-        for name, a, b in adapter.factors()
-    }
+    wide = ((name, a.astype(np.float64), b.astype(np.float64)) for name, a, b in adapter.factors())
+    return {name: adapter.scaling * b @ a for name, a, b in wide}
 
 
 def is_close(found: AdapterWeights, expected: dict[str, np.ndarray], within: float = 1e-5) -> bool:

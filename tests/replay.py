@@ -50,9 +50,8 @@ class Replay:
         self.prices = prices
         shape = ToyShape().linear_parameters
         self.rents = {prices.rent_for(LAYOUT.size(rank), shape) for rank in range(1, 5)}
-        self.exchange = sum(probe.flops for probe in probes) // sum(
-            len(probe.verdicts) for probe in probes
-        )
+        rollouts = sum(len(probe.verdicts) for probe in probes)
+        self.exchange = sum(probe.flops for probe in probes) // rollouts
         usual = sum(sum(probe.verdicts) / len(probe.verdicts) for probe in probes) / len(probes)
         self.success: dict[str, float] = defaultdict(lambda: usual)
         self.balances: dict[str, int] = {}

@@ -9,12 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from logs import ECOLOGY, RICH
+import towns
 from symbiont_ecology.base.transcripts import Transcript, TranscriptLog
 from symbiont_ecology.extensions.evoscope.page import live_server
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import start
-from symbiont_ecology.tasks.config import Flip, HabitatsConfig
+from symbiont_ecology.tasks.config import Flip
 from toy import ToyHost, toy_config, toy_ecology, toy_prices
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
@@ -25,13 +25,7 @@ MECHANISMS: dict[str, Any] = {
     "upheaval": True,
     "breeding": {"at": 25_000, "mutation": "svd_noise"},
     "refounding": {"least": 7},
-    "merging": {
-        "every": 2,
-        "at": 0,
-        "operator": {"kind": "concatenation", "decay": 0.0},
-        "questions": 3,
-        "gate": LENIENT,
-    },
+    "merging": {"every": 2, "at": 0, "operator": SUM, "questions": 3, "gate": LENIENT},
     "morphogenesis": {"every": 3, "rich": 15_000, "poor": 8000, "full": 0.05},
 }
 HOSTILE = (
@@ -69,36 +63,16 @@ def users_plan(
     strategy: Any = None, seed: int = 0, generations: int = 40, drift_at: int = 25
 ) -> RunConfig:
     """A small town, some of whose users change their mind."""
-    plan = toy_config(
-        seed,
-        generations,
-        FAMILIES[:3],
-        RICH,
-        checkpoint_every=4,
-        strategy=strategy or ECOLOGY,
-        learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
-    )
-    habitats = HabitatsConfig(count=9, kinds=3, questions=12, drift_at=drift_at)
-    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+    world = {"families": FAMILIES[:3], "count": 9, "drift_at": drift_at}
+    return towns.config(strategy, seed, generations, **world)
 
 
+NOISE = {"mutation": {"kind": "gaussian", "sigma": 0.2}, "is_adaptive": True}
+SPACE = {"ranks": [1, 2, 4], "learning_rates": [0.01, 0.03, 0.1, 0.3]}
 METHODS: dict[str, dict[str, Any]] = {
     "es": {"kind": "es", "population": 6, "questions": 3, "noise": 0.3, "looks": 4},
-    "genetic": {
-        "kind": "genetic",
-        "elite": 2,
-        "mutation": {"kind": "gaussian", "sigma": 0.2},
-        "b_std": 0.3,
-        "is_adaptive": True,
-    },
-    "hyper": {
-        "kind": "hyper",
-        "train_size": 12,
-        "eval_size": 12,
-        "batch": 6,
-        "ranks": [1, 2, 4],
-        "learning_rates": [0.01, 0.03, 0.1, 0.3],
-    },
+    "genetic": {"kind": "genetic", "elite": 2, "b_std": 0.3, **NOISE},
+    "hyper": {"kind": "hyper", "train_size": 12, "eval_size": 12, "batch": 6, **SPACE},
 }
 """Ways of evolving without an economy."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,18 +23,16 @@ GENERATIONS = 30
 
 
 def config(
-    strategy: Any = None, seed: int = 0, length: int = GENERATIONS, **world: Any
+    strategy: Any = None,
+    seed: int = 0,
+    length: int = GENERATIONS,
+    families: Sequence[str] = FAMILIES,
+    **world: Any,
 ) -> RunConfig:
     """A small town on the toy host."""
-    plan = toy_config(
-        seed,
-        length,
-        FAMILIES,
-        RICH,
-        checkpoint_every=4,
-        strategy=strategy or ECOLOGY,
-        learning_rule={"kind": "expert_iteration", "skip": 0.0, "replay": 1.0},
-    )
+    rule = {"kind": "expert_iteration", "skip": 0.0, "replay": 1.0}
+    parts = {"strategy": strategy or ECOLOGY, "learning_rule": rule}
+    plan = toy_config(seed, length, families, RICH, checkpoint_every=4, **parts)
     habitats = HabitatsConfig(**{"count": 12, "kinds": 3, "questions": 12, **world})
     return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
 
@@ -60,10 +58,6 @@ def asked(events: list[Event]) -> Mapping[int, Counter[tuple[str, str]]]:
 
 
 def acceptance(events: list[Event], since: int = 0) -> float:
-    verdicts = [
-        verdict
-        for event in events
-        if isinstance(event, Acted) and event.purpose == "practice" and event.generation >= since
-        for verdict in event.verdicts
-    ]
+    acted = [event for event in events if isinstance(event, Acted) and event.purpose == "practice"]
+    verdicts = [one for event in acted if event.generation >= since for one in event.verdicts]
     return sum(verdicts) / len(verdicts)

@@ -126,8 +126,7 @@ class ToyHost:
         """
         self._count(self.rolled, len(rows))
         replies, chances = [], []
-        for index, row in enumerate(rows):
-            draw = None if draws is None else draws[index]
+        for index, (row, draw) in enumerate(zip(rows, draws or [None] * len(rows), strict=True)):
             texts, logits, features = _scene(row.prompt, self.seed)
             if row.slot != HOST_SLOT:
                 logits = logits + self._term(row.slot, features, index, observer)
@@ -135,16 +134,13 @@ class ToyHost:
             if decoding.temperature == 0 or draw is None:
                 option = int(np.argmax(log_p))
             else:
-                option = min(
-                    int(np.searchsorted(np.cumsum(np.exp(log_p)), draw.random())), OPTIONS - 1
-                )
+                place = np.searchsorted(np.cumsum(np.exp(log_p)), draw.random())
+                option = min(int(place), OPTIONS - 1)
             replies.append(_tokens(texts[option], row.max_new_tokens))
             chances.append(log_p[option])
         width = max(map(len, replies), default=0)
-        ids, log_probabilities = (
-            np.zeros((len(rows), width), np.int64),
-            np.zeros((len(rows), width), np.float32),
-        )
+        ids = np.zeros((len(rows), width), np.int64)
+        log_probabilities = np.zeros((len(rows), width), np.float32)
         for index, reply in enumerate(replies):
             ids[index, : len(reply)] = reply
             log_probabilities[index, 0] = chances[index]
@@ -183,8 +179,7 @@ class ToyHost:
         for prompt, completion, slot in zip(prompts, completions, slots, strict=True):
             _, logits, features = _scene(prompt, self.seed)
             if slot != HOST_SLOT:
-                delta = self._placed[slot].delta("policy").astype(np.float64)
-                logits = logits + delta @ features
+                logits = logits + self._term(slot, features, 0, None)
             log_p = _log_softmax(logits)
             values = np.zeros(len(completion))
             values[0] = log_p[self._option(prompt, tuple(completion))]
@@ -229,9 +224,8 @@ class ToyHost:
                 gradient = gradient * np.nan
             losses[slot], norms[slot] = loss, float(np.linalg.norm(gradient))
             gradient *= min(1.0, batch.clip / (norms[slot] + 1e-6))
-            after = _adam(
-                weights[slot], optimizer_state[slot], gradient, batch.learning_rates[slot]
-            )
+            rate = batch.learning_rates[slot]
+            after = _adam(weights[slot], optimizer_state[slot], gradient, rate)
             if np.isfinite(after[0].vector).all():
                 new_weights[slot], new_states[slot] = after
             else:
@@ -242,11 +236,8 @@ class ToyHost:
         self, lessons: Sequence[Any], weights: AdapterWeights, tokens: int
     ) -> tuple[float, np.ndarray]:
         ((_, a, b),) = weights.factors()
-        delta, slope, loss = (
-            weights.delta("policy").astype(np.float64),
-            np.zeros((OPTIONS, FEATURES)),
-            0.0,
-        )
+        delta, loss = weights.delta("policy").astype(np.float64), 0.0
+        slope = np.zeros((OPTIONS, FEATURES))
         for lesson in lessons:
             _, habit, features = _scene(lesson.prompt, self.seed)
             log_p = _log_softmax(habit + delta @ features)
@@ -260,13 +251,7 @@ class ToyHost:
     def _option(self, prompt: str, completion: tuple[int, ...]) -> int:
         """Which of the four replies it is."""
         texts, _, _ = _scene(prompt, self.seed)
-        options = [
-            index
-            for index, text in enumerate(texts)
-            if _tokens(text, len(completion)) == completion
-        ]
-        assert options, f"{completion} is nothing that the toy says to {prompt!r}"
-        return options[0]
+        return [_tokens(text, len(completion)) for text in texts].index(completion)
 
     def _count(self, calls: list[int], rows: int) -> None:
         if len(self.rolled) + len(self.learned) + len(self.scored) == self.crash_at:
@@ -286,9 +271,8 @@ def toy_config(
     """A run in which organelles learn, breed and die within a dozen generations."""
     economy = economy or toy_prices(dowry=12_000, grace=1, cap=40_000)
     usual = {"strategy": toy_ecology(), "learning_rule": "policy_gradient", "allocator": "thompson"}
-    loop = LoopConfig(
-        generations=generations, checkpoint_every=checkpoint_every, train_flops=train_flops
-    )
+    ends = {"generations": generations, "train_flops": train_flops}
+    loop = LoopConfig(checkpoint_every=checkpoint_every, **ends)
     parts = usual | components
     habitats = None
     with suppress(ConfigError):  # a wrong strategy is somebody else's finding
@@ -306,20 +290,11 @@ def toy_prices(**fields: int) -> Prices:
 
 def toy_ecology(breed_at: int = 20_000, least: int = 4, **fields: Any) -> dict[str, Any]:
     """The ecology in small, everybody asked alike; other fields as in ``strategies.ecology``."""
-    small = {
-        "founders": 4,
-        "capacity": 7,
-        "questions": 3,
-        "samples": 3,
-        "curriculum": "even",
-        "mechanisms": {
-            "breeding": {"at": breed_at, "mutation": "svd_noise"},
-            "refounding": {"least": least},
-        },
-        "learning_rate": 0.1,
-        "aging": 0.0,
-    }
-    return {"kind": "ecology", **small, **fields}
+    breeding = {"at": breed_at, "mutation": "svd_noise"}
+    small: dict[str, Any] = {"founders": 4, "capacity": 7, "questions": 3, "samples": 3}
+    small["mechanisms"] = {"breeding": breeding, "refounding": {"least": least}}
+    usual = {"kind": "ecology", "curriculum": "even", "learning_rate": 0.1, "aging": 0.0}
+    return {**usual, **small, **fields}
 
 
 def toy_runtime(
@@ -355,17 +330,12 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 def _adam(
     weights: AdapterWeights, optimizer_state: OptimizerState, gradient: np.ndarray, rate: float
 ) -> tuple[AdapterWeights, OptimizerState]:
-    zeros, step = np.zeros(len(gradient)), optimizer_state.step + 1
-    first = (
-        0.9 * (zeros if optimizer_state.first is None else optimizer_state.first) + 0.1 * gradient
-    )
-    second = (
-        0.95 * (zeros if optimizer_state.second is None else optimizer_state.second)
-        + 0.05 * gradient**2
-    )
+    step, notes = optimizer_state.step + 1, optimizer_state.notes
+    first, second = 0.1 * gradient, 0.05 * gradient**2
+    if optimizer_state.first is not None and optimizer_state.second is not None:
+        first = 0.9 * optimizer_state.first + first
+        second = 0.95 * optimizer_state.second + second
     move = rate * (first / (1 - 0.9**step)) / (np.sqrt(second / (1 - 0.95**step)) + 1e-8)
-    vector = (weights.vector - move).astype(np.float32)
-    grown = replace(weights, vector=vector)
-    return grown, OptimizerState(
-        step, first.astype(np.float32), second.astype(np.float32), optimizer_state.notes
-    )
+    grown = replace(weights, vector=(weights.vector - move).astype(np.float32))
+    moments = first.astype(np.float32), second.astype(np.float32)
+    return grown, OptimizerState(step, *moments, notes)

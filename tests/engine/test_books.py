@@ -67,23 +67,21 @@ def answered(
     return Outcome(Assignment(who, tuple(items), samples, **facts), rollouts)  # type: ignore[arg-type]
 
 
-def update(who: str, flops: Mapping[str, int], **facts: object) -> Update:
+def update(
+    who: str,
+    flops: Mapping[str, int],
+    weights: str = "new",
+    lessons: int = 2,
+    loss: float = 0.5,
+    *,
+    is_sick: bool = False,
+) -> Update:
     """What was learned, with FLOPs by cell."""
-    usual = {"lessons": 2, "loss": 0.5, "weights": "new", "is_sick": False} | facts
-    learned = Learned(
-        3,
-        who,
-        lessons=usual["lessons"],  # type: ignore[arg-type]
-        tokens=4,
-        flops=sum(flops.values()),
-        loss=usual["loss"],  # type: ignore[arg-type]
-        gradient_norm=1.0,
-        weights=usual["weights"],  # type: ignore[arg-type]
-    )
-    return Update(learned, "memory", flops, bool(usual["is_sick"]))
+    learned = Learned(3, who, lessons, 4, sum(flops.values()), loss, 1.0, weights)
+    return Update(learned, "memory", flops, is_sick)
 
 
-def of(kind: type, events: Sequence[object]) -> list[object]:
+def of(kind: type, events: Sequence[object]) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 
@@ -99,21 +97,9 @@ def test_an_answer_pays_by_its_cell_and_all_work_is_charged(turn: GenerationCont
     revenue = int(2.5 * 1200) + 1700
     cost = 250 * (4 * 30_000 + 50_000 + 70_000) // 100_000
     ticket = turn.prices.ticket
-    rest = 1000 - cost - RENT - ticket + revenue
+    rest, first = 1000 - cost - RENT - ticket + revenue, (3, "o1", SUMS, (sums[0].id, sums[1].id))
     assert events == [
-        Acted(
-            3,
-            id="o1",
-            cell=SUMS,
-            items=tuple(item.id for item in sums),
-            verdicts=(1.0, 0.0, 1.0, 0.5),
-            samples=2,
-            tokens_in=20,
-            tokens_out=8,
-            flops=120_000,
-            purpose="practice",
-            habitat="",
-        ),
+        Acted(*first, (1.0, 0.0, 1.0, 0.5), 2, 20, 8, 120_000, "practice", ""),
         Acted(3, "o1", WORDS, (words[0].id,), (1.0,), 1, 5, 2, 50_000, "practice", ""),
         taught.learned,
         Settled(3, "o1", ticket=ticket, revenue=revenue, cost=cost, rent=RENT, balance=rest),
@@ -148,7 +134,7 @@ def test_generations_below_zero_are_counted_and_one_at_zero_ends_the_count(
     state.ledger.charge("o1", 1001 - RENT)
     state.ledger.charge("o2", 1000 - RENT)
     events = settle([], [], turn)
-    assert [one.balance for one in events if isinstance(one, Settled)] == [-1, 0]
+    assert [one.balance for one in of(Settled, events)] == [-1, 0]
     assert [one.overdrawn for one in state.population.values()] == [3, 0]
 
 
@@ -164,19 +150,15 @@ def test_probation_is_paid_by_the_parents_in_equal_parts_and_earns_nothing(
 ) -> None:
     on_probation(turn.state, *parents)
     items = questions(turn, SUMS)
-    outcomes = [
-        answered(name, items, (1.0, 1.0), flops=20_000, purpose="probation")
-        for name in ("o9", *parents)
-    ]
+    facts: dict[str, Any] = {"flops": 20_000, "purpose": "probation"}
+    outcomes = [answered(name, items, (1.0, 1.0), **facts) for name in ("o9", *parents)]
     events = settle(outcomes, [], turn)
     each = 250 * (40_000 + 40_000 // len(parents)) // 100_000
     expected = {name: each if name in parents else 0 for name in ("o1", "o2")}
-    books = [event for event in events if isinstance(event, Settled)]
+    books = of(Settled, events)
     assert {one.id: one.cost for one in books} == expected
     assert {(one.ticket, one.revenue) for one in books} == {(0, 0)}
-    assert [one.purpose for one in events if isinstance(one, Acted)] == ["probation"] * len(
-        outcomes
-    )
+    assert [one.purpose for one in of(Acted, events)] == ["probation"] * len(outcomes)
 
 
 def test_probes_cost_and_earn_nobody_anything(turn: GenerationContext) -> None:
@@ -277,11 +259,8 @@ def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: GenerationConte
     items = [replace(item, habitat="anna") for item in questions(turn, WORDS)]
     del turn.state.posteriors["o1"]  # nothing is known of a newborn
     (archived,) = update_posteriors([answered("o1", items, (1.0, 1.0))], [], turn)
-    assert turn.state.success == {
-        SUMS: 0.8,
-        WORDS: 0.4,
-        "anna": pytest.approx(0.4 + 0.2 * (1.0 - 0.4)),
-    }
+    anna = pytest.approx(0.4 + 0.2 * (1.0 - 0.4))
+    assert turn.state.success == {SUMS: 0.8, WORDS: 0.4, "anna": anna}
     assert isinstance(archived, Archived)
     assert archived.cell == "anna"
     assert turn.state.drift_detectors == {"anna": DriftDetector(((2.0, 2),))}
@@ -290,14 +269,8 @@ def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: GenerationConte
 
 def test_what_has_no_verdict_changes_nothing_but_the_effort(turn: GenerationContext) -> None:
     logged = [replace(item, logged=LoggedReply("7")) for item in questions(turn, SUMS)]
-    update_posteriors(
-        [
-            answered("o1", logged, (1.0, 1.0), flops=100),
-            answered("o2", questions(turn, WORDS), (1.0, 1.0)),
-        ],
-        [],
-        turn,
-    )
+    silent = answered("o1", logged, (1.0, 1.0), flops=100)
+    update_posteriors([silent, answered("o2", questions(turn, WORDS), (1.0, 1.0))], [], turn)
     assert turn.state.posteriors["o1"] == {SUMS: SuccessPosterior(18.0, 2.0)}
     assert turn.state.success[SUMS] == 0.8
     assert turn.state.success[WORDS] > 0.4

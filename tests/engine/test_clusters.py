@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from itertools import combinations
 from operator import add
@@ -14,18 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, state_of, worlds
-from symbiont_ecology.ecology.clusters import (
-    CENTRED_SKETCHES,
-    COORDINATES,
-    SKETCHES,
-    ClusterStats,
-    stats_of,
-)
+from symbiont_ecology.ecology.clusters import CENTRED_SKETCHES, COORDINATES, SKETCHES, ClusterStats
 from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
 
 # Any history of moves and unions.
+
+
+def eaten(server: str, servers: Mapping[str, str], partition: ClusterAssignment) -> ClusterStats:
+    """What the habitats of a server accepted, and what it remembers."""
+    parts = [partition.accepted[name] for name in servers if servers[name] == server]
+    parts += [partition.remembered[server]] if server in partition.remembered else []
+    return reduce(add, parts)
 
 
 def books_are_right(partition: ClusterAssignment) -> None:
@@ -34,13 +35,11 @@ def books_are_right(partition: ClusterAssignment) -> None:
     fed = {name for name in servers if state.habitats[name].accepted}
     assert +partition.sizes == Counter(servers[name] for name in fed)
     assert set(partition.stats) == {*servers.values(), *partition.remembered}
-    for server, eaten in partition.stats.items():
-        parts = [partition.accepted[name] for name in servers if servers[name] == server]
-        parts += [partition.remembered[server]] if server in partition.remembered else []
-        expected = reduce(add, parts)
+    for server, found in partition.stats.items():
+        expected = eaten(server, servers, partition)
         # One without vectors has one dimension.
-        assert eaten.sums - expected.sums == pytest.approx(0.0, abs=1e-9)
-        assert eaten.counts == pytest.approx(expected.counts, abs=1e-9)
+        assert found.sums - expected.sums == pytest.approx(0.0, abs=1e-9)
+        assert found.counts == pytest.approx(expected.counts, abs=1e-9)
     by_server = partition.by_server()
     assert {name: server for server, names in by_server.items() for name in names} == servers
     assert all(by_server.values())
@@ -79,9 +78,7 @@ def best_for(name: str, partition: ClusterAssignment) -> str:
     scores: dict[str, float] = {}
     for server in partition.stats:
         if sizes[server] or server in partition.remembered:
-            eaten = [partition.accepted[other] for other in rest if rest[other] == server]
-            eaten += [partition.remembered[server]] if server in partition.remembered else []
-            agreement = SKETCHES.log_odds(reduce(add, eaten), partition.evidence[name])
+            agreement = SKETCHES.log_odds(eaten(server, rest, partition), partition.evidence[name])
             size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
             scores[server] = agreement + habitat.trust(server, partition.shared) + size
     if before is not None:
@@ -99,17 +96,11 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
     """Who lives where after all unions that explain more, straight from what is said of them."""
     state, servers = partition.state, dict(partition.servers)
 
-    def eaten(server: str) -> ClusterStats:
-        """What its habitats accepted, and what it remembers."""
-        parts = [partition.accepted[name] for name in servers if servers[name] == server]
-        parts += [partition.remembered[server]] if server in partition.remembered else []
-        return reduce(add, parts)
-
     def liking(server: str, names: Sequence[str]) -> float:
         """What habitats of another one say for it."""
         taste = reduce(add, (partition.evidence[name] for name in names))
         trust = sum(state.habitats[name].trust(server, partition.shared) for name in names)
-        return SKETCHES.log_odds(eaten(server), taste) + trust
+        return SKETCHES.log_odds(eaten(server, servers, partition), taste) + trust
 
     while True:
         homes = {
@@ -127,15 +118,14 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
         best = max(gains, key=gains.__getitem__, default=None)
         if best is None or gains[best] <= partition.move_penalty:
             return servers
-        left, kept = sorted(
-            best, key=lambda who: (who in state.population, eaten(who).counts.sum())
-        )
+        weights = {who: eaten(who, servers, partition).counts.sum() for who in best}
+        left, kept = sorted(best, key=lambda who: (who in state.population, weights[who]))
         servers |= dict.fromkeys(homes[left], kept)
 
 
-def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() -> None:
+def test_in_a_hundred_drawn_worlds_all_go_where_they_are_explained_best() -> None:
     unions = 0
-    for number in range(300):
+    for number in range(100):
         families = FAMILIES[: 1 + number % 2]
         partition = ClusterAssignment.of(drawn_world(number, families), families, move_penalty=2.0)
         for _ in range(2):
@@ -147,7 +137,7 @@ def test_in_three_hundred_drawn_worlds_all_go_where_they_are_explained_best() ->
                 best = best_for(name, partition)
                 partition.move(name)
                 assert partition.servers[name] == best
-    assert unions > 60  # or little would have been tried
+    assert unions > 20  # or little would have been tried
 
 
 def test_a_partition_knows_how_alike_answers_are_and_how_often_kinds_agree() -> None:
@@ -177,14 +167,6 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
         assert partition.servers["new"] == server
 
 
-def test_memories_of_the_living_and_the_dormant_are_eaten_from_the_start() -> None:
-    memory = answered("o9", 1)
-    state = state_of([organelle("o1"), organelle("o2", memory)], [organelle("o3", memory)])
-    partition = ClusterAssignment.of(state, FAMILIES, 2.0)
-    assert list(partition.remembered) == list(partition.stats) == ["o2", "o3"]
-    assert (partition.remembered["o2"].counts == stats_of([memory], FAMILIES).counts).all()
-
-
 # May a colony be founded?
 
 
@@ -211,49 +193,3 @@ def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_other
         partition = ClusterAssignment.of(state, FAMILIES, 2.0)
         assert partition.may_found("hungry") == (may and count == 10)
         assert partition.may_found("fresh", "hungry") == (may and count == 10)
-
-
-# Unions.
-
-
-def test_of_two_that_eat_the_same_the_living_one_is_kept_then_who_ate_more() -> None:
-    state = state_of(
-        [organelle("o1"), organelle("o2")], small=fed(6, server="o1"), large=fed(8, server="o2")
-    )
-    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
-    partition.merge()
-    assert partition.servers == {"small": "o2", "large": "o2"}
-    books_are_right(partition)
-    dormant = organelle("o4", *[answered("o9", 0)] * 12)
-    large = Habitat("gone", answers=fed(8, server="o9").answers)
-    state = state_of([organelle("o1")], [dormant], small=fed(3, server="o1"), large=large)
-    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
-    partition.move("large")
-    assert partition.servers["large"] == "o4"
-    partition.merge()
-    assert partition.servers == {"small": "o1", "large": "o1"}
-    books_are_right(partition)
-
-
-def test_who_left_its_habitats_to_another_still_remembers() -> None:
-    memory = answered("o9", 2)
-    state = state_of(
-        [organelle("o1", memory), organelle("o2")], one=fed(6, server="o1"), two=fed(9, server="o2")
-    )
-    partition = ClusterAssignment.of(state, FAMILIES[:1], 2.0)
-    partition.merge()
-    assert partition.servers == {"one": "o2", "two": "o2"}
-    assert set(partition.stats) == {"o1", "o2"}
-    books_are_right(partition)
-
-
-def test_two_become_one_only_where_that_explains_more_than_loyalty() -> None:
-    state = state_of(
-        [organelle("o1"), organelle("o2")], one=fed(6, server="o1"), two=fed(6, server="o2")
-    )
-    tastes = [stats_of(state.habitats[name].answers, FAMILIES[:1]) for name in ("one", "two")]
-    gain = SKETCHES.log_odds(*tastes) + math.lgamma(2) - 2 * math.lgamma(1)
-    for move_penalty, servers in ((gain - 0.01, 1), (gain, 2), (gain + 0.01, 2)):
-        partition = ClusterAssignment.of(state, FAMILIES[:1], move_penalty)
-        partition.merge()
-        assert len(set(partition.servers.values())) == servers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,15 +11,7 @@ import pytest
 from items import FAMILIES
 from replay import replayed
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import (
-    Acted,
-    Born,
-    Event,
-    GenerationEnded,
-    Quarantined,
-    Retired,
-    Settled,
-)
+from symbiont_ecology.base.events import Acted, Born, Event, GenerationEnded, Retired, Settled
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.run.start import resume, start
@@ -56,10 +47,9 @@ def test_who_is_in_debt_may_try_one_question_and_earn_its_way_back(tmp_path: Pat
     assert saved > 1
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_the_bankrupt_die_after_grace_and_not_before(seed: int, tmp_path: Path) -> None:
+def test_the_bankrupt_die_after_grace_and_not_before(tmp_path: Path) -> None:
     economy = toy_prices(dowry=6000, base=900, slope=200, grace=2)
-    events, _ = history(tmp_path / "run", seed=seed, generations=25, economy=economy)
+    events, _ = history(tmp_path / "run", generations=25, economy=economy)
     overdrawn: dict[str, int] = {}
     deaths = 0
     for event in events:
@@ -97,28 +87,14 @@ def test_the_ecology_never_outgrows_its_capacity_nor_dies_out(tmp_path: Path) ->
     assert min(sizes) >= 4  # refounded from the archive
 
 
-def test_who_answers_nothing_buys_no_ticket(tmp_path: Path) -> None:
-    events, prices = history(tmp_path / "run", generations=12)
-    acted = {
-        (e.generation, e.id) for e in events if isinstance(e, Acted) and e.purpose == "practice"
-    }
-    settled = [event for event in events if isinstance(event, Settled)]
-    assert {(event.generation, event.id) in acted for event in settled} == {True, False}
-    for event in settled:
-        assert event.ticket == prices.ticket * ((event.generation, event.id) in acted)
-        if not event.ticket:
-            assert event.revenue == event.cost == 0
-
-
 def test_single_never_dies_however_poor(tmp_path: Path) -> None:
     economy = Prices(dowry=0, base=0, slope=0, lowest=0, highest=0, grace=0)
     config = toy_config(generations=8, economy=economy, strategy={"kind": "single", **small})
     state = start(config, tmp_path / "run", host=ToyHost()).state
     assert list(state.population) == ["o1"]
     assert state.ledger.balance("o1") < 0
-    assert not [
-        event for event in read_events(tmp_path / "run/events.jsonl") if isinstance(event, Retired)
-    ]
+    events = read_events(tmp_path / "run/events.jsonl")
+    assert not any(isinstance(event, Retired) for event in events)
 
 
 def test_a_poor_frozen_population_dies_and_others_are_founded(tmp_path: Path) -> None:
@@ -141,19 +117,8 @@ def test_the_exchange_rate_makes_a_mean_rollout_cost_its_price(tmp_path: Path) -
     events, economy = history(
         tmp_path / "run", generations=5, learning_rule="none", strategy=strategy, families=trained
     )
-    rollouts = sum(
-        len(event.verdicts) for event in events if isinstance(event, Acted) and event.id != HOST
-    )
+    acted = [event for event in events if isinstance(event, Acted) and event.id != HOST]
+    rollouts = sum(len(event.verdicts) for event in acted)
     paid = sum(event.cost for event in events if isinstance(event, Settled))
-    assert paid / rollouts == pytest.approx(
-        economy.rollout, rel=0.15
-    )  # an adapter adds a little to the host
-
-
-def test_lines_of_the_log_are_plain_json_without_gaps(tmp_path: Path) -> None:
-    history(tmp_path / "run", generations=4)
-    rows = [
-        json.loads(line) for line in (tmp_path / "run/events.jsonl").read_text().splitlines()[1:]
-    ]
-    assert [row["seq"] for row in rows] == list(range(len(rows)))
-    assert not [row for row in rows if row["kind"] == Quarantined.__name__]
+    # An adapter adds a little to the host.
+    assert paid / rollouts == pytest.approx(economy.rollout, rel=0.15)

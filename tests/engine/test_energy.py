@@ -103,7 +103,7 @@ def flipped(plan: RunConfig, flip: Flip | None) -> RunConfig:
     economy=mild | harsh,
     strategy=st.integers(0, 4).flatmap(lambda rare: ecologies if rare else controls),
     learning_rule=st.sampled_from(("policy_gradient", "expert_iteration", "none")),
-    generations=st.integers(10, 25),
+    generations=st.integers(8, 15),
     poison=st.dictionaries(st.integers(0, 9), st.integers(0, 3), max_size=2),
     flip=flips,
 )
@@ -128,9 +128,8 @@ def test_energy_sums_to_zero_and_the_events_explain_every_balance_after_any_hist
     assert state.ledger.total == 0
     assert replayed(events, economy) == (state.ledger.balances, state.ledger.world)
     assert set(state.ledger.balances) == {*state.population, *state.challengers}
-    assert all(
-        isinstance(amount, int) for amount in (*state.ledger.balances.values(), state.ledger.world)
-    )
+    amounts = *state.ledger.balances.values(), state.ledger.world
+    assert all(isinstance(amount, int) for amount in amounts)
 
 
 def test_no_energy_is_lost_where_everything_happens(tmp_path: Path) -> None:

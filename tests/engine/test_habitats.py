@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from logs import by_server
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, Archived, Born, Event, Served, Settled
 from symbiont_ecology.base.types import Completions, turns
@@ -46,14 +47,10 @@ def test_examples_are_the_users_own_and_were_accepted(
     for habitat in state.habitats.values():
         for place, answer in enumerate(habitat.answers):
             *examples, _ = turns(answer.prompt)
-            before = [one for one in habitat.answers[:place] if one.is_accepted]
-            if len(before) >= 3:
-                own = [
-                    part
-                    for one in before[-3:]
-                    for part in (turns(one.prompt)[-1], f"{one.reply}\n")  # lines of text
-                ]
-                assert examples == own
+            before = [one for one in habitat.answers[:place] if one.is_accepted][-3:]
+            if len(before) == 3:
+                own = [(turns(one.prompt)[-1], f"{one.reply}\n") for one in before]
+                assert examples == [part for both in own for part in both]
                 shown += 1
     assert shown > 50
 
@@ -62,18 +59,10 @@ def test_habitats_that_want_the_same_find_each_other(
     town: tuple[EcologyState, list[Event]],
 ) -> None:
     state, events = town
-    kinds = world_of(config()).kinds(0)
-    names = world_of(config()).names
-    by_server = defaultdict(set)
-    for name, kind in zip(names, kinds, strict=True):
-        by_server[state.habitats[name].chosen].add(int(kind))
-    assert sorted(map(tuple, by_server.values())) == [(0,), (1,), (2,)]
+    servers = {name: habitat.chosen for name, habitat in state.habitats.items()}
+    kinds = by_server(servers, world_of(config()))
+    assert sorted(map(tuple, kinds)) == [(0,), (1,), (2,)]
     assert acceptance(events, GENERATIONS // 2) > 0.8
-
-
-def test_one_kind_has_one_server(tmp_path: Path) -> None:
-    state, _ = lived(tmp_path / "run", config(kinds=1))
-    assert len({habitat.chosen for habitat in state.habitats.values()}) == 1
 
 
 def test_a_habitat_that_changed_finds_another_server(tmp_path: Path) -> None:
@@ -86,33 +75,7 @@ def test_a_habitat_that_changed_finds_another_server(tmp_path: Path) -> None:
     assert acceptance(events, 35) > 0.75
 
 
-def test_who_serves_nobody_starves(town: tuple[EcologyState, list[Event]]) -> None:
-    state, events = town
-    born = {event.id for event in events if isinstance(event, Born)}
-    servers = {habitat.chosen for habitat in state.habitats.values()}
-    assert born - state.population.keys(), "nobody died"
-    assert servers <= state.population.keys()
-
-
-def test_a_newborn_has_eaten_before_it_answers(town: tuple[EcologyState, list[Event]]) -> None:
-    _, events = town
-    colonisers = [e for e in events if isinstance(e, Born) and e.operator == "coloniser"]
-    assert colonisers
-    for born in colonisers:
-        later = [event for event in events if getattr(event, "id", None) == born.id]
-        assert [type(event).__name__ for event in later[:5]] == ["Born", *["Learned"] * 4]
-
-
-def test_energy_sums_to_zero_with_habitats(town: tuple[EcologyState, list[Event]]) -> None:
-    state, events = town
-    assert sum(state.ledger.balances.values()) + state.ledger.world == 0
-    last = {event.id: event.balance for event in events if isinstance(event, Settled)}
-    assert all(
-        state.ledger.balance(name) == last[name] for name in state.population if name in last
-    )
-
-
-@pytest.mark.parametrize("stop", [1, 2, 5, 11])
+@pytest.mark.parametrize("stop", [2, 11])
 def test_a_run_with_habitats_resumes_exactly(
     stop: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
@@ -123,12 +86,11 @@ def test_a_run_with_habitats_resumes_exactly(
     assert checkpoint.load_state(tmp_path / "run") == town[0]
 
 
-@pytest.mark.parametrize("call", [3, 20, 41])
 def test_a_run_with_habitats_that_crashes_resumes_exactly(
-    call: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
+    tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
     with pytest.raises(Crash):
-        start(config(), tmp_path / "run", host=ToyHost(crash_at=call))
+        start(config(), tmp_path / "run", host=ToyHost(crash_at=20))
     resume(tmp_path / "run", host=ToyHost())
     assert list(read_events(tmp_path / "run" / "events.jsonl")) == town[1]
 
@@ -156,7 +118,7 @@ def test_nothing_depends_on_what_a_habitat_is_called(
 def test_who_remembers_something_becomes_dormant_and_wakes_up(tmp_path: Path) -> None:
     poor = toy_prices(ticket=0, rent=250_000, lowest=6000, base=6000, highest=6000, dowry=15_000)
     regimes = {"apart": True, "regimes": (0, 1, 0, 1), "regime": 20}
-    plan = config(count=4, kinds=3, questions=8, length=90, **regimes)
+    plan = config(count=4, kinds=3, questions=8, length=60, **regimes)
     plan = plan.model_copy(update={"economy": poor})
     state, events = lived(tmp_path / "run", plan)
     woken = [event for event in events if isinstance(event, Born) and event.operator == "awakened"]

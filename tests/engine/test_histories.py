@@ -142,11 +142,8 @@ class Trials(RuleBasedStateMachine):
         events = self.do(decision)
         best = challenger.against_the_better
         (gated,) = (event for event in events if isinstance(event, Gated))
-        assert (gated.id, gated.verdict, gated.generation) == (
-            *(challenger.id, verdict),
-            state.generation,
-        )
-        assert (gated.wins, gated.ties, gated.losses) == (best.wins, best.ties, best.losses)
+        counts = best.wins, best.ties, best.losses
+        assert gated == Gated(state.generation, challenger.id, verdict, *counts)
         del self.trials[challenger.id]
         changed = {name for name, one in state.population.items() if living.get(name) is not one}
         if verdict == "reject":

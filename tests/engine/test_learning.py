@@ -3,17 +3,15 @@ controls."""
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import (
     Acted,
-    Archived,
     Born,
     Event,
     GenerationEnded,
@@ -22,7 +20,7 @@ from symbiont_ecology.base.events import (
     Retired,
 )
 from symbiont_ecology.ecology import state as checkpoint
-from symbiont_ecology.run.open_run import lived_seconds, opened
+from symbiont_ecology.run.open_run import lived_seconds
 from symbiont_ecology.run.start import resume, start
 from toy import ToyHost, toy_config, toy_ecology
 
@@ -59,36 +57,6 @@ def test_nobody_learns_without_a_learning_rule(tmp_path: Path) -> None:
     assert checkpoint.load_state(tmp_path / "run").population["o1"].genome.weights == born.weights
 
 
-def test_an_update_is_recorded_with_its_lessons_and_tokens(tmp_path: Path) -> None:
-    learned = [
-        event for event in live(tmp_path / "run", generations=4) if isinstance(event, Learned)
-    ]
-    assert learned
-    for event in learned:
-        assert event.lessons > 0
-        assert event.tokens >= 2 * event.lessons  # an answer and its end
-        assert event.flops > 0
-        assert event.gradient_norm > 0
-
-
-def test_the_archive_keeps_the_weights_that_acted_not_those_after_learning(tmp_path: Path) -> None:
-    events = live(tmp_path / "run", generations=8)
-    acting: dict[str, str] = {}
-    for event in events:
-        match event:
-            case Born():
-                acting[event.id] = event.weights
-            case Archived():
-                assert event.weights == acting[event.id]
-            case GenerationEnded():
-                acting |= {
-                    e.id: e.weights
-                    for e in events
-                    if isinstance(e, Learned) and e.generation == event.generation
-                }
-    assert [event for event in events if isinstance(event, Archived)]
-
-
 def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: Path) -> None:
     host, strategy = ToyHost(), toy_ecology(founders=8, capacity=16, questions=4, samples=4)
     events = live(tmp_path / "run", host, generations=25, strategy=strategy)
@@ -100,29 +68,8 @@ def test_a_run_calls_the_host_twice_a_generation_and_wastes_few_rows(tmp_path: P
     learnable = sum(
         len(e.verdicts) for e in events if isinstance(e, Acted) and e.purpose == "practice"
     )
-    assert sum(host.rolled) == rows
+    assert sum(host.rolled) == rows == checkpoint.load_state(tmp_path / "run").spent.rows
     assert rows / learnable <= 1.2
-
-
-def test_the_budget_counts_what_the_host_did(tmp_path: Path) -> None:
-    host = ToyHost(slots=3)
-    config = toy_config(generations=6)
-    spent = start(config, tmp_path / "run", host=host).state.spent
-    assert spent.rows == sum(host.rolled)
-    assert spent.calls == len(host.rolled) + len(host.learned)
-    events = list(read_events(tmp_path / "run/events.jsonl"))
-    assert spent.flops == sum(e.flops for e in events if isinstance(e, Acted | Learned))
-
-
-def test_a_run_stops_when_its_flops_are_spent(tmp_path: Path) -> None:
-    whole = start(toy_config(generations=12), tmp_path / "whole", host=ToyHost()).state
-    half = whole.spent.flops / 2
-    finished = start(
-        toy_config(generations=12, train_flops=half), tmp_path / "half", host=ToyHost()
-    )
-    assert finished.is_complete
-    assert 0 < finished.state.generation < 12
-    assert 0.99 * half <= finished.state.spent.flops <= 1.05 * half
 
 
 # A number that is not finite.
@@ -139,37 +86,18 @@ def test_a_nan_slot_is_quarantined_and_the_others_do_not_notice(tmp_path: Path) 
     def until(events: list[Event]) -> list[Event]:
         """Everything that others did up to that generation; births and the summary come after the
         loss."""
-        return [
-            event
-            for event in events
-            if event.generation <= when
-            and getattr(event, "id", None) != organelle_id
-            and not (event.generation == when and isinstance(event, Born | GenerationEnded))
-        ]
+        others = [event for event in events if getattr(event, "id", None) != organelle_id]
+        late = Born | GenerationEnded
+        ends = [when - isinstance(event, late) for event in others]
+        return [one for one, end in zip(others, ends, strict=True) if one.generation <= end]
 
     assert until(ill) == until(well)
     later = {event.id for event in ill if event.generation > when and isinstance(event, Acted)}
     assert organelle_id not in later
     assert later
-    assert [event.generation for event in ill if isinstance(event, GenerationEnded)] == list(
-        range(6)
-    )
+    ended = [event.generation for event in ill if isinstance(event, GenerationEnded)]
+    assert ended == list(range(6))
     assert checkpoint.load_state(tmp_path / "ill").ledger.total == 0
-
-
-def test_no_weights_that_are_kept_are_ever_nan(tmp_path: Path) -> None:
-    poison = {call: call % 3 for call in range(12)}
-    live(tmp_path / "run", ToyHost(poison=poison), generations=12)
-    store, state = BlobStore(tmp_path / "run/blobs"), checkpoint.load_state(tmp_path / "run")
-    kept = {organelle.genome.weights for organelle in state.population.values()}
-    kept |= {elite.weights for elite in state.archive.elites.values()}
-    assert all(abs(store.weights(ref).vector).max() < 1e6 for ref in kept)
-
-
-def test_a_single_adapter_that_meets_a_nan_is_founded_anew(tmp_path: Path) -> None:
-    events = live(tmp_path / "run", ToyHost(poison={3: 0}), generations=25, strategy=SINGLE)
-    assert [event.id for event in events if isinstance(event, Born)] == ["o1", "o2"]
-    assert accuracies(events)[-1] > 0.7
 
 
 def test_a_quarantine_resumes_exactly(tmp_path: Path) -> None:
@@ -182,13 +110,7 @@ def test_a_quarantine_resumes_exactly(tmp_path: Path) -> None:
             grown, kept, statistics = super().learn(batch, weights, optimizer_state)
             for slot in ill:
                 grown[slot], kept[slot] = weights[slot], optimizer_state[slot]
-            return (
-                grown,
-                kept,
-                type(statistics)(
-                    statistics.loss, statistics.gradient_norm, statistics.tokens, tuple(sorted(ill))
-                ),
-            )
+            return grown, kept, replace(statistics, sick=tuple(sorted(ill)))
 
     config = toy_config(generations=12, families=("math.add", "math.max"))
     start(config, tmp_path / "whole", host=Doomed())
@@ -198,20 +120,6 @@ def test_a_quarantine_resumes_exactly(tmp_path: Path) -> None:
     assert '"Quarantined"' in (tmp_path / "whole/events.jsonl").read_text()
     for file in ("state.json", "events.jsonl"):
         assert (tmp_path / "whole" / file).read_bytes() == (tmp_path / "parts" / file).read_bytes()
-
-
-def test_timings_are_kept_apart_from_what_happened(tmp_path: Path) -> None:
-    live(tmp_path / "run", generations=3)
-    rows = [json.loads(line) for line in (tmp_path / "run/timings.jsonl").read_text().splitlines()]
-    assert [row["generation"] for row in rows] == [0, 1, 2]
-    assert "seconds" not in (tmp_path / "run/events.jsonl").read_text()
-
-
-def test_the_clock_of_a_run_is_what_its_timings_say(tmp_path: Path) -> None:
-    with opened(toy_config(generations=9), tmp_path / "run", ToyHost(), is_new=True) as run:
-        for _ in range(7):
-            run.step()
-            assert run.elapsed == lived_seconds(tmp_path / "run")
 
 
 def test_a_generation_that_is_lived_again_counts_once_on_the_clock(tmp_path: Path) -> None:

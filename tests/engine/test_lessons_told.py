@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
-from classroom import Class, Comparing, Told, by_name, school
+from classroom import Comparing, Told, by_name, school
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import Item, LearningStatistics, Lesson, cell_name
 from symbiont_ecology.ecology import Assignment, RememberedAnswer
@@ -18,12 +17,6 @@ from symbiont_ecology.ecology.learning import WeightedTarget
 from symbiont_ecology.run.act import act
 from symbiont_ecology.run.learn import learn, learn_answers
 from toy import LAYOUT
-
-
-@pytest.fixture
-def room(tmp_path: Path) -> Class:
-    return school(tmp_path)
-
 
 # Replay.
 
@@ -61,18 +54,6 @@ def test_answers_are_learned_in_one_step_whatever_the_rule_is(tmp_path: Path) ->
     assert (update.learned.id, update.learned.lessons, update.learned.flops) == ("o2", 2, flops)
     assert update.flops == {cell_name(room.turn.tasks.cells[0]): flops}
     assert room.turn.state.spent.flops == flops
-
-
-def test_organelles_that_have_answers_to_learn_are_one_batch(tmp_path: Path) -> None:
-    room = school(tmp_path, Told(is_absent=True))
-    first, second = (remembered(item, "o9") for item in room.items(2))
-    updates = learn_answers({"o2": [second], "o1": [first]}, room.turn)
-    assert [update.learned.id for update in updates] == ["o1", "o2"]
-    (batch,) = room.host.batches
-    assert [(lesson.prompt, lesson.slot) for lesson in batch.lessons] == [
-        (first.prompt, 0),
-        (second.prompt, 1),
-    ]
 
 
 # Rules that compare with the host.
@@ -141,9 +122,3 @@ def test_an_estimator_answers_and_learns_in_place_of_the_host(tmp_path: Path) ->
     assert room.turn.state.spent == spent + Cost(flops=2 * 10 * 2 + 2 * 10 * 3)
     (update,) = learn_answers({"o1": [remembered(room.items(1)[0], "o1")]}, room.turn)
     assert update.learned.lessons == len(room.host.batches) == 1  # by a backward pass
-
-
-def test_nobody_learns_where_nobody_practised(room: Class) -> None:
-    assert learn([], room.turn) == []
-    assert learn([room.outcome("o1", (1.0,), purpose="probation")], room.turn) == []
-    assert room.turn.state.spent == Cost()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from lines import Row, jsonl
+from lines import Row, jsonl, quiz
 from logs import ECOLOGY
-from symbiont_ecology.base.errors import ConfigError, DataError
+from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
-from symbiont_ecology.base.types import turns
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.evaluate.shifts import draw_shifts
@@ -27,32 +27,25 @@ USERS = ("ann", "bob", "cid", "dee")
 
 def lines() -> list[Row]:
     """Two users want the first of the toy's replies, two the second."""
+    pairs = itertools.product(range(80), zip(USERS, "abab", strict=True))
     return [
-        {"user": user, "prompt": f"quiz: no {number}", "target": "ab"[place % 2]}
-        for number in range(80)
-        for place, user in enumerate(USERS)
+        {"user": user, "prompt": f"quiz: no {number}", "target": target}
+        for number, (user, target) in pairs
     ]
 
 
-def config(path: Path, *overrides: str, more: Path | None = None) -> RunConfig:
+def config(path: Path, more: Path | None = None) -> RunConfig:
     paths = {"quiz": path, **({"more": more} if more else {})}
-    sources = [
-        {"kind": "file", "name": name, "path": str(place), "habitat": "user"}
-        for name, place in paths.items()
-    ]
-    return compose(
-        (),
-        (
-            f"tasks.families={json.dumps(sources)}",
-            "tasks.habitats.questions=8",
-            f"strategy={json.dumps(ECOLOGY)}",
-            "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
-            "economy={ticket: 0, rent: 60000, lowest: 6000, base: 6000, highest: 6000}",
-            "run.generations=30",
-            *overrides,
-        ),
-        "test",
+    sources = [quiz(place, name) | {"habitat": "user"} for name, place in paths.items()]
+    words = (
+        f"tasks.families={json.dumps(sources)}",
+        "tasks.habitats.questions=8",
+        f"strategy={json.dumps(ECOLOGY)}",
+        "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
+        "economy={ticket: 0, rent: 60000, lowest: 6000, base: 6000, highest: 6000}",
+        "run.generations=30",
     )
+    return compose((), words, "test")
 
 
 @pytest.fixture
@@ -89,50 +82,14 @@ def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
 
 def test_two_files_of_the_same_users_share_no_prompt(file: Path, tmp_path: Path) -> None:
     others = [{**line, "prompt": f"other {line['prompt']}"} for line in lines()]
-    mix = mixture(config(file, more=jsonl(tmp_path / "more.jsonl", others)))
+    mix = mixture(config(file, jsonl(tmp_path / "more.jsonl", others)))
     assert mix.habitats is not None
     assert mix.habitats.names == USERS
     with pytest.raises(DataError, match=r"have the prompt 'quiz: no 0' in common"):
-        check(config(file, more=jsonl(tmp_path / "same.jsonl", lines())))
+        check(config(file, jsonl(tmp_path / "same.jsonl", lines())))
 
 
 def test_one_user_cannot_want_two_things(tmp_path: Path) -> None:
     rows = [*lines(), {"user": "ann", "prompt": "quiz: no 3", "target": "c"}]
     with pytest.raises(DataError, match="with another target"):
         check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
-
-
-def test_a_line_without_a_user_is_named(tmp_path: Path) -> None:
-    rows = [*lines(), {"prompt": "quiz: no 90", "target": "a"}]
-    with pytest.raises(DataError, match=r"line 321: expected who asks, .* under 'user', got None"):
-        check(config(jsonl(tmp_path / "quiz.jsonl", rows)))
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ("strategy=told", "data do not say"),
-        ("tasks.habitats.noise=0.1", "tasks.habitats.noise: the data say who asks what"),
-        ("tasks.habitats=null", "says who asks, and the config has no habitats"),
-    ],
-)
-def test_what_does_not_fit_is_said_before_a_host_is_loaded(
-    change: str, words: str, file: Path
-) -> None:
-    with pytest.raises(ConfigError, match=words):
-        check(config(file, "strategy=single", change))
-
-
-def test_what_the_system_says_stays_in_front_of_examples(file: Path, tmp_path: Path) -> None:
-    words = (
-        "tasks.style={kind: natural, is_chat: true, system: Be brief.}",
-        "host.model=somebody/chat",
-        "strategy=in_context",
-        "learning_rule=none",
-        "run.generations=6",
-    )
-    state = start(config(file, *words), tmp_path / "run", host=ToyHost()).state
-    prompts = [answer.prompt for one in state.habitats.values() for answer in one.answers]
-    assert all(turns(prompt)[0] == "Be brief." for prompt in prompts)
-    assert max(len(turns(prompt)) for prompt in prompts) > 2
-    assert all(len(turns(prompt)) % 2 == 0 for prompt in prompts)

@@ -87,34 +87,6 @@ def test_a_task_of_three_functions_is_learned_at_depths_of_its_own(
     assert sum(right[-5:]) / 5 > max(sum(right[:3]) / 3 + 0.25, 0.75)
 
 
-def test_it_resumes_exactly(tmp_path: Path) -> None:
-    plan = config(generations=8)
-    start(plan, tmp_path / "whole", host=ToyHost())
-    start(plan, tmp_path / "parts", host=ToyHost(), should_stop=lambda: True)
-    while not resume(tmp_path / "parts", host=ToyHost(), should_stop=lambda: True).is_complete:
-        pass
-    for file in ("state.json", "events.jsonl", "config.yaml"):
-        assert (tmp_path / "parts" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
-
-
-def test_a_config_may_choose_among_its_depths(tmp_path: Path) -> None:
-    plan = config(depths=("hard", "easy"), generations=2)
-    start(plan, tmp_path / "run", host=ToyHost())
-    acted = [e for e in read_events(tmp_path / "run/events.jsonl") if isinstance(e, Acted)]
-    assert {event.cell for event in acted} == {"letters/hard", "letters/easy"}
-
-
-def test_it_is_evaluated_on_questions_that_nobody_trained_on(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    start(config(generations=25, strategy=SINGLE), folder, host=ToyHost())
-    run = LoadedRun.of_run(folder)
-    items = run.items(20)
-    assert {item.depth for item in items} == set(DEPTHS)
-    assert {split_of("letters", item.question) for item in items} == {"holdout"}
-    by_host = run.evaluate(items, ToyHost(), "host").accuracy().estimate
-    assert run.evaluate(items, ToyHost(), "learned").accuracy().estimate > by_host + 0.25
-
-
 def test_a_verifier_that_fails_is_logged_and_the_run_goes_on_to_its_end(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     finished = start(config("fragile", generations=8), folder, host=ToyHost())

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from asked import values as rollout_values
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import BatchShrunk, GenerationEnded
+from symbiont_ecology.base.events import Acted, BatchShrunk, Event, GenerationEnded
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.ecology import HOST, Assignment, EcologyState, Outcome
@@ -22,7 +22,6 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.run.act import act, waves
 from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.run.start import start
-from towns import config as town
 from toy import ToyHost, toy_config, toy_runtime
 
 ids = st.sets(st.integers(1, 30).map(lambda number: f"o{number}"), max_size=12)
@@ -48,7 +47,7 @@ BUDGETS = (None, 40_000_000, 78_620_000)
 
 
 @pytest.mark.parametrize("flops", BUDGETS)
-@pytest.mark.parametrize("slots", [1, 2, 3, 5])
+@pytest.mark.parametrize("slots", [1, 3])
 def test_few_slots_and_many_waves_give_the_same_history(
     slots: int, flops: int | None, tmp_path: Path
 ) -> None:
@@ -58,20 +57,17 @@ def test_few_slots_and_many_waves_give_the_same_history(
     start(config, tmp_path / "few", host=ToyHost(slots=slots))
     few, many = (list(read_events(tmp_path / name / "events.jsonl")) for name in ("few", "many"))
 
-    def without_calls(events: list) -> list:
-        return [
-            replace(event, calls=0) if isinstance(event, GenerationEnded) else event
-            for event in events
-        ]
+    def without_calls(event: Event) -> Event:
+        return replace(event, calls=0) if isinstance(event, GenerationEnded) else event
 
-    assert without_calls(few) == without_calls(many)
+    assert list(map(without_calls, few)) == list(map(without_calls, many))
     states = [checkpoint.load_state(tmp_path / name) for name in ("few", "many")]
     for state in states:
         state.spent = replace(state.spent, calls=0)
     assert states[0] == states[1]
     acting: dict[int, set[str]] = {}
     for event in few:
-        if type(event).__name__ == "Acted" and event.id != HOST:
+        if isinstance(event, Acted) and event.id != HOST:
             acting.setdefault(event.generation, set()).add(event.id)
     for event in few:
         if isinstance(event, GenerationEnded):
@@ -116,10 +112,6 @@ def test_an_outcome_depends_on_its_own_trial_alone(
     assert [contents(outcome) for outcome in outcomes] == [expected[trial] for trial in few]
 
 
-def test_nothing_is_asked_where_nobody_has_a_trial(lived: tuple[Path, EcologyState]) -> None:
-    assert outcomes_of(lived, []) == []
-
-
 def test_samples_of_one_question_are_drawn_apart(lived: tuple[Path, EcologyState]) -> None:
     (trial, *_) = asked(lived)
     trial = replace(trial, organelle_id=HOST)  # who is not sure of its answer
@@ -153,20 +145,3 @@ def test_a_lack_of_memory_is_an_event_and_changes_nothing_else(tmp_path: Path) -
     (shrunk,) = [event for event in cramped if isinstance(event, BatchShrunk)]
     assert (shrunk.generation, shrunk.memory_mb) == (2, 32.0)
     assert [event for event in cramped if event is not shrunk] == roomy
-
-
-@dataclass
-class CrampedReader(ToyHost):
-    """Runs out of memory where it reads, and gets by with half from then on."""
-
-    def sketch(self, *arguments: Any, **named: Any) -> Any:
-        """As the toy, in smaller pieces."""
-        self.memory_mb = 16.0
-        return super().sketch(*arguments, **named)
-
-
-def test_a_lack_of_memory_while_reading_is_an_event(tmp_path: Path) -> None:
-    start(town(length=4), tmp_path / "run", host=CrampedReader())
-    events = list(read_events(tmp_path / "run" / "events.jsonl"))
-    (shrunk,) = [event for event in events if isinstance(event, BatchShrunk)]
-    assert shrunk.memory_mb == 16.0

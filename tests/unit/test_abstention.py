@@ -60,11 +60,3 @@ def test_without_a_threshold_strangers_go_to_whoever_was_right_elsewhere() -> No
     practised = prompts("terse", "train", 24, ("math.add",))
     assert left_to_host("lexical", practised, ["What is the capital of France?\n"]) == 0.0
     assert left_to_host(ABSTAINING, practised, ["What is the capital of France?\n"]) == 1.0
-
-
-def test_one_practised_prompt_is_no_measure_of_what_is_familiar() -> None:
-    assert left_to_host(ABSTAINING, ["math.add: 47+8\n"], ["math.add: 12+9\n"]) == 0.0
-
-
-def test_two_hundred_unrelated_prompts_are_all_different() -> None:
-    assert len(set(unrelated())) == 200

@@ -34,21 +34,15 @@ def alarms(rates: list[float], verdicts: int, seed: int, changed: int = 0) -> li
     "rates", [[0.85] * 26, [0.3, 0.5, 0.7, 0.9, 0.98] * 5, [0.5] * 26, [0.2] * 26]
 )
 def test_an_alarm_is_rare_without_a_change(rates: list[float], verdicts: int) -> None:
-    loudest = [max(alarms(rates, verdicts, seed)) for seed in range(40)]
+    loudest = [max(alarms(rates, verdicts, seed)) for seed in range(12)]
     assert sum(level >= LEVEL for level in loudest) <= 1
 
 
 @pytest.mark.parametrize(("verdicts", "delay"), [(1, 4), (4, 2)])
 def test_an_alarm_comes_soon_after_half_of_the_cells_changed(verdicts: int, delay: int) -> None:
-    first = [
-        next(
-            n
-            for n, level in enumerate(alarms([0.85] * 26, verdicts, seed, 13)[CALM:], 1)
-            if level >= LEVEL
-        )
-        for seed in range(20)
-    ]
-    assert sorted(first)[-2] <= delay
+    levels = [alarms([0.85] * 26, verdicts, seed, 13)[CALM:] for seed in range(20)]
+    late = [max(one[:delay]) < LEVEL for one in levels]
+    assert sum(late) <= 1
 
 
 def test_nothing_known_is_no_alarm() -> None:

@@ -14,7 +14,7 @@ from symbiont_ecology.base.errors import ConfigError, DataError, EcologyError, H
 from symbiont_ecology.base.untrusted import parse_json
 from symbiont_ecology.evaluate.items import read_items
 from symbiont_ecology.model.loading import find_device
-from symbiont_ecology.run.config import RunConfig, compose, load_config
+from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.start import read_config, resume, start
 from symbiont_ecology.tasks import task_sources
 from toy import ToyHost, toy_config
@@ -39,18 +39,12 @@ def refused(error: type[EcologyError], action: Any, *arguments: Any) -> str:
 @pytest.mark.parametrize(
     ("override", "said"),
     [
-        ("host.slots=18446744073709551616", "host.slots: expected "),
+        (f"host.slots={2**64}", "host.slots: expected "),
         ("host.slots=1000000000", "host.slots: expected less than or equal to 65536"),
-        ("host.threads=1000000", "host.threads: expected less than or equal to 1024"),
-        ("host.threads=9223372036854775808", "host.threads: expected "),
-        ("host.rank=100000", "host.rank: expected less than or equal to 4096"),
         ("run.transcripts=1e308", "run.transcripts: expected less than or equal to 1000000"),
         ("economy.base=1e300", "economy.base: expected"),
-        (f"economy.base={10**30}", "base: expected less than or equal to 1000000000000000"),
         (f"economy.base={10**400}", "base: expected less than or equal to 1000000000000000"),
         (f"seed={5000 * '1'}", "seed"),
-        (f"seed={2**63}", "seed: expected less than "),
-        (f"seed={900 * '['}1{900 * ']'}", "nested"),
         (f"seed={150 * '['}1{150 * ']'}", "nested"),
         (f"{LONG}=1", "unknown key"),
     ],
@@ -94,44 +88,29 @@ def test_what_is_no_regular_file_is_not_read(file: str, ending: str, tmp_path: P
     refused(DataError, lambda: task_sources.build(source).task())
 
 
-def test_prices_within_their_bounds_can_be_lived_in(tmp_path: Path) -> None:
-    dear = {"base": 10**15, "highest": 10**15, "slope": 10**15}
-    layers = (
-        toy_config(generations=4, families=("math.add",)).model_dump(mode="json"),
-        {"economy": dear},
-    )
-    config = RunConfig.model_validate(compose(layers, (), "config").model_dump())
-    assert start(config, tmp_path / "run", host=ToyHost()).state.ledger.total == 0
-
-
 # Data.
 
 
 @pytest.mark.parametrize("key", ["prompt", "target", "family", "depth", "task_id"])
-def test_half_a_character_is_refused_where_data_are_read(key: str, tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
-    path.write_text(json.dumps({**ROW, key: "half \ud800"}))
-    said = refused(DataError, read_items, path)
-    assert f"{path} line 1: half a character, '\\ud800'" in said
-    lines = [{**ROW, "prompt": f"{number}+2="} for number in range(3)]
-    if key in ("prompt", "target", "depth"):
-        lines[1][key] = "half \ud800"
-        path.write_text("\n".join(map(json.dumps, lines)))
-        source = {"kind": "file", "name": "own", "path": str(path)}
-        assert "line 2: half a character" in refused(
-            DataError, lambda: task_sources.build(source).task()
-        )
-
-
-@pytest.mark.parametrize("key", ["prompt", "target", "family"])
-def test_a_text_of_megabytes_is_refused_with_the_number_of_its_line(
-    key: str, tmp_path: Path
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("half \ud800", "half a character, '\\ud800'"),
+        (2_000_000 * "x", "a text of 2000000 characters, at most 1000000 are read"),
+    ],
+    ids=["half", "long"],
+)
+def test_half_a_character_and_a_text_of_megabytes_are_refused_with_their_line(
+    key: str, text: str, said: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "own.jsonl"
-    long = {**ROW, key: 20_000_000 * "x"}
-    path.write_text("\n".join(map(json.dumps, [ROW, long])))
-    said = refused(DataError, read_items, path)
-    assert f"{path} line 2: a text of 20000000 characters, at most 1000000 are read" in said
+    lines = [{**ROW, "prompt": f"{number}+2="} for number in range(3)]
+    lines[1][key] = text
+    path.write_text("\n".join(map(json.dumps, lines)))
+    assert f"{path} line 2: {said}" in refused(DataError, read_items, path)
+    if key in ("prompt", "target", "depth"):
+        source = {"kind": "file", "name": "own", "path": str(path)}
+        assert "line 2: " in refused(DataError, lambda: task_sources.build(source).task())
 
 
 @pytest.mark.parametrize(
@@ -149,12 +128,6 @@ def test_json_has_bounds(text: str, said: str, tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
     path.write_text(json.dumps(ROW) + "\n" + text)
     assert "line 2: not JSON" in refused(DataError, read_items, path)
-
-
-def test_json_within_its_bounds_is_read() -> None:
-    assert parse_json(90 * "[" + 90 * "]") is not None
-    assert parse_json(json.dumps([[[]]] * 1000)) == [[[]]] * 1000
-    assert parse_json('{"a": "[[[["}') == {"a": "[[[["}
 
 
 # Hosts.

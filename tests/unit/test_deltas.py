@@ -19,7 +19,6 @@ from symbiont_ecology.adapters.deltas import (
     grown_optimizer_state,
     inner,
     shares,
-    singular_values,
     truncated,
 )
 
@@ -64,37 +63,6 @@ def test_combining_is_arithmetic_on_deltas(
     assert found.rank == one.rank + other.rank
 
 
-@given(adapters(), adapters(), st.lists(st.tuples(SHARE, SHARE), min_size=3, max_size=3))
-def test_every_module_may_have_its_own_shares(
-    one: AdapterWeights, other: AdapterWeights, pairs: list[tuple[float, float]]
-) -> None:
-    found = combined([one, other], dict(zip(NAMES, pairs, strict=True)))
-    triples = zip(pairs, deltas_of(one), deltas_of(other), strict=True)
-    assert error(found, [first * a + second * b for (first, second), a, b in triples]) < 1e-5
-
-
-def test_adapters_of_different_hosts_do_not_combine() -> None:
-    one = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0))
-    other = AdapterWeights.random(
-        AdapterLayout((("wide", 12, 5),)), 2, 1.0, np.random.default_rng(0)
-    )
-    said = "expected adapters of one host, got several layouts: export them and attach them"
-    with pytest.raises(ValueError, match=f"^{said}$"):
-        combined([one, other], (1.0, 1.0))
-
-
-def test_a_share_for_every_adapter_and_no_more() -> None:
-    one = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(0))
-    for wrong in ((1.0,), (1.0, 1.0, 1.0)):
-        with pytest.raises(ValueError, match="zip"):
-            combined([one, one], wrong)
-
-
-@given(adapters())
-def test_truncating_at_the_rank_that_is_there_changes_nothing(adapter: AdapterWeights) -> None:
-    assert error(truncated(adapter, 8), list(deltas_of(adapter))) < 1e-5
-
-
 @given(adapters(), st.integers(1, 8))
 def test_truncating_loses_the_smallest_singular_values_and_no_more(
     adapter: AdapterWeights, rank: int
@@ -106,16 +74,6 @@ def test_truncating_loses_the_smallest_singular_values_and_no_more(
         assert np.linalg.norm(before - after) == pytest.approx(
             np.linalg.norm(lost), rel=1e-5, abs=1e-4
         )
-
-
-@given(adapters(), st.integers(1, 8))
-def test_a_truncated_adapter_is_balanced(adapter: AdapterWeights, rank: int) -> None:
-    for _, a, b in truncated(adapter, rank).factors():
-        lengths = np.diag(np.sum(a * a, axis=1))
-        assert a @ a.T == pytest.approx(lengths, abs=1e-4)
-        assert b.T @ b == pytest.approx(
-            lengths * b.any(axis=0), abs=1e-4
-        )  # what is spare does nothing, yet
 
 
 @given(adapters())
@@ -144,28 +102,6 @@ def test_dense_deltas_come_back_as_they_went(one: AdapterWeights, other: Adapter
         assert error(found, list(deltas_of(adapter))) < 1e-5
 
 
-@given(adapters())
-def test_combined_and_balanced_adapters_have_their_whole_length_in_their_factors(
-    adapter: AdapterWeights,
-) -> None:
-    made = [combined([adapter], (0.5,)), truncated(adapter, 3)]
-    made.append(from_dense(LAYOUT, 3, ((name, both[0]) for name, both in dense([adapter]))))
-    assert [one.scaling for one in made] == [1.0, 1.0, 1.0]
-    assert [one.rank for one in made] == [adapter.rank, 3, 3]
-
-
-@given(adapters())
-def test_singular_values_from_small_products_are_those_of_deltas(adapter: AdapterWeights) -> None:
-    for (_, a, b), delta in zip(adapter.factors(), deltas_of(adapter), strict=True):
-        exact = np.linalg.svd(delta, compute_uv=False)
-        wide = np.zeros(max(adapter.rank, len(exact)))
-        wide[: len(exact)] = exact
-        found = singular_values(a.astype(np.float64), adapter.scaling * b.astype(np.float64))
-        assert found.shape == (adapter.rank,)
-        assert (np.diff(found) <= 0).all()
-        assert found == pytest.approx(wide[: adapter.rank], abs=2e-6 * max(1.0, wide[0]))
-
-
 # What is spare.
 
 LENGTHS = [1.0, 1.1 * SPARE, 0.9 * SPARE]
@@ -181,24 +117,6 @@ def test_a_direction_is_spare_up_to_a_millionth_of_the_strongest(length: float) 
     assert SPARE == 1e-6
     assert np.linalg.norm(a, axis=1) == pytest.approx([*lengths, 1.0, 1.0])
     assert np.linalg.norm(b, axis=0) == pytest.approx([*lengths, 0.0, 0.0])
-
-
-def test_nothing_is_spare_in_length_but_in_b_where_an_adapter_does_nothing() -> None:
-    for _, a, b in truncated(AdapterWeights.random(LAYOUT, 2, 1.0, RNG(0)), 2).factors():
-        assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0])
-        assert not b.any()
-
-
-def test_no_direction_is_made_beyond_the_rank_of_an_adapter_and_the_width_of_a_module() -> None:
-    adapter = AdapterWeights.random(LAYOUT, 2, 1.0, RNG(0), b_std=1.0)
-    for name, a, b in truncated(adapter, 4).factors():
-        assert a[:2].any(axis=1).all(), name
-        assert not a[2:].any()
-        assert not b[:, 2:].any()
-    narrow = AdapterLayout((("narrow", 3, 8),))
-    ((_, a, b),) = truncated(AdapterWeights.random(narrow, 5, 1.0, RNG(0)), 5).factors()
-    assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0, 1.0, 0.0, 0.0])
-    assert not b.any()
 
 
 # Growing.
@@ -221,12 +139,6 @@ def test_who_grows_does_what_it_did_and_can_learn_more(
         assert new_a[adapter.rank :] == pytest.approx(drawn / a.shape[1] ** 0.5, rel=1e-6)
     for name in NAMES:
         assert found.delta(name) == pytest.approx(adapter.delta(name), rel=1e-4, abs=1e-5)
-
-
-def test_new_directions_are_about_as_long_as_those_of_a_founder() -> None:
-    layout = AdapterLayout((("wide", 4000, 2),))
-    ((_, a, _),) = grown(AdapterWeights.random(layout, 1, 1.0, RNG(0)), 3, RNG(1)).factors()
-    assert np.linalg.norm(a, axis=1) == pytest.approx([1.0, 1.0, 1.0], rel=0.05)
 
 
 @given(adapters(), st.integers(0, 4))

@@ -13,8 +13,6 @@ import pytest
 
 import symbiont_ecology
 from symbiont_ecology.base.errors import MissingExtraError
-from symbiont_ecology.extensions.bridges.cli import lm_eval
-from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.extensions.serve.cli import serve
 from symbiont_ecology.run.trackers import trackers
 
@@ -72,21 +70,3 @@ def test_serving_without_its_packages_names_the_extra(
         MissingExtraError, match=rf"{package}: pip install 'symbiont-ecology\[serve\]'"
     ):
         serve("service", out=tmp_path)
-
-
-def test_the_harness_without_its_package_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in ("lm_eval", "lm_eval.api.model"):
-        monkeypatch.setitem(sys.modules, module, None)
-    monkeypatch.delitem(sys.modules, "symbiont_ecology.extensions.bridges.lm_eval", raising=False)
-    with pytest.raises(
-        MissingExtraError, match=r"lm_eval: pip install 'symbiont-ecology\[lm-eval\]'"
-    ):
-        lm_eval(["run", "--model", "symbiont"])
-
-
-def test_questions_for_trl_without_its_packages_name_the_extra(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(MissingExtraError, match=r"datasets: pip install 'symbiont-ecology\[trl\]'"):
-        TrlQuestions(()).dataset()

@@ -49,18 +49,8 @@ def test_evidence_grows_with_every_win_and_shrinks_with_every_loss(
 ) -> None:
     assert evidence(wins + 1, ties, losses, margin) >= evidence(wins, ties, losses, margin)
     assert evidence(wins, ties, losses + 1, margin) <= evidence(wins, ties, losses, margin)
-    ladder = [
-        evidence(wins, ties, losses, one) for one in (-0.5, margin / 2 - 0.45, margin / 2 + 0.45)
-    ]
-    assert ladder[1] >= ladder[2]
-
-
-@given(COUNT, COUNT, MARGIN)
-def test_evidence_is_finite_and_nothing_before_the_first_question(
-    a: int, b: int, margin: float
-) -> None:
-    assert evidence(0, 0, 0, margin) == 1.0
-    assert 0 <= evidence(100 * a, b, b, margin) < math.inf
+    low, high = margin / 2 - 0.45, margin / 2 + 0.45
+    assert evidence(wins, ties, losses, low) >= evidence(wins, ties, losses, high)
 
 
 def test_evidence_refuses_what_cannot_be() -> None:
@@ -113,23 +103,13 @@ def test_a_child_is_admitted_when_everything_is_proven_and_rejected_when_anythin
     assert (found == "reject") == ("reject" in parts)
 
 
-def test_a_stricter_level_asks_for_more() -> None:
-    def needed(level: float) -> int:
-        return next(
-            n for n in range(400) if Gate(level=level).compare(PairedCounts(n, n, 0)) == "admit"
-        )
-
-    counts = [needed(level) for level in (0.2, 0.05, 0.01, 0.001)]
-    assert all(one < other for one, other in pairwise(counts))
-
-
 # Verdicts, from the evidence.
 
 ODD = Gate(level=0.1, gain=0.3, most=50)
 
 
 @given(TALLY)
-def test_to_be_better_is_to_rule_out_zero_and_to_fall_short_is_to_rule_out_the_gain(
+def test_a_verdict_is_to_rule_out_one_margin_and_to_fall_short_is_to_rule_out_the_other(
     tally: PairedCounts,
 ) -> None:
     wins, ties, losses = tally.wins, tally.ties, tally.losses

@@ -31,9 +31,8 @@ def test_energy_sums_to_zero_to_the_milli_atp_after_any_history(
         try:
             getattr(ledger, verb)(*arguments)
         except LedgerError:
-            assert (
-                TypeAdapter(Ledger).dump_json(ledger) == before
-            )  # a refused movement moves nothing
+            # A refused movement moves nothing.
+            assert TypeAdapter(Ledger).dump_json(ledger) == before
         assert ledger.total == 0
     assert TypeAdapter(Ledger).validate_json(TypeAdapter(Ledger).dump_json(ledger)) == ledger
 
@@ -91,20 +90,10 @@ def test_a_charge_may_lead_into_debt_and_the_world_takes_the_debt_of_the_dead() 
     assert (ledger.balances, ledger.world) == ({}, 0)
 
 
-def test_a_transfer_to_oneself_changes_nothing() -> None:
-    ledger = Ledger()
-    ledger.open("a")
-    ledger.mint("a", 50)
-    ledger.transfer("a", "a", 20)
-    assert ledger.balance("a") == 50
-
-
 def test_an_unknown_account_is_named() -> None:
-    with pytest.raises(LedgerError) as caught:
+    said = "no account 'ghost': open it before energy moves, and not after it was closed"
+    with pytest.raises(LedgerError, match=f"^{said}$"):
         Ledger().charge("ghost", 1)
-    assert str(caught.value) == (
-        "no account 'ghost': open it before energy moves, and not after it was closed"
-    )
     ledger = Ledger()
     ledger.open("a")
     with pytest.raises(LedgerError, match="account 'a' is open already"):

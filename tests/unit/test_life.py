@@ -3,7 +3,6 @@ known."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,6 @@ from life_measures import (
     activity,
     course_of,
     effective_specialists,
-    group_of,
-    inheritance,
     potentials,
     read_history,
     shadow,
@@ -49,9 +46,8 @@ class Log:
         """Comes after the generation that was lived last."""
         at = max(self.generation - 1, 0)
         operator = "gaussian" if parents else "founder"
-        self.events.append(
-            Born(at, organelle_id, operator, parents, weights or f"weights of {organelle_id}", {})
-        )
+        held = weights or f"weights of {organelle_id}"
+        self.events.append(Born(at, organelle_id, operator, parents, held, {}))
         self.alive.append(organelle_id)
 
     def dies(self, organelle_id: str) -> None:
@@ -66,27 +62,11 @@ class Log:
                 for cell, (asked, right) in diet(organelle_id, self.generation).items():
                     rewards = (1.0,) * right + (0.0,) * (asked - right)
                     items = tuple(str(number) for number in range(asked))
-                    self.events.append(
-                        Acted(
-                            self.generation,
-                            organelle_id,
-                            cell,
-                            items,
-                            rewards,
-                            1,
-                            1,
-                            1,
-                            1,
-                            "practice",
-                        )
-                    )
+                    who = self.generation, organelle_id, cell
+                    self.events.append(Acted(*who, items, rewards, 1, 1, 1, 1, "practice"))
             for organelle_id in self.alive:
                 self.events.append(Settled(self.generation, organelle_id, 1, 0, 0, 0, 0))
             self.generation += 1
-
-
-def adder(organelle_id: str, generation: int) -> Diet:
-    return {ADD: (4, 3)}
 
 
 def by_name(organelle_id: str, generation: int) -> Diet:
@@ -109,48 +89,9 @@ def five() -> Log:
     return log
 
 
-def test_cells_belong_to_convention_groups() -> None:
-    assert {cell: group_of(cell) for cell in GROUPS} == GROUPS
-    assert group_of("trivia/short") == "written"
-
-
 def test_specialists_are_those_who_earn_most_in_one_group_and_are_right_there(five: Log) -> None:
     history = read_history(five.events)
     assert specialists(history, 10, 10) == {"o1": "number", "o2": "truth", "o3": "json.repair"}
-
-
-def test_the_dead_and_those_who_hardly_earned_are_no_specialists(five: Log) -> None:
-    five.dies("o1")
-    five.lives(by_name)
-    found = specialists(read_history(five.events), 11, 10)
-    assert found == {"o2": "truth", "o3": "json.repair"}
-    assert specialists(read_history(five.events), 2, 2, least=7) == {
-        "o2": "truth",
-        "o3": "json.repair",
-    }
-
-
-def test_unanswered_questions_count_as_not_served(five: Log) -> None:
-    history = read_history(five.events)
-    assert history.generations == 10
-    assert history.served(40) == pytest.approx([(3 + 4 + 4 + 6 + 2) / 40] * 10)
-
-
-def test_trades_run_in_families_as_often_as_children_do_what_their_parents_do(five: Log) -> None:
-    children = ("o6", "o1"), ("o7", "o2"), ("o8", "o3"), ("o9", "o3")
-    for child, parent in children:
-        five.born(child, parent)
-    trades = {"o6": ADD, "o7": BOOL, "o8": JSON, "o9": ADD}
-    five.lives(
-        lambda organelle_id, _: (
-            {trades[organelle_id]: (4, 4)} if organelle_id in trades else by_name(organelle_id, _)
-        ),
-        10,
-    )
-    found = inheritance(read_history(five.events))
-    assert (found.children, found.same) == (4, 0.75)
-    assert found.chance == pytest.approx((2 * 1 + 1 * 1 + 1 * 2) / 16)
-    assert inheritance(read_history([])).children == 0
 
 
 @given(st.integers(1, 6), st.integers(1, 4))
@@ -196,7 +137,7 @@ def test_a_counter_is_the_use_along_the_line_of_descent() -> None:
     assert counters[4] == {"o2": 6, "o3": 18, "o4": 12, "o5": 16}
 
 
-def course(seed: int, is_selected: bool, generations: int = 150, size: int = 12) -> Course:
+def course(seed: int, is_selected: bool, generations: int = 100, size: int = 12) -> Course:
     """Births and deaths in every fifth generation; those who are used more have the children, or
     anyone."""
     generator, log = np.random.default_rng(seed), Log()
@@ -208,12 +149,10 @@ def course(seed: int, is_selected: bool, generations: int = 150, size: int = 12)
             log.lives(lambda organelle_id, _: {ADD: (10, talent[organelle_id])}, 5)
         else:
             log.lives(lambda *_: {ADD: (10, int(generator.integers(0, 10)))}, 5)
-        ranked = (
-            sorted(log.alive, key=lambda organelle_id: talent[organelle_id])
-            if is_selected
-            else list(log.alive)
-        )
-        if not is_selected:
+        ranked = list(log.alive)
+        if is_selected:
+            ranked.sort(key=talent.__getitem__)
+        else:
             generator.shuffle(ranked)
         child = f"o{size + step + 1}"
         talent[child] = talent[ranked[-1]]
@@ -225,58 +164,19 @@ def course(seed: int, is_selected: bool, generations: int = 150, size: int = 12)
 def test_selection_lifts_activity_above_the_neutral_shadow_and_drift_does_not() -> None:
     drawn = np.random.default_rng(1)
     above = []
-    for seed in range(20):
+    for seed in range(8):
         found = activity(course(seed, is_selected=False), drawn)
         above.append(found.mean[-1] > found.high[-1])
-    assert sum(above) <= 3  # 0.5 of 20 expected
-    for seed in range(5):
+    assert sum(above) <= 2  # 0.2 of 8 expected
+    for seed in range(2):
         found = activity(course(seed, is_selected=True), drawn)
         assert found.mean[-1] > found.high[-1]
         assert found.low[-1] < found.shadow[-1] < found.high[-1]
 
 
-def test_a_shadow_has_the_same_births_deaths_and_uses() -> None:
-    real = course(3, is_selected=True)
-    neutral = shadow(real, np.random.default_rng(0))
-    for before, after, now, replayed in zip(
-        real.uses, real.uses[1:], neutral.uses, neutral.uses[1:], strict=False
-    ):
-        assert sorted(after.values()) == sorted(replayed.values())
-        assert after.keys() - before.keys() == replayed.keys() - now.keys()
-        assert len(before.keys() - after.keys()) == len(now.keys() - replayed.keys())
-    assert {organelle_id: len(of) for organelle_id, of in neutral.ancestors.items()} == {
-        organelle_id: len(real.ancestors[organelle_id]) for organelle_id in neutral.ancestors
-    }
-
-
-def test_victims_of_a_shadow_are_not_those_of_the_run() -> None:
-    real = course(3, is_selected=True)
-    last = [set(shadow(real, np.random.default_rng(seed)).uses[-1]) for seed in range(5)]
-    assert len({frozenset(one) for one in last}) == 5
-
-
 def novelties(log: Log, interval: int) -> Iterator[tuple[int, int, float]]:
     for one in potentials(read_history(log.events), interval):
         yield one.change, one.novelty, round(one.diversity, 3)
-
-
-def test_a_community_that_stays_as_it_is_changes_once_and_keeps_its_diversity() -> None:
-    log = Log()
-    for organelle_id in ("o1", "o2", "o3"):
-        log.born(organelle_id)
-    log.lives(by_name, 40)
-    assert list(novelties(log, 10)) == [(3, 3, 1.099), (0, 0, 1.099), (0, 0, 1.099)]
-
-
-def test_what_does_not_persist_is_neither_change_nor_novelty() -> None:
-    log = Log()
-    log.born("o1")
-    log.lives(by_name, 10)
-    log.born("o2", "o1")
-    log.lives(by_name, 8)
-    log.dies("o2")  # without offspring
-    log.lives(by_name, 22)
-    assert list(novelties(log, 10)) == [(1, 1, 0.0), (0, 0, 0.0), (0, 0, 0.0)]
 
 
 def test_an_ancestor_counts_while_its_descendants_live() -> None:
@@ -297,16 +197,3 @@ def test_a_kind_that_comes_back_is_a_change_but_no_novelty() -> None:
     for cell in seasons:
         log.lives(lambda *_, cell=cell: {cell: (3, 3)}, 10)
     assert list(novelties(log, 10)) == [(1, 1, 0.0), (1, 1, 0.0), (1, 0, 0.0)]
-
-
-def test_an_interval_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="interval"):
-        potentials(read_history([]), 0)
-
-
-def test_what_earned_nothing_is_no_line_that_persists() -> None:
-    log = Log()
-    log.born("o1")
-    log.born("o2")
-    log.lives(lambda name, _: {ADD: (3, 3 if name == "o1" else 0)}, 20)
-    assert [(one.kinds, one.lines) for one in potentials(read_history(log.events), 10)] == [(1, 1)]

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import tracemalloc
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from parents import LAYOUT, deltas, is_close, merged, mixed, parent
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.operators import Parent, operators
-from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.ecology import Birth, EcologyState, Found
-from symbiont_ecology.ecology.decisions import ApplyContext, apply
-from symbiont_ecology.ecology.prices import Prices
 
 NAMES = [name for name, _, _ in LAYOUT.modules]
 MERGES = [name for name in operators.names() if operators[name].arity == 2]
 ON_ELEMENTS = {"ties", "dare"}
-OF_PARTS = ON_ELEMENTS | {"directions", "elementwise"}
 
 
 @pytest.fixture(params=[(1, 1.0, 8, 1.0), (8, 2.0, 3, 0.25)], ids=str)
@@ -44,16 +36,6 @@ def test_exact_merges_are_what_they_say_on_dense_deltas(parents: list[Parent]) -
     svd = merged("svd", parents, share=0.3)
     assert is_close(svd, mixed(parents, (0.3, 0.7)))
     assert svd.rank == 8
-
-
-def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
-    parents = [parent(0, 2), parent(1, 3, 2.0)]
-    child, mean = deltas(merged("svd", parents)), mixed(parents, (0.5, 0.5))
-    for name in NAMES:
-        lost = np.linalg.svd(mean[name], compute_uv=False)[3:]
-        assert np.linalg.norm(child[name] - mean[name]) == pytest.approx(
-            np.linalg.norm(lost), rel=1e-5
-        )
 
 
 @pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 1.0])
@@ -94,16 +76,12 @@ def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
     children = [deltas(merged("dare", parents, seed, density=0.25)) for seed in range(500)]
     for name in NAMES:
         found = np.stack([child[name] for child in children])
-        might = [
-            first * one[name] / 0.5 + second * other[name] / 0.5
-            for first in (0, 1)
-            for second in (0, 1)
-        ]
+        choices = itertools.product((0, 2), repeat=2)
+        might = [first * one[name] + second * other[name] for first, second in choices]
         assert np.abs(found[:, None] - np.stack(might)).min(axis=1).max() < 1e-5
         error = found.std(axis=0) / np.sqrt(len(children))
-        assert (
-            np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2) <= 5 * error + 1e-5
-        ).all()
+        gap = np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2)
+        assert (gap <= 5 * error + 1e-5).all()
     assert is_close(merged("dare", parents, density=1.0), mixed(parents, (0.5, 0.5)))
 
 
@@ -121,9 +99,8 @@ def learned(
         vector[a] *= stretch
         vector[b] /= stretch
         of_an_element = gradients[name] ** 2 / (d_in * d_out)
-        rows = np.sum(
-            vector[a].reshape(8, d_in) ** 2, axis=1
-        )  # the gradient by B is that by ΔW times Aᵀ
+        # The gradient by B is that by ΔW times Aᵀ.
+        rows = np.sum(vector[a].reshape(8, d_in) ** 2, axis=1)
         second[b] = scale * np.repeat(of_an_element * rows, d_out)
     return Parent(LAYOUT, 8, 1.0, vector, OptimizerState(9, None, second))
 
@@ -138,10 +115,9 @@ def test_fisher_listens_in_every_module_to_the_parent_that_depends_on_it(
     ]
     one, other = map(deltas, parents)
     shares = {"wide": 0.9 / (0.9 + 0.2), "tall": 0.1 / (0.1 + 0.8), "square": 0.5}
-    expected = {
-        name: share * one[name] + (1 - share) * other[name] for name, share in shares.items()
-    }
-    assert is_close(merged("fisher", parents), expected)
+    child = merged("fisher", parents)
+    expected = {name: at * one[name] + (1 - at) * other[name] for name, at in shares.items()}
+    assert is_close(child, expected)
 
 
 def test_fisher_without_memories_is_the_mean() -> None:
@@ -159,13 +135,8 @@ def test_svd_noise_changes_how_much_and_not_what() -> None:
     within = u[:, :4].T @ child.delta("big") @ v[:4].T
     assert np.abs(within - np.diag(np.diag(within))).max() < 1e-5
     assert np.linalg.norm(within) == pytest.approx(np.linalg.norm(child.delta("big")), rel=1e-6)
-    ratios = [
-        np.log(
-            np.diag(u[:, :4].T @ merged("svd_noise", [one], seed, sigma=0.1).delta("big") @ v[:4].T)
-            / s[:4]
-        )
-        for seed in range(300)
-    ]
+    children = [merged("svd_noise", [one], seed, sigma=0.1).delta("big") for seed in range(300)]
+    ratios = [np.log(np.diag(u[:, :4].T @ child @ v[:4].T) / s[:4]) for child in children]
     assert np.mean(ratios) == pytest.approx(0.0, abs=0.01)
     assert np.std(ratios) == pytest.approx(0.1, rel=0.1)
     assert np.array_equal(merged("svd_noise", [one], sigma=0.0).vector, one.vector)
@@ -174,27 +145,12 @@ def test_svd_noise_changes_how_much_and_not_what() -> None:
 # What all of them keep to.
 
 
-@pytest.mark.parametrize("name", MERGES)
-@pytest.mark.parametrize("ranks", [(1, 8), (8, 1), (3, 3)])
-def test_ranks_and_scalings_may_differ(name: str, ranks: tuple[int, int]) -> None:
-    """An earlier system crashed on mixed ranks."""
-    child = merged(name, [parent(0, ranks[0], 2.0), parent(1, ranks[1], 0.5)])
-    assert np.isfinite(child.vector).all()
-    assert child.rank in (max(ranks), sum(ranks))
-
-
 @pytest.mark.parametrize("name", sorted({*MERGES, "svd_noise"} - ON_ELEMENTS))
 def test_a_merge_of_equals_is_their_equal(name: str) -> None:
     twins = [parent(0, 3, 2.0)] * operators[name].arity
     knobs = {"concatenation": {"decay": 1.0}, "svd_noise": {"sigma": 0.0}}
     operator = operators.build({"kind": name, **knobs.get(name, {})})
     assert is_close(operator(twins, np.random.default_rng(0)), deltas(twins[0]))
-
-
-@pytest.mark.parametrize("name", operators.names())
-def test_of_parents_that_do_nothing_comes_a_child_that_does_nothing(name: str) -> None:
-    nothing = [parent(seed, 2, b_std=0.0) for seed in range(operators[name].arity)]
-    assert is_close(merged(name, nothing), mixed(nothing[:1], (0.0,)), within=0.0)
 
 
 @pytest.mark.parametrize("name", operators.names())
@@ -213,20 +169,7 @@ def test_opposites_have_a_middle() -> None:
     """No great circle is determined between them."""
     one = parent(0)
     other = Parent(**vars(AdapterWeights(LAYOUT, 8, -3.0, one.vector)))
-    assert is_close(
-        merged("slerp", [one, other], at=0.25), {name: 0 * d for name, d in deltas(one).items()}
-    )
-
-
-@pytest.mark.parametrize("name", MERGES)
-def test_a_parent_that_does_nothing_leaves_a_part_of_the_other(name: str) -> None:
-    one, nothing = parent(0, 8), parent(1, 2, b_std=0.0)
-    child, whole = deltas(merged(name, [one, nothing])), deltas(one)
-    if name not in OF_PARTS:
-        for module in NAMES:
-            share = np.sum(child[module] * whole[module]) / np.sum(whole[module] ** 2)
-            assert 0 <= share <= 1 + 1e-6
-            assert np.abs(child[module] - share * whole[module]).max() < 1e-5
+    assert is_close(merged("slerp", [one, other], at=0.25), mixed([one], (0.0,)))
 
 
 def in_other_coordinates(one: Parent, seed: int) -> Parent:
@@ -249,96 +192,12 @@ def test_a_child_does_not_depend_on_how_its_parents_are_factored(name: str, seed
     assert is_close(other, deltas(child))
 
 
-def test_gaussian_noise_does_depend_on_it() -> None:
-    one = parent(0, 3)
-    child = merged("gaussian", [one], sigma=0.1)
-    other = merged("gaussian", [in_other_coordinates(one, 0)], sigma=0.1)
-    assert not is_close(other, deltas(child), within=1e-2)
-
-
-def test_an_exchange_of_numbers_does_depend_on_it() -> None:
-    parents = [parent(0, 3), parent(1, 3)]
-    others = [in_other_coordinates(one, 0) for one in parents]
-    child, other = merged("elementwise", parents), merged("elementwise", others)
-    assert not is_close(other, deltas(child), within=1e-2)
-
-
-def peak(make: Callable[[], object]) -> int:
-    """Bytes that numpy held at most."""
-    tracemalloc.start()
-    make()
-    _, most = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    return most
-
-
 @pytest.mark.parametrize("name", sorted({*operators.names()} - ON_ELEMENTS))
 def test_operators_on_factors_never_make_a_dense_delta(name: str) -> None:
     large = AdapterLayout((("large", 8000, 8000),))
     parents = [parent(seed, 2, layout=large) for seed in range(operators[name].arity)]
-    assert peak(lambda: merged(name, parents)) < 8000 * 8000 * 4 / 20
-
-
-@pytest.mark.parametrize("name", sorted(ON_ELEMENTS))
-def test_operators_on_elements_hold_one_dense_module_at_a_time(name: str) -> None:
-    def held(count: int) -> int:
-        layout = AdapterLayout(tuple((f"module {index}", 64, 64) for index in range(count)))
-        parents = [parent(seed, 1, layout=layout) for seed in range(2)]
-        return peak(lambda: merged(name, parents))
-
-    assert held(40) - held(2) < 38 * 64 * 64 * 8 / 4
-
-
-# Mistakes of earlier systems.
-
-
-def test_averages_of_factors_are_not_averages() -> None:
-    """An earlier system averaged A and B apart; the error was 71 % of what it was to make."""
-    layout = AdapterLayout((("big", 300, 300),))
-    parents = [parent(seed, 4, layout=layout) for seed in range(2)]
-    apart = AdapterWeights(layout, 4, 1.0, (parents[0].vector + parents[1].vector) / 2)
-    mean = mixed(parents, (0.5, 0.5))["big"]
-
-    def error(child: AdapterWeights) -> float:
-        return float(np.linalg.norm(deltas(child)["big"] - mean) / np.linalg.norm(mean))
-
-    assert error(apart) == pytest.approx(0.71, abs=0.03)
-    assert error(merged("linear", parents)) < 1e-6
-
-
-def family(
-    parents: Sequence[Parent], name: str, children: int, folder: Path
-) -> list[AdapterWeights]:
-    """What a store holds of two parents, o1 and o2, and of the children that they had, read from
-    disk."""
-    state, store = EcologyState(seed=0), BlobStore(folder)
-    context = ApplyContext(state, store, LAYOUT, Prices(), Draw(0))
-    for organelle_id, one in zip(("o1", "o2"), parents, strict=True):
-        apply([Found({}, one.rank, store.put_weights(one))], context)
-        state.population[organelle_id] = replace(
-            state.population[organelle_id],
-            optimizer_state=store.put_optimizer_state(one.optimizer_state),
-        )
-    for _ in range(children):
-        birth = Birth(("o1", "o2"), operators.build(name), name, {})
-        apply([birth], context)
-    store.flush()
-    return [BlobStore(folder).weights(one.genome.weights) for one in state.population.values()]
-
-
-@pytest.mark.parametrize("name", MERGES)
-def test_a_merged_child_stays_as_it_was_made(name: str, tmp_path: Path) -> None:
-    """In an earlier system a child lost its weights again: its slot was set up anew after the
-    merge."""
-    parents = [
-        learned(0, {"wide": 3.0, "tall": 1.0, "square": 2.0}),
-        learned(1, {"wide": 1.0, "tall": 2.0, "square": 2.0}),
-    ]
-    *kept, child, _ = family(parents, name, 2, tmp_path)
-    expected = operators.build(name)(parents, Draw(0)("breed", "o3"))
-    assert child.rank == expected.rank
-    assert np.array_equal(child.vector, expected.vector)
-    for one, before in zip(kept, parents, strict=True):
-        assert np.array_equal(one.vector, before.vector)
-    with pytest.raises(ValueError, match="read-only"):
-        child.vector[:] = 0
+    tracemalloc.start()
+    merged(name, parents)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < 8000 * 8000 * 4 / 20

@@ -64,14 +64,6 @@ def test_what_is_no_regular_pattern_is_refused(text: str) -> None:
         read_pattern(text)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "text", "found"), [("a+b", "caabab", "aab"), ("b*", "aab", ""), ("c", "ab", None)]
-)
-def test_the_first_match_is_found(pattern: str, text: str, found: str | None) -> None:
-    match = read_pattern(pattern).search(text)
-    assert (match and match.group()) == found
-
-
 @pytest.mark.parametrize("pattern", EVIL)
 def test_a_pattern_that_makes_backtracking_explode_ends_at_once(pattern: str) -> None:
     began = time.process_time()

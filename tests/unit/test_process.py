@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from symbiont_ecology.base.process import machine_memory, memory_mb, release_memory, usable_cores
+from symbiont_ecology.base.process import machine_memory, memory_mb, release_memory
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -23,14 +22,6 @@ def test_memory_that_was_freed_in_pieces_is_given_back() -> None:
     assert sum(map(len, kept)) == 25_000_000
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_a_process_knows_what_it_takes_and_what_there_is() -> None:
-    total, free = machine_memory()
-    assert 0 < free <= total
-    assert 0 < memory_mb("VmRSS") <= memory_mb() < total / 2**20
-    assert memory_mb("NoSuchField") == 0.0
-
-
 def test_what_a_container_takes_already_is_not_free_in_it(tmp_path: Path) -> None:
     assert machine_memory(tmp_path)[0] > 1000  # without limits it is the machine's
     (tmp_path / "memory.max").write_text("1000\n")
@@ -41,14 +32,3 @@ def test_what_a_container_takes_already_is_not_free_in_it(tmp_path: Path) -> Non
     assert machine_memory(tmp_path) == (1000, 0)
     (tmp_path / "memory.max").write_text("max\n")
     assert machine_memory(tmp_path)[1] > 1000
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a process may use all cores")
-def test_cores_that_a_process_may_not_use_do_not_count() -> None:
-    cores = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(cores)})
-        assert usable_cores() == 1
-    finally:
-        os.sched_setaffinity(0, cores)
-    assert usable_cores() == len(cores)

@@ -58,47 +58,21 @@ def dogs(animals: Registry[Animal]) -> Registry[Animal]:
 
 
 def test_a_name_or_a_mapping_builds_the_same_component(dogs: Registry[Animal]) -> None:
-    assert (
-        dogs.build("dog")
-        == dogs.build({"kind": "dog"})
-        == dogs.build({"kind": "dog", "legs": 4})
-        == Dog()
-    )
-
-
-def test_a_list_makes_a_tuple_an_integer_a_float_and_a_mapping_a_dataclass(
-    dogs: Registry[Animal],
-) -> None:
-    spec = {"kind": "dog", "weight": 3, "names": ["a", "b"], "coat": {"colour": "red"}}
-    dog = dogs.build(spec)
-    assert dog == Dog(weight=3.0, names=("a", "b"), coat=Coat("red"))
-    assert isinstance(dog, Dog)
-    assert isinstance(dog.weight, float)
+    for spec in ("dog", {"kind": "dog"}, {"kind": "dog", "legs": 4, "names": []}):
+        assert dogs.build(spec) == Dog()
 
 
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        (
-            {"leg": 3},
-            "animal 'dog': unknown key 'leg'; did you mean 'legs'? known keys: legs, weight, tame",
-        ),
-        ({"zzz": 3}, "animal 'dog': unknown key 'zzz'; known keys: legs"),
+        ({"leg": 3}, "unknown key 'leg'; did you mean 'legs'? known keys: legs, weight, tame"),
         ({"sound": "x"}, "unknown key 'sound'"),
-        (
-            {"coat": {"color": "x"}},
-            "unknown key 'coat.color'; did you mean 'coat.colour'? known keys: colour",
-        ),
-        ({"legs": "abc"}, "animal 'dog': legs: expected a valid integer, got 'abc'"),
-        ({"legs": True}, "legs: expected a valid integer, got True"),
-        ({"legs": "4"}, "legs: expected a valid integer, got '4'"),
-        ({"legs": 4.0}, "legs: expected a valid integer, got 4.0"),
-        ({"weight": False}, "weight: expected a valid number, got False"),
+        ({"coat": {"color": "x"}}, "unknown key 'coat.color'; did you mean 'coat.colour'?"),
+        ({"legs": "4"}, "animal 'dog': legs: expected a valid integer, got '4'"),
         ({"tame": 1}, "tame: expected a valid boolean, got 1"),
         ({"names": [1]}, "names.0: expected a valid string, got 1"),
         ({"names": "rex"}, "names: expected a valid array, got 'rex'"),
         ({"size": "tiny"}, "size: expected 'small' or 'big', got 'tiny'"),
-        ({"coat": 3}, "coat: expected"),
         ({"coat": object()}, "animal 'dog': only plain values"),
         ({"legs": -1}, "animal 'dog': expected legs >= 0, got -1"),
     ],
@@ -112,23 +86,10 @@ def test_what_is_wrong_is_said_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_a_misspelt_required_key_is_reported_as_unknown_and_not_as_missing() -> None:
-    @dataclass(frozen=True)
-    class Needs:
-        amount: int
-        __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
-
-    with pytest.raises(ConfigError, match="unknown key 'amuont'; did you mean 'amount'"):
-        validate(Needs, {"amuont": 1}, "thing")
-    with pytest.raises(ConfigError, match="thing: missing key 'amount'"):
-        validate(Needs, {}, "thing")
-
-
 def test_an_unknown_name_lists_the_known_ones(dogs: Registry[Animal]) -> None:
-    with pytest.raises(ConfigError, match=r"no animal 'dgo'; did you mean 'dog'\? known: dog"):
-        dogs["dgo"]
-    with pytest.raises(ConfigError, match="no animal 'dgo'"):
-        dogs.build("dgo")
+    for find in (dogs.__getitem__, dogs.build):
+        with pytest.raises(ConfigError, match=r"no animal 'dgo'; did you mean 'dog'\? known: dog"):
+            find("dgo")
 
 
 @pytest.mark.parametrize("spec", [{}, {"kind": 3}, {"legs": 4}, 3, None, ["dog"]])
@@ -153,24 +114,6 @@ def test_only_frozen_dataclasses_are_registered(animals: Registry[Animal]) -> No
     for cls in (Loose, str):
         with pytest.raises(TypeError, match="frozen dataclass"):
             animals.register("x")(cls)
-
-
-def test_a_new_file_is_enough(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
-) -> None:
-    (tmp_path / "zoo" / "__init__.py").write_text(
-        "from symbiont_ecology.base.registry import Registry\nanimals = Registry('animal', 'zoo')\n"
-    )
-    (tmp_path / "zoo" / "cat.py").write_text(
-        "from dataclasses import dataclass\nfrom zoo import animals\n\n"
-        "@animals.register('cat')\n@dataclass(frozen=True)\nclass Cat:\n"
-        '    """Purrs."""\n\n    lives: int = 9  # in all\n'
-    )
-    monkeypatch.delitem(sys.modules, "zoo", raising=False)
-    import zoo  # type: ignore[import-not-found]
-
-    assert zoo.animals.names() == ("cat",)
-    assert zoo.animals.build("cat").lives == 9
 
 
 def test_other_packages_register_by_entry_point(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,15 +11,9 @@ from symbiont_ecology.base.errors import DataError, RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted
 from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.evaluate.shifts import draw_shifts, shifts
-from symbiont_ecology.run.build import mixture
-from symbiont_ecology.run.provenance import PROVENANCE_FILE
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks.splits import split_of
 from toy import ToyHost, toy_ecology
-
-OWN_SHIFTS = ("depth", "wording", "ceiling", "retention")
-"""Shifts of a mix that change what data have only one of."""
 
 
 @pytest.fixture(scope="module")
@@ -52,16 +45,6 @@ def test_a_run_asks_train_lines_alone_and_as_they_stand(lived: Path) -> None:
     held = [one.item for one in answers if one.item.family == "quiz"]
     assert len(held) == 30
     assert all(split_of("quiz", one.prompt.rstrip()) == "holdout" for one in held)
-
-
-def test_a_resumed_run_on_data_equals_an_uninterrupted_one(file: Path, tmp_path: Path) -> None:
-    for folder, generations in (("short", 3), ("long", 6)):
-        start(config(quiz(file), generations=generations), tmp_path / folder, host=ToyHost())
-    resume(tmp_path / "short", overrides=["run.generations=6"], host=ToyHost())
-    for name in ("state.json", "events.jsonl", "config.yaml", PROVENANCE_FILE):
-        assert (tmp_path / "short" / name).read_bytes() == (
-            tmp_path / "long" / name
-        ).read_bytes(), name
 
 
 def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:

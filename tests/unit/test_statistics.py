@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,11 +33,6 @@ def test_wilson_agrees_with_scipy(n: int, data: st.DataObject, level: float) -> 
     theirs = stats.binomtest(successes, n).proportion_ci(level, method="wilson")
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
     assert 0 <= ours.low <= ours.estimate <= ours.high <= 1
-
-
-def test_wilson_refuses_more_successes_than_trials() -> None:
-    with pytest.raises(ValueError, match="3 of 2"):
-        wilson(3, 2)
 
 
 def _gaps(wins: int, losses: int, n: int) -> list[float]:
@@ -81,24 +77,6 @@ def test_differences_of_whole_verdicts_are_those_of_bonett_and_price(
     assert math.isnan(found.estimate) if n == 0 else found.estimate == (wins - losses) / n
 
 
-def test_one_side_that_wins_all_proves_no_certainty() -> None:
-    assert share_difference(_gaps(5, 0, 5)).low < 0.8
-    tied = share_difference(_gaps(0, 0, 20))
-    assert tied.low == -tied.high < 0
-    assert share_difference(_gaps(2, 1, 9)).low == -share_difference(_gaps(1, 2, 9)).high
-    with pytest.raises(ValueError, match=r"from -1 to 1, got 1\.5"):
-        share_difference([0.5, 1.5])
-
-
-@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(-5, 5)), min_size=2, max_size=12))
-def test_the_paired_interval_turns_round_with_its_sides(pairs: list[tuple[float, float]]) -> None:
-    a, b = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    one, other = paired_interval(a, b), paired_interval(b, a)
-    assert (one.estimate, one.low, one.high) == pytest.approx(
-        (-other.estimate, -other.high, -other.low)
-    )
-
-
 def test_the_paired_interval_agrees_with_scipy() -> None:
     generator = np.random.default_rng(0)
     a, b = generator.normal(1, 1, 5), generator.normal(0, 1, 5)
@@ -118,9 +96,6 @@ def test_mcnemar_is_the_exact_test_of_discordant_items() -> None:
 
 # Seeds crossed with items.
 
-CELLS = [0] * 10 + [1] * 20 + [2] * 10 + [3] * 10
-FAMILIES = [0] * 30 + [1] * 20
-
 
 def crossed(
     trial: int, of_seeds: float, of_families: float
@@ -133,56 +108,17 @@ def crossed(
     return values, families.tolist(), families.tolist()
 
 
-def test_the_crossed_bootstrap_weighs_cells_not_items() -> None:
-    values = np.tile(np.array([1.0, 0.0, 0.0, 0.0])[CELLS], (3, 1))
-    assert crossed_bootstrap(values, CELLS, FAMILIES, 0).estimate == pytest.approx(0.25)
-    fixed = crossed_bootstrap(values, CELLS, FAMILIES, 0, is_clustered=False)
-    assert (fixed.low, fixed.high) == pytest.approx((0.25, 0.25))
-    drawn = crossed_bootstrap(values, CELLS, FAMILIES, 0)
-    assert (drawn.low, drawn.high) == (0.0, 1.0)  # of two families nothing can be said
-
-
-def test_one_seed_says_nothing_of_others_and_is_not_taken_for_two() -> None:
-    one = Draw(0)("one").random((1, 400)) < 0.5
-    cells = [index // 50 for index in range(400)]
-    alone = crossed_bootstrap(one.astype(float), cells, cells, 0)
-    many = crossed_bootstrap(np.repeat(one.astype(float), 40, axis=0), cells, cells, 0)
-    assert alone.high - alone.low == pytest.approx(many.high - many.low, rel=0.15)
-
-
-def test_few_seeds_make_a_wide_interval_that_covers() -> None:
-    covered = 0
-    for trial in range(200):
-        values = Draw(trial)("few").normal(0, 0.2, (4, 1)) + np.zeros((4, 60))
-        cells = [index // 30 for index in range(60)]
-        found = crossed_bootstrap(values, cells, cells, trial, resamples=200, is_clustered=False)
-        # Within the range of the values: that costs a little.
-        covered += found.low <= 0 <= found.high
-    assert covered / 200 >= 0.85
-
-
 @pytest.mark.parametrize(
     ("of_seeds", "of_families", "is_clustered"), [(0.2, 0, False), (0.1, 0.3, True)]
 )
 def test_the_crossed_bootstrap_covers_the_mean_about_as_often_as_it_says(
     of_seeds: float, of_families: float, is_clustered: bool
 ) -> None:
-    intervals = [
-        crossed_bootstrap(
-            *crossed(trial, of_seeds, of_families), trial, resamples=300, is_clustered=is_clustered
-        )
-        for trial in range(200)
-    ]
+    how: dict[str, Any] = {"resamples": 300, "is_clustered": is_clustered}
+    worlds = [crossed(trial, of_seeds, of_families) for trial in range(200)]
+    intervals = [crossed_bootstrap(*one, trial, **how) for trial, one in enumerate(worlds)]
     covered = sum(interval.low <= 0 <= interval.high for interval in intervals)
     assert 0.88 <= covered / len(intervals) <= 0.98
-
-
-def test_families_that_stay_explain_nothing_of_the_spread_between_them() -> None:
-    values, cells, families = crossed(0, 0.02, 1.0)
-    drawn = crossed_bootstrap(values, cells, families, 0)
-    fixed = crossed_bootstrap(values, cells, families, 0, is_clustered=False)
-    assert drawn.estimate == fixed.estimate == pytest.approx(values.mean())
-    assert fixed.high - fixed.low < 0.2 * (drawn.high - drawn.low)
 
 
 def test_the_crossed_bootstrap_depends_on_its_seed_and_not_on_the_order_of_items_or_names() -> None:
@@ -208,20 +144,8 @@ def test_sign_flip_tries_every_pattern(differences: list[float]) -> None:
         abs(sum(s * d for s, d in zip(p, differences, strict=True))) >= seen for p in patterns
     ]
     assert sign_flip(differences) == sum(beyond) / len(patterns)
-    assert (
-        sign_flip([-one for one in differences])
-        == sign_flip(differences[::-1])
-        == sign_flip(differences)
-    )
-
-
-def test_sign_flip_has_known_values() -> None:
-    assert sign_flip([0.1] * 6) == 2 / 64
-    assert sign_flip([0.1] * 16) == 2 / 2**16
-    assert sign_flip([0.0, 0.0]) == 1.0
-    assert sign_flip([0.1, 0.2, -0.3]) == 1.0  # 0.1 + 0.2 - 0.3 is not 0 in floating point
-    with pytest.raises(ValueError, match="none"):
-        sign_flip([])
+    for same in ([-one for one in differences], differences[::-1]):
+        assert sign_flip(same) == sign_flip(differences)
 
 
 def test_sign_flip_draws_patterns_where_there_are_too_many() -> None:

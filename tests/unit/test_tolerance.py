@@ -6,8 +6,6 @@ import pytest
 
 from asked import synthetic
 from items import every_family, items
-from symbiont_ecology.evaluate.items import draw_items
-from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import FewShot, Natural
 
 TOLERANT = FewShot(is_tolerant=True)
@@ -41,24 +39,16 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("name", "variant", "question", "replies"), RIGHT)
-def test_a_person_would_accept_it(
-    name: str, variant: int, question: str, replies: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("case", "verdict"), [*((case, 1.0) for case in RIGHT), *((case, 0.0) for case in WRONG)]
+)
+def test_a_person_would_judge_alike(
+    case: tuple[str, int, str, tuple[str, ...]], verdict: float
 ) -> None:
+    name, variant, question, replies = case
     family = synthetic(name).in_style(TOLERANT).in_variant(variant)
-    assert {reply: family.verify(question, reply) for reply in replies} == dict.fromkeys(
-        replies, 1.0
-    )
-
-
-@pytest.mark.parametrize(("name", "variant", "question", "replies"), WRONG)
-def test_a_person_would_refuse_it(
-    name: str, variant: int, question: str, replies: tuple[str, ...]
-) -> None:
-    family = synthetic(name).in_style(TOLERANT).in_variant(variant)
-    assert {reply: family.verify(question, reply) for reply in replies} == dict.fromkeys(
-        replies, 0.0
-    )
+    found = {reply: family.verify(question, reply) for reply in replies}
+    assert found == dict.fromkeys(replies, verdict)
 
 
 @every_family
@@ -78,11 +68,3 @@ def test_strict_styles_stay_strict() -> None:
     family = synthetic("logic.bool")
     for style in (FewShot(), Natural()):
         assert family.in_style(style).verify(YES, "Yes.") == 0.0
-
-
-def test_questions_of_a_file_are_judged_as_the_run_judges() -> None:
-    strict, tolerant = synthetic("logic.bool"), synthetic("logic.bool").in_style(TOLERANT)
-    (item,) = draw_items(TaskMixture((strict,), ("short",)), 1)
-    reply = f"{item.answer.title()}."
-    assert item.verifier(reply) == 0.0
-    assert TaskMixture((tolerant,), ("short",)).as_asked(item).verifier(reply) == 1.0

@@ -12,7 +12,6 @@ from symbiont_ecology.base.errors import EcologyWarning, RunError
 from symbiont_ecology.base.transcripts import MAX_CHARS, Transcript, TranscriptLog, read_transcripts
 
 ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
-KILOBYTES = 0.05
 
 
 def many(count: int, generation: int = 0) -> list[Transcript]:
@@ -41,53 +40,12 @@ def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:
     assert cut.reply.endswith("[…]")
 
 
-@pytest.mark.parametrize("generation", [0, 1, 7, 19])
-def test_a_full_file_gets_no_more_and_a_run_that_goes_on_keeps_the_same(
-    generation: int, tmp_path: Path
-) -> None:
-    (tmp_path / "whole").mkdir()
-    whole, torn = log(tmp_path / "whole", KILOBYTES), log(tmp_path, KILOBYTES)
-    with warnings.catch_warnings(record=True, action="always") as said:
-        for place in range(20):
-            whole.write(many(100, place))
-    assert ["is full" in str(one.message) for one in said] == [True]
-    kept = {one.generation for one in read_transcripts(whole.path)}
-    assert kept == set(range(len(kept)))
-    assert 0 < len(kept) < 19
-    for place in range(min(generation + 1, len(kept))):
-        torn.write(many(100, place))
-    with torn.path.open("ab") as file:
-        file.write(b'{"generation":19,"id":"o')
-    resumed = TranscriptLog(torn.path, KILOBYTES)
-    resumed.rewind(generation)
-    assert all(one.generation < generation for one in read_transcripts(torn.path))
-    with warnings.catch_warnings(action="ignore", category=EcologyWarning):
-        for place in range(generation, 20):
-            resumed.write(many(100, place))
-    assert resumed.path.read_bytes() == whole.path.read_bytes()
-
-
-def test_a_sample_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    log(tmp_path).write([ONE])
-    path = tmp_path / "transcripts.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"one_in":1}', b'"one_in":4}'))
-    assert read_transcripts(path) == [ONE]
-
-
 def test_a_run_does_without_the_file(tmp_path: Path) -> None:
     assert read_transcripts(tmp_path / "transcripts.jsonl") == []
     resumed = TranscriptLog(tmp_path / "transcripts.jsonl", 1.0)
     resumed.rewind(5)
     resumed.write(many(2, 5))
     assert len(read_transcripts(resumed.path)) == 2
-
-
-def test_a_file_that_is_deleted_meanwhile_is_begun_again(tmp_path: Path) -> None:
-    written = log(tmp_path)
-    written.write([ONE])
-    written.path.unlink()
-    written.write([ONE, ONE])
-    assert len(read_transcripts(written.path)) == 2
 
 
 def test_zero_megabytes_keep_nothing(tmp_path: Path) -> None:

@@ -26,10 +26,9 @@ from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.config import TasksConfig
-from symbiont_ecology.tasks.data import DataTask, FileTasks
+from symbiont_ecology.tasks.data import FileTasks
 from symbiont_ecology.tasks.splits import split_of
-from symbiont_ecology.tasks.synthetic.styles import FewShot, prompt_styles
+from symbiont_ecology.tasks.synthetic.styles import FewShot
 
 CHAT: Spec = {"kind": "few_shot", "is_chat": True}
 TRAINED = [name for name in FAMILIES if tasks[name].role == "trained"]
@@ -51,23 +50,14 @@ def test_turns_are_parts_of_one_text() -> None:
 
 
 def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> None:
+    template = "{% for m in messages %}{{ m.role }}={{ m.content }}.{% endfor %}"
     folder = make_host(tmp_path / "host", layers=1)
     with pytest.raises(HostError, match="expected a chat template"):
         HostKernel.from_pretrained(folder, is_chat=True).generate(["12+7"], slots=-1)
-    add_chat_template(folder)
-    plain = HostKernel.from_pretrained(folder)
-    chat = HostKernel.from_pretrained(folder, is_chat=True)
+    add_chat_template(folder, template)
+    plain, chat = (HostKernel.from_pretrained(folder, is_chat=is_chat) for is_chat in (False, True))
     said = in_turns("1+1", "2", "3+4")
     assert plain.encode([said])[0].tolist() == plain.encode(["1+123+4"])[0].tolist()
-    expected = plain.encode(["[1+1]<bos>[2]<bos>[3+4]>"])[0].tolist()
-    assert chat.encode([said])[0].tolist() == expected
-
-
-def test_roles_take_turns_and_the_system_speaks_first(tmp_path: Path) -> None:
-    template = "{% for m in messages %}{{ m.role }}={{ m.content }}.{% endfor %}"
-    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
-    chat = HostKernel.from_pretrained(folder, is_chat=True)
-    plain = HostKernel.from_pretrained(folder)
     for said, text in {
         in_turns("a", "b", "c"): "user=a.assistant=b.user=c.",
         in_turns("s", "a", "b", "c"): "system=s.user=a.assistant=b.user=c.",
@@ -75,16 +65,6 @@ def test_roles_take_turns_and_the_system_speaks_first(tmp_path: Path) -> None:
     }.items():
         whole = plain.tokenizer(text, add_special_tokens=False)["input_ids"]
         assert chat.encode([said])[0].tolist() == whole
-
-
-def test_a_template_without_a_place_for_the_system_is_told_in_one_line(tmp_path: Path) -> None:
-    template = "{% if messages[0].role == 'system' %}{{ raise_exception('no') }}{% endif %}x"
-    folder = add_chat_template(make_host(tmp_path / "host", layers=1), template)
-    chat = HostKernel.from_pretrained(folder, is_chat=True)
-    assert len(chat.encode(["a"])[0])
-    with pytest.raises(HostError, match=r"turns of system, user: leave .*style\.system") as failed:
-        chat.encode([in_turns("s", "a")])
-    assert str(folder) not in str(failed.value)  # clients of a service are told it
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -123,17 +103,6 @@ def test_lines_of_data_get_examples_of_their_own(tmp_path: Path) -> None:
     assert len(chat) == 10
 
 
-def test_few_lines_give_few_examples(tmp_path: Path) -> None:
-    lines = [{"prompt": f"q{number}?", "target": str(number)} for number in range(9)]
-    task = FileTasks("few", str(jsonl(tmp_path / "lines.jsonl", lines))).task()
-    few: DataTask = task.in_style(FewShot(examples=20))
-    trained = task.part("short", "train")
-    for line in trained:
-        said = turns(few.prompt(line.question))
-        assert len(said) == 2 * (len(trained) - 1) + 1
-        assert f"{line.prompt}\n" not in said[:-1]
-
-
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -149,30 +118,6 @@ def test_a_style_that_cannot_be_is_refused_before_a_host_is_loaded(
 ) -> None:
     with pytest.raises(ConfigError, match=said):
         check(run_config(["math.add"], **settings))
-
-
-def test_answers_that_would_be_cut_are_told(tmp_path: Path) -> None:
-    lines = [{"prompt": f"q{number}?", "target": "one\ntwo"} for number in range(60)]
-    source = {"kind": "file", "name": "long", "path": str(jsonl(tmp_path / "lines.jsonl", lines))}
-    config = run_config(["long"], sources=[source], style="few_shot")
-    with pytest.raises(ConfigError, match=r"has it in the answer 'one.*set tasks\.style\.stop"):
-        check(config)
-    style = {"kind": "few_shot", "stop": ["\n\n"]}
-    check(run_config(["long"], sources=[source], style=style))
-
-
-def test_examples_would_tell_users_of_data_what_others_want(tmp_path: Path) -> None:
-    lines = [
-        {"prompt": f"q{number}?", "target": "x", "user": f"u{number % 3}"} for number in range(90)
-    ]
-    source = {
-        "kind": "file",
-        "name": "u",
-        "path": str(jsonl(tmp_path / "lines.jsonl", lines)),
-        "habitat": "user",
-    }
-    with pytest.raises(ConfigError, match=r"would tell the users of .* what others want"):
-        check(run_config(["u"], sources=[source], style="few_shot", habitats={"questions": 8}))
 
 
 def test_data_may_not_bring_turns(tmp_path: Path) -> None:
@@ -207,24 +152,3 @@ def test_a_typed_prompt_stands_behind_examples_of_the_family_that_it_resembles()
     assert typed("math.add: 47+8") == mix.families["math.add"].prompt("47+8")
     assert typed("string.sort: kqa") == mix.families["string.sort"].prompt("kqa")
     assert typed("What is the capital of France?") == "What is the capital of France?\n"
-
-
-def test_the_system_speaks_before_an_unfamiliar_prompt_too() -> None:
-    style = {"kind": "few_shot", "is_chat": True, "system": "Be brief."}
-    mix = mixture(run_config(["math.add"], style=style))
-    (item,) = draw_items(mix, 1)[:1]
-    asked = mix.as_asked(item.__class__("p", "", "", "Who?", "Who?", 8, verifier=len))
-    assert asked.prompt == in_turns("Be brief.", "Who?")
-
-
-@pytest.mark.parametrize("request_form", ["name", "instruction"])
-def test_other_words_are_other_words_in_the_examples_too(request_form: str) -> None:
-    style = prompt_styles.build({"kind": "few_shot", "request": request_form})
-    family = synthetic("math.add")
-    plain, other = (family.in_style(one).prompt("47+8") for one in (style, style.reworded()))
-    assert len(turns(plain)) == len(turns(other)) == 9
-    assert not set(turns(plain)[::2]) & set(turns(other)[::2])
-
-
-def test_a_config_names_the_style_in_one_word() -> None:
-    assert TasksConfig(families=("math.add",), style="few_shot").style == "few_shot"

@@ -10,11 +10,6 @@ from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
 LAYOUT = AdapterLayout((("layers.0.q", 4, 6), ("layers.0.o", 6, 4)))
 
 
-def test_size_is_rank_times_width() -> None:
-    assert LAYOUT.width == 20
-    assert LAYOUT.size(3) == 60
-
-
 def test_blocks_cover_the_vector_without_gap_or_overlap() -> None:
     covered = [
         index
@@ -40,41 +35,7 @@ def test_factors_give_back_what_was_packed() -> None:
         )
 
 
-def test_padding_to_a_larger_rank_keeps_every_delta() -> None:
-    small = AdapterWeights.random(LAYOUT, 2, 1.5, np.random.default_rng(1), b_std=1.0)
-    large = AdapterWeights.from_factors(
-        LAYOUT, 5, 1.5, {name: (a, b) for name, a, b in small.factors()}
-    )
-    assert large.rank == 5
-    for name, _, _ in LAYOUT.modules:
-        np.testing.assert_array_equal(large.delta(name), small.delta(name))
-
-
-def test_a_random_start_is_the_identity_until_b_is_given_noise() -> None:
-    start = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(2))
-    assert all(not start.delta(name).any() for name, _, _ in LAYOUT.modules)
-    assert start.vector.any()
-
-
-def test_the_same_generator_gives_the_same_adapter() -> None:
-    first, second = (
-        AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(3), 0.1) for _ in range(2)
-    )
-    np.testing.assert_array_equal(first.vector, second.vector)
-
-
-def test_vector_is_read_only() -> None:
-    weights = AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(4))
-    with pytest.raises(ValueError):
-        weights.vector[0] = 1.0
-
-
 @pytest.mark.parametrize("vector", [np.zeros(3, dtype=np.float32), np.zeros(40, dtype=np.float64)])
 def test_a_vector_of_another_length_or_type_is_refused(vector: np.ndarray) -> None:
     with pytest.raises(ValueError, match="expected a float32 vector of 40"):
         AdapterWeights(LAYOUT, 2, 1.0, vector)
-
-
-def test_an_unknown_module_has_no_delta() -> None:
-    with pytest.raises(KeyError):
-        AdapterWeights.random(LAYOUT, 2, 1.0, np.random.default_rng(5)).delta("lm_head")
