@@ -21,6 +21,7 @@ FAMILIES = ("math.add", "string.sort", "logic.bool", "word.count")
 LENIENT = {"level": 0.8, "gain": 0.4, "most": 12}
 """A gate that a few questions open or shut."""
 ECONOMY = toy_prices(dowry=12_001, grace=2, cap=40_000, lowest=1000, rent=4000)
+SUM = {"kind": "concatenation", "decay": 0.0}
 MECHANISMS: dict[str, Any] = {
     "upheaval": True,
     "breeding": {"at": 25_000, "mutation": "svd_noise"},

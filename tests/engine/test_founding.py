@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from resumed import trace
 from symbiont_ecology.base.errors import EcologyWarning, HostError, RunError
-from symbiont_ecology.base.types import Completions, Decoding, Request
+from symbiont_ecology.base.types import Completions, Request
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import check_start, resume, start
 from toy import Crash, ToyHost, toy_config
@@ -72,8 +73,7 @@ def test_a_budget_that_founding_spends_is_warned_of_and_can_be_mended(tmp_path: 
     finished = resume(folder, overrides=mended, host=ToyHost())
     assert finished.state.generation > 0
     start(with_loop(plan, train_rollouts=1000.0), tmp_path / "other", host=ToyHost())
-    for name in ("state.json", "events.jsonl"):
-        assert files(folder)[name] == files(tmp_path / "other")[name]
+    assert trace(folder) == trace(tmp_path / "other")
 
 
 @pytest.mark.parametrize("rollouts", [150, 600])

@@ -12,7 +12,7 @@ import pytest
 
 from logs import by_server
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Archived, Born, Event, Served, Settled
+from symbiont_ecology.base.events import Acted, Archived, Born, Event, Served
 from symbiont_ecology.base.types import Completions, turns
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
@@ -141,7 +141,6 @@ class BlankHost(ToyHost):
         """As the toy."""
         made = super().rollout(*arguments, **named)
         return replace(made, log_probabilities=np.full_like(made.log_probabilities, np.nan))
-
 
 
 def test_a_checkpoint_can_be_read_though_log_probabilities_are_not_finite(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ from typing import Any
 import symbiont_ecology
 from symbiont_ecology.base.registry import Registry, knobs
 from symbiont_ecology.ecology.prices import Prices
-from symbiont_ecology.ecology.strategies.mechanisms.population import Breeding
-from symbiont_ecology.run.config import HostConfig, LoopConfig, RunConfig
+from symbiont_ecology.run.config import HostConfig, LoopConfig
 from symbiont_ecology.tasks.config import Flip, TasksConfig
 
 

@@ -3,6 +3,7 @@ known."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from life_measures import (
     effective_specialists,
     potentials,
     read_history,
-    shadow,
     specialists,
 )
 from symbiont_ecology.base.events import Acted, Born, Event, Retired, Settled

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Protocol
 import pytest
 
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.base.registry import Registry, knobs, validate
+from symbiont_ecology.base.registry import Registry, knobs
 
 
 class Animal(Protocol):

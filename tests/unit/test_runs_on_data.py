@@ -62,19 +62,3 @@ def test_a_run_is_not_resumed_on_other_data(file: Path, tmp_path: Path) -> None:
         resume(folder, overrides=longer, host=ToyHost())
     file.write_text(text.replace("\n", "\r\n\r\n"))  # other bytes, the same lines
     assert resume(folder, overrides=longer, host=ToyHost()).is_complete
-
-
-@pytest.mark.parametrize("shift", shifts.names())
-def test_a_shift_leaves_out_data_that_it_cannot_change(shift: str, file: Path) -> None:
-    tasks = mixture(config("math.add", quiz(file)))
-    drawn = draw_shifts(tasks, [shift], 4)
-    found = Counter(one.family for one in drawn)
-    assert ("quiz" in found) is (shift == "in-distribution")
-    assert ("math.add" in found) is (shift in ("in-distribution", *OWN_SHIFTS))
-    assert all(one.verifier(one.answer) == 1.0 for one in drawn)
-
-
-def test_the_depth_shift_takes_long_lines_where_there_are_some(tmp_path: Path) -> None:
-    lines = [row | {"depth": ("long", "short")[n % 2]} for n, row in enumerate(rows(200))]
-    tasks = mixture(config(quiz(jsonl(tmp_path / "mixed.jsonl", lines))))
-    assert {one.depth for one in draw_shifts(tasks, ["depth"], 4)} == {"long"}

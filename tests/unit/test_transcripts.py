@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from symbiont_ecology.base.errors import EcologyWarning, RunError
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.transcripts import MAX_CHARS, Transcript, TranscriptLog, read_transcripts
 
 ONE = Transcript(0, "o1", "practice", "math.add/short", "i", "math.add: 1+1", "2", 1.0, 1500, -0.5)
