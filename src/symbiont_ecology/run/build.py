@@ -22,6 +22,7 @@ from symbiont_ecology.ecology.routing.routers import Router, routers
 from symbiont_ecology.ecology.strategies import Strategy, strategies
 from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.model.engines import engines
+from symbiont_ecology.model.locating import has_chat_template
 from symbiont_ecology.run.config import HostConfig, RunConfig
 from symbiont_ecology.run.executors import executors
 from symbiont_ecology.run.runtime import Host, Runtime
@@ -84,6 +85,7 @@ def check(config: RunConfig) -> None:
         parts.strategy.check(config.host.rank, parts.learning_rule)
         faults = [
             *_misfits(config, parts),
+            *_misfits_of_style(config, parts.style, mix),
             *_misfits_of_world(config, parts.strategy, mix),
             *_unanswered(config, parts, mix),
         ]
@@ -115,6 +117,18 @@ def _misfits(config: RunConfig, parts: Components) -> Iterator[str]:
         yield (
             "tasks: a logged question has one reply, by somebody else: set strategy.samples=1 and "
             "learning_rule=expert_iteration"
+        )
+
+
+def _misfits_of_style(config: RunConfig, style: PromptStyle, mix: TaskMixture) -> Iterator[str]:
+    """Yield what a style of prompts would tell, or what it needs of the host's files."""
+    is_secret = config.tasks.flip or isinstance(mix.habitats, SyntheticHabitats)
+    if style.tells_convention and is_secret:
+        yield f"tasks.style: {config.tasks.style!r} tells what is right, which is to be found out"
+    if style.is_chat and has_chat_template(config.host.model) is False:
+        yield (
+            f"tasks.style: expected a host with a chat template, {config.host.model!r} has none: "
+            "set tasks.style.is_chat=false"
         )
 
 
