@@ -11,7 +11,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +108,6 @@ def log_record(history: History) -> PageRecord:
         "books": _book_columns(history, frames),
         "transfers": [asdict(transfer) for transfer in history.flows.transfers],
         "acts": acts,
-        "prices": _price_changes(history, frames),
         "claims": [asdict(claim) for claim in history.claims],
         "servings": [asdict(change) for change in history.servings],
         "kinds": [asdict(change) for change in history.kinds()],
@@ -245,17 +243,6 @@ def _act_columns(history: History, frames: Frames) -> tuple[PageRecord, list[str
     names = ("frame", "who", "cell", "user", "asked", "right")
     columns = _columns(names, [[*key, asked, _short(right)] for key, (asked, right) in kept])
     return {**columns, "cells": list(cells), "users": list(users)}, left_out
-
-
-def _price_changes(history: History, frames: Frames) -> dict[str, list[tuple[int, int]]]:
-    """Return by niche the frames in which the price of a right answer changed, and the price."""
-    latest = defaultdict[str, dict[int, int]](dict)
-    for act in history.whole_acts:
-        latest[act.user or act.cell][frames.at(act.generation)] = math.floor(act.price)
-    return {
-        niche: [now for before, now in pairwise([(-1, -1), *prices.items()]) if before[1] != now[1]]
-        for niche, prices in latest.items()
-    }
 
 
 def _evaluation_rows(folder: Path) -> list[PageRecord]:

@@ -175,8 +175,7 @@ class Panels {
     const family = chosen.type === "family" ? chosen.id : familyOf(chosen.id);
     return [
       el("h3", {}, plain(chosen.id)),
-      this.facts({ held: run.holders(this.state.frame).get(chosen.id)?.id ? [this.link("organelle", run.holders(this.state.frame).get(chosen.id).id), " holds it in the archive"] : null,
-        pays: run.price(chosen.id, this.state.frame) === null ? null : `${atp(run.price(chosen.id, this.state.frame))} ATP for a right answer, at the slider` }),
+      this.facts({ held: run.holders(this.state.frame).get(chosen.id)?.id ? [this.link("organelle", run.holders(this.state.frame).get(chosen.id).id), " holds it in the archive"] : null }),
       el("h3", {}, "Who answered it"), el("table", {}, el("tr", {}, el("th", {}, "organelle"), el("th", { class: "number" }, "answers"), el("th", { class: "number" }, "right")),
         sums.slice(0, 12).map(([id, sum]) => el("tr", {}, el("td", {}, this.link("organelle", id)), el("td", { class: "number" }, sum.asked), el("td", { class: "number" }, percent(sum))))),
       ...this.newsAbout(run, chosen.id === family ? family : chosen.id), ...(chosen.type === "cell" ? this.replies(run, chosen.id) : []),

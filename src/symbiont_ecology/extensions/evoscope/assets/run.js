@@ -129,13 +129,6 @@ class RunView {
     return held;
   }
 
-  price(niche, frame) {
-    const changes = this.prices[niche];
-    if (!changes) return null;
-    const place = lastAtMost(changes.map((one) => one[0]), frame);
-    return place < 0 ? null : changes[place][1];
-  }
-
   // What a name stands for, as a selection; null if it is nothing here.
   named(name) {
     const type = this.byId.has(name) || this.trials.some((one) => one.id === name) ? "organelle" : this.users.includes(name) ? "user"
