@@ -137,14 +137,9 @@ def script(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) 
 def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Runs by what is to be seen in them."""
     folder = tmp_path_factory.mktemp("runs")
-    found = {
+    return {
         "eventful": lived_to_its_end(folder / "eventful", eventful_plan()),
         "users": with_hostile_replies(lived_to_its_end(folder / "users", users_plan())),
         "single": lived_to_its_end(folder / "single", users_plan({"kind": "single"})),
         "begun": lived_to_its_end(folder / "begun", users_plan(generations=0)),
     }
-    (folder / "family.csv").write_text(
-        "id,ancestor_list,origin_time,destruction_time\n"
-        '1,[NONE],0,inf\n2,[1],1,3.5\n3,"[1,2]",3,inf\n'
-    )
-    return {**found, "phylogeny": folder / "family.csv"}

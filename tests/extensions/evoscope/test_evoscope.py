@@ -8,18 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from said import Symbiont
 from seen import HOSTILE, METHODS, lived_to_its_end, served, users_plan
 from symbiont_ecology.extensions.evoscope.page import page_html, page_record
 from symbiont_ecology.run.start import resume
 from toy import ToyHost
-from visits import HAS_INK, chromium, has_ink, in_a_browser, opened, sync_api
+from visits import chromium, has_ink, in_a_browser, opened, sync_api
 
 WIDTHS = (1280, 390)
 OF_METHOD = {
     "es": {"rewards", "looks", "guards", "steps"},
-    "genetic": {"scores", "sigma", "gains", "staying", "tree"},
-    "hyper": {"scores", "gains", "staying", "genes", "lives", "tree"},
+    "genetic": {"scores", "sigma", "tree"},
+    "hyper": {"scores", "genes", "lives", "tree"},
 }
 """Views that are a method's own, and that must be drawn."""
 ABSENT = {"canvas", "servers", "muller", "energy", "trials"}
@@ -51,7 +50,7 @@ def pages(
     seen: dict[str, Path], methods: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, str]:
     """The pages of each, and of two runs side by side, as addresses."""
-    runs = {name: [folder] for name, folder in (seen | methods).items() if name != "phylogeny"}
+    runs = {name: [folder] for name, folder in (seen | methods).items()}
     runs |= {"both": [seen["users"], seen["single"]], "all": [methods["es"], methods["hyper"]]}
     place, found = tmp_path_factory.mktemp("pages"), {}
     for name, folders in runs.items():
@@ -150,18 +149,6 @@ def test_one_selection_shows_in_every_view_and_in_the_address(
 
 
 @in_a_browser
-def test_escape_in_the_list_of_keys_keeps_the_selection(
-    browser: sync_api.Browser, pages: dict[str, str]
-) -> None:
-    with opened(browser, pages["users"]) as visit:
-        visit.page.fill("#search", "o3")
-        visit.page.click("#help")
-        visit.page.keyboard.press("Escape")
-        assert not visit.page.is_visible("#keys")
-        assert "organelle=o3" in visit.page.url
-
-
-@in_a_browser
 def test_plots_and_their_buttons_have_names_that_can_be_read_aloud(
     browser: sync_api.Browser, pages: dict[str, str]
 ) -> None:
@@ -171,20 +158,6 @@ def test_plots_and_their_buttons_have_names_that_can_be_read_aloud(
             assert visit.page.get_by_role("button", name=f"save {title} as SVG").is_visible()
         visit.page.click("#play")
         assert visit.page.get_by_role("button", name="pause").is_visible()
-
-
-@in_a_browser
-def test_the_canvas_is_as_high_as_before_when_its_neighbour_shrinks(
-    browser: sync_api.Browser, pages: dict[str, str]
-) -> None:
-    with opened(browser, pages["users"]) as visit:
-        height = "document.getElementById('canvas-view').offsetHeight"
-        before = visit.page.evaluate(height)
-        visit.page.add_style_tag(content="#biography-view { min-height: 1500px }")
-        assert visit.page.evaluate(soon("page.canvas.height > 1000"))
-        visit.page.evaluate("document.querySelector('style:last-of-type').remove()")
-        assert visit.page.evaluate(soon("page.canvas.height < 1000"))
-        assert visit.page.evaluate(height) == before
 
 
 @in_a_browser
@@ -242,49 +215,6 @@ def test_a_view_can_be_saved_as_a_picture(
                 waiting.value.save_as(tmp_path / "picture")
                 assert (tmp_path / "picture").read_bytes().startswith(start_of)
         assert visit.said == []
-
-
-@in_a_browser
-def test_a_page_from_a_phylogeny_shows_its_tree(
-    browser: sync_api.Browser, seen: dict[str, Path], tmp_path: Path, symbiont: Symbiont
-) -> None:
-    said = symbiont("evoscope", seen["phylogeny"], "--out", tmp_path / "tree.html")
-    assert "tree.html" in said.out
-    with opened(browser, (tmp_path / "tree.html").as_uri()) as visit:
-        assert visit.page.query_selector("#tree-view canvas").evaluate(HAS_INK)
-        visit.page.fill("#search", "3")
-        assert "1 2" in " ".join(visit.text("#biography-view dl").split())
-        assert visit.said == []
-
-
-@in_a_browser
-def test_many_lives_of_a_phylogeny_leave_some_out_and_say_so(
-    browser: sync_api.Browser, tmp_path: Path, symbiont: Symbiont
-) -> None:
-    rows = [f'{n},"[{n - 1},{n - 1}]"' if n else "0,[NONE]" for n in range(6000)]
-    (tmp_path / "chain.csv").write_text("\n".join(["id,ancestor_list", *rows]))
-    symbiont("evoscope", tmp_path / "chain.csv", "--out", tmp_path / "chain.html")
-    with opened(browser, (tmp_path / "chain.html").as_uri()) as visit:
-        assert "400 of 6000 lives" in visit.text("#left-out")
-        assert visit.page.evaluate("inOrder(page.run).length") == 400
-        visit.page.fill("#search", "5999")
-        assert visit.said == []
-
-
-@in_a_browser
-def test_a_line_too_long_for_the_tree_leaves_its_room_to_others(
-    browser: sync_api.Browser, tmp_path: Path, symbiont: Symbiont
-) -> None:
-    rows = [f"f{n},[NONE],{0 if n < 398 else 4}" for n in range(450)]
-    rows += ["child,[parent],1", "parent,[origin],2", "origin,[NONE],3"]  # dated by their finding
-    (tmp_path / "odd.csv").write_text("\n".join(["id,ancestor_list,origin_time", *rows]))
-    symbiont("evoscope", tmp_path / "odd.csv", "--out", tmp_path / "odd.html")
-    with opened(browser, (tmp_path / "odd.html").as_uri()) as visit:
-        assert "400 of 453 lives" in visit.text("#left-out")
-        assert visit.page.evaluate("inOrder(page.run).length") == 400
-        lesser = "page.run.organelles.slice(0, 9).forEach((one) => (one.isLesser = true))"
-        visit.page.evaluate(lesser)
-        assert visit.page.evaluate("inOrder(page.run).length") == 400
 
 
 @in_a_browser

@@ -115,18 +115,11 @@ def test_a_page_made_twice_is_the_same_and_figures_come_with_it(
 def test_what_cannot_be_shown_is_one_line(
     symbiont: Symbiont, tmp_path: Path, seen: dict[str, Path]
 ) -> None:
-    (tmp_path / "other.csv").write_text("name,age\nx,1\n")
     for words, error in (
         ([tmp_path / "nowhere"], "no run in"),
-        ([tmp_path / "other.csv"], "expected the columns id and ancestor_list"),
-        ([seen["users"], seen["phylogeny"]], "got both"),
         ([seen["users"], seen["single"], "--figures", tmp_path], "expected one run, got 2"),
         ([seen["begun"], "--figures", tmp_path], "nothing to draw"),
         ([seen["users"], "--live", "--figures", tmp_path], "writes no file"),
-        *(
-            ([seen["phylogeny"], *option], "family.csv is none")
-            for option in (["--figures", tmp_path], ["--beside-host"], ["--live"])
-        ),
     ):
         assert error in symbiont("evoscope", *words).error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from seen import users_plan
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Acted, GenerationEnded
-from symbiont_ecology.base.transcripts import read_transcripts
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.evoscope.history import Frames, History
 from symbiont_ecology.run.run import Run
@@ -32,19 +30,6 @@ def test_energy_adds_up_after_every_generation(folder: Path) -> None:
             assert sum(history.flows.balances.values()) == event.energy_total
     assert history.flows.balances == load_state(folder).ledger.balances
     assert "dowry" in {transfer.kind for transfer in history.flows.transfers}
-
-
-def test_prices_are_those_that_were_paid(folder: Path) -> None:
-    history = History.of_run(folder)
-    kept = read_transcripts(folder / "transcripts.jsonl")
-    paid = {
-        (one.generation, one.id, one.cell, one.habitat): one.price
-        for one in kept
-        if one.purpose == "practice" and one.item != "x"
-    }
-    assert paid
-    for act in history.acts:
-        assert math.floor(act.price) == paid[act.generation, act.id, act.cell, act.user]
 
 
 def test_acts_are_all_the_practice_there_was(folder: Path) -> None:

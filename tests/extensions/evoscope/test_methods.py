@@ -24,12 +24,10 @@ from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.methods import (
     MAX_PEDIGREE,
     TARGETS,
-    gain_rows,
     lesser_lives,
     lives_of,
     look_rows,
     said_genes,
-    staying_rows,
     step_rows,
     variants_of,
 )
@@ -103,21 +101,6 @@ def test_the_ends_of_lives_rank_everybody_alive_and_say_who_stays() -> None:
     assert np.isnan(second.ranking[0].accuracy)  # nobody asked it
 
 
-def test_a_gain_is_that_over_the_better_parent_by_operator_and_by_changed_gene() -> None:
-    assert [tuple(one.values()) for one in gain_rows(lives_of(two_lives()))] == [
-        ("o3", "mutation", False, 0.25),
-        ("o3", "rank", True, 0.25),
-        ("o3", "rate", True, 0.25),
-        ("o4", "crossover", False, -0.125),
-    ]
-
-
-def test_survival_counts_the_living_as_far_as_they_were_seen() -> None:
-    found = [tuple(one.values()) for one in staying_rows(lives_of(two_lives()))]
-    assert found == [(1, 0.5, 4), (2, 0.0, 1)]
-    assert staying_rows([]) == []
-
-
 @pytest.mark.parametrize("name", ["genetic", "hyper"])
 def test_everybody_who_sat_an_exam_is_in_a_life(methods: dict[str, Path], name: str) -> None:
     history = History.of_run(methods[name])
@@ -168,7 +151,7 @@ def test_a_page_has_a_row_for_each_step_and_exam_and_a_long_one_has_means(
     (record,) = page_record([methods["es"]])["runs"]
     assert [one["generation"] for one in record["ascents"]] == list(range(16))
     assert {one["noise"] for one in record["ascents"]} == {METHODS["es"]["noise"]}
-    assert (record["lives"], record["gains"], record["staying"]) == ([], [], [])
+    assert record["lives"] == []
     monkeypatch.setattr("symbiont_ecology.extensions.evoscope.record.MAX_FRAMES", 4)
     (coarse,) = page_record([methods["es"]])["runs"]
     assert [one["generation"] for one in coarse["ascents"]] == [3, 7, 11, 15]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from lives import adapter
-from logs import ECOLOGY
 from seen import eventful_plan, lived_to_its_end, users_plan
 from symbiont_ecology.adapters.deltas import modules, singular_values, spectrum
 from symbiont_ecology.base.errors import RunError
@@ -142,39 +140,6 @@ def test_json_on_a_page_cannot_end_its_element() -> None:
     text = embedded_json({"reply": "</script><!--", "loss": math.nan})
     assert "<" not in text
     assert json.loads(text) == {"reply": "</script><!--", "loss": None}
-
-
-def test_arms_are_compared_over_the_seeds_that_both_have(tmp_path: Path) -> None:
-    folders = [
-        lived_to_its_end(tmp_path / f"{name}-{seed}", users_plan(strategy, seed, 24))
-        for name, strategy in (("ecology", None), ("single", {"kind": "single"}))
-        for seed in (0, 1)
-    ]
-    found = page_record(folders)["comparison"]
-    assert [arm["name"] for arm in found["arms"]] == ["ecology", "single"]
-    assert {pair["over"] for pair in found["pairs"]} == {"2 seeds"}
-    one, other = found["pairs"]
-    assert math.isclose(one["difference"]["estimate"], -other["difference"]["estimate"])
-    config = folders[1] / "config.yaml"
-    config.write_text(config.read_text().replace("executor: local", "executor: ray"))
-    assert len(page_record(folders)["comparison"]["arms"]) == 2
-    few = page_record([folders[0], folders[2]])["comparison"]["pairs"][0]
-    assert few["difference"]["low"] == few["difference"]["high"]
-    shutil.copytree(folders[3], tmp_path / "again")
-    twice = page_record([*folders, tmp_path / "again"])["comparison"]["pairs"]
-    assert {pair["over"] for pair in twice} == {"single has seed 1 twice: leave one of them out"}
-    assert all(pair["difference"] is None for pair in twice)
-    config.write_text(config.read_text().replace("generations: 24", "generations: 25"))
-    assert len(page_record(folders)["comparison"]["arms"]) == 3
-
-
-def test_arms_of_one_strategy_are_told_apart(tmp_path: Path) -> None:
-    folders = [
-        lived_to_its_end(tmp_path / place / "run", users_plan({**ECOLOGY, "aging": aging}, 0, 24))
-        for place, aging in (("a", 0.0), ("b", 5.0))
-    ]
-    found = page_record(folders)["comparison"]
-    assert [(pair["first"], pair["other"]) for pair in found["pairs"]] == [(0, 1), (1, 0)]
 
 
 def test_the_living_and_those_on_trial_own_on_the_page_what_the_log_says(eventful: Path) -> None:

@@ -11,15 +11,11 @@ from typing import Any
 
 import pytest
 
-from symbiont_ecology.base.errors import DataError, RunError
+from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born, Event, GenerationEnded, Resized, Retired
 from symbiont_ecology.extensions.evoscope.history import UNKNOWN, History, Taxon
-from symbiont_ecology.extensions.evoscope.phylogeny import (
-    COLUMNS,
-    phylogeny_record,
-    write_phylogeny,
-)
+from symbiont_ecology.extensions.evoscope.phylogeny import COLUMNS, write_phylogeny
 
 
 @pytest.fixture(scope="module")
@@ -117,48 +113,3 @@ def test_phylotrackpy_reads_the_tree_of_first_parents(
     # Should this read several ancestors one day, ``--tree`` has become needless.
     with pytest.raises(RuntimeError, match="only have one parent"):
         systematics(lambda one: one).load_from_file(str(tmp_path / "whole.csv"), "operator", False)
-
-
-def test_a_phylogeny_of_phylotrackpy_can_be_read(systematics: Any, tmp_path: Path) -> None:
-    tracker = systematics(lambda name: name)
-    first = tracker.add_org("a")
-    tracker.set_update(2)
-    tracker.add_org("b", first)
-    tracker.add_snapshot_fun(lambda taxon: taxon.get_info(), "taxon_info")
-    tracker.snapshot(str(tmp_path / "theirs.csv"))
-    record = phylogeny_record(tmp_path / "theirs.csv")
-    assert [(one["id"], one["parents"], one["born"]) for one in record["organelles"]] == [
-        ("1", (), 0),
-        ("2", ("1",), 2),
-    ]
-
-
-def test_other_peoples_times_become_steps(tmp_path: Path) -> None:
-    path = tmp_path / "tree.csv"
-    path.write_text(
-        "id,ancestor_list,origin_time,destruction_time\na,[NONE],0.25,1\nb,[a],0.5,inf\n"
-    )
-    record = phylogeny_record(path)
-    lives = {one["id"]: (one["born"], one["died"], one["parents"]) for one in record["organelles"]}
-    assert lives == {"a": (0, 1000, ()), "b": (333, None, ("a",))}
-    path.write_text('id,ancestor_list\n1,[NONE]\n2,[1]\n3,"[1,2]"\n', encoding="utf-8-sig")
-    rows = phylogeny_record(path)["organelles"]
-    lives = {one["id"]: (one["born"], one["parents"]) for one in rows}
-    assert lives == {"1": (0, ()), "2": (1, ("1",)), "3": (1, ("1", "2"))}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "id,ancestor_list\n",
-        "name\nx\n",
-        "id,ancestor_list\n1,[2]\n2,[1]\n",
-        "id,ancestor_list\n1,[1]\n",
-        "id,ancestor_list,origin_time\n1,[],1e308\n2,[],-1e308\n",
-    ],
-)
-def test_what_is_no_phylogeny_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "x.csv").write_text(text)
-    with pytest.raises(DataError, match="expected"):
-        phylogeny_record(tmp_path / "x.csv")

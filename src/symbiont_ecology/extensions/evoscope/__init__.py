@@ -4,9 +4,9 @@
 ``news``       what happened, in plain sentences
 ``methods``    steps of evolution strategies, and lives with exams
 ``record``     a run as JSON for the page, sampled where it is long
-``adapters``   norm and spectrum of every ΔW, replies of the bare host
+``adapters``   norm and spectrum of every ΔW, of what is still there
 ``page``       the HTML file, and the same page while a run goes on
-``compare``    arms side by side, differences of two runs
+``compare``    differences of two runs
 ``report``     figures with their queries, what looks wrong, trials
 ``phylogeny``  descent in the artificial-life data standard
 ``figures``    three figures for papers

@@ -1,10 +1,9 @@
 """Facts of a page that come from weights: norm and spectrum of every ΔW that is still in the run's
-folder, and the bare host's replies to the same prompts."""
+folder."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,8 @@ import numpy as np
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.deltas import modules, singular_values
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.types import BlobRef, Item, OrganelleId
+from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.evaluate.measure import LoadedRun
-from symbiont_ecology.run.build import build_host
-
-HOST_TOKENS = 32
-"""Tokens of a reply of the bare host."""
 
 
 def adapter_measures(state: EcologyState, folder: Path) -> dict[OrganelleId, dict[str, Any]]:
@@ -53,22 +47,3 @@ def _measures(store: BlobStore, ref: BlobRef) -> dict[str, Any]:
         "spectrum": np.sqrt(squares / max(count, 1)).tolist(),
         "by_module": {name: float(np.sqrt(square)) for name, square in by_module.items()},
     }
-
-
-def host_replies(folder: Path, prompts: Sequence[str]) -> dict[str, str]:
-    """Return the bare host's greedy replies by prompt; the run's host is loaded for it."""
-    run = LoadedRun.of_run(folder)
-    items = [
-        Item(
-            id=f"beside/{prompt}",
-            family="",
-            depth="",
-            question=prompt,
-            prompt=prompt,
-            reply_limit=HOST_TOKENS,
-            verifier=lambda reply: 0.0,  # replies are shown, not judged
-        )
-        for prompt in dict.fromkeys(prompts)
-    ]
-    rollouts = run.evaluate(run.as_asked(items), build_host(run.config), "host").rollouts
-    return {rollout.item.question: rollout.text for rollout in rollouts}

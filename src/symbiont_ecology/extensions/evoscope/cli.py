@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from symbiont_ecology.base.transcripts import Transcript
     from symbiont_ecology.extensions.evoscope.compare import ComparedValue
-    from symbiont_ecology.extensions.evoscope.record import PageRecord
 
 PAGE_FILE, REPORT_FILE, PHYLOGENY_FILE = "evoscope.html", "report.md", "phylogeny.csv"
 MAX_CELL_CHARS, MAX_REPLY_CHARS = 200, 60
@@ -28,7 +27,7 @@ MAX_NAMED = 8
 
 
 def evoscope(
-    runs: Annotated[list[Path], argument("Folders of runs, or a phylogeny as a CSV file.", "RUN…")],
+    runs: Annotated[list[Path], argument("Folders of runs.", "RUN…")],
     out: Annotated[
         Path | None, option("The page to write.", default="RUN/evoscope.html, or evoscope.html")
     ] = None,
@@ -37,33 +36,21 @@ def evoscope(
         bool, option("Serve the page on this machine, fed while the run goes on.", "--live")
     ] = False,
     port: Annotated[int, option("Port of --live; 0 is a free one.", least=0)] = 0,
-    beside_host: Annotated[
-        bool, option("Also ask the bare host the same questions. This loads it.", "--beside-host")
-    ] = False,
     figures: Annotated[
         Path | None, option("Write figures as PNG and SVG into a folder.", default="none")
     ] = None,
 ) -> None:
     """Make one page on which runs can be seen, in any browser and without a network."""
-    files = [path for path in runs if path.suffix == ".csv" and path.is_file()]
-    if (live or beside_host or figures) and files:
-        raise ConfigError(
-            "evoscope: --live, --beside-host and --figures are for folders of runs, and "
-            f"{files[0]} is none: leave them out"
-        )
     if figures and len(runs) > 1:
         raise ConfigError(f"evoscope --figures: expected one run, got {len(runs)}")
     if live:
-        if out or figures or beside_host:
-            raise ConfigError(
-                "evoscope --live: it serves a page and writes no file: leave --out, --figures and "
-                "--beside-host out"
-            )
+        if out or figures:
+            raise ConfigError("evoscope --live writes no file: leave --out and --figures out")
         _serve(runs, port, show)
         return
-    from symbiont_ecology.extensions.evoscope.page import page_html, write_page
+    from symbiont_ecology.extensions.evoscope.page import page_html, page_record, write_page
 
-    record = _record(runs, files, beside_host)
+    record = page_record(runs)
     if figures is not None:
         from symbiont_ecology.extensions.evoscope.figures import save
 
@@ -73,18 +60,6 @@ def evoscope(
     print(f"page: {path} ({path.stat().st_size / 1e6:.1f} MB); open it in any browser")
     if show:
         webbrowser.open(path.resolve().as_uri())
-
-
-def _record(runs: list[Path], files: list[Path], beside_host: bool) -> PageRecord:
-    from symbiont_ecology.extensions.evoscope.adapters import host_replies
-    from symbiont_ecology.extensions.evoscope.page import page_record, whole_record
-    from symbiont_ecology.extensions.evoscope.phylogeny import phylogeny_record
-
-    if not files:
-        return page_record(runs, host_replies if beside_host else None)
-    if len(files) == len(runs):
-        return whole_record([phylogeny_record(path) for path in files])
-    raise ConfigError("evoscope: expected folders of runs or CSV files, got both: show one kind")
 
 
 def _serve(runs: list[Path], port: int, show: bool) -> None:

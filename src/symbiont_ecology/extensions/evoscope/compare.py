@@ -1,122 +1,20 @@
-"""Runs side by side: arms on one page with the intervals of their differences, and two runs of
-which one asks where they part.
-
-Runs are of one arm if their configs differ in the seed, and in what is no part of a life. Every arm
-is compared with every other one over the seeds that both have (Student's t). One seed says nothing
-about others, so its difference has no interval. An arm that has a seed twice is not compared.
-"""
+"""Two runs beside each other: differences of their configs, where they part, what came of it."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.registry import kind_of
-from symbiont_ecology.base.statistics import Interval, paired_interval
-from symbiont_ecology.extensions.evoscope.history import LATE, History
 from symbiont_ecology.extensions.evoscope.report import NO_VALUE, RunReport, spread
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.open_run import EVENTS_FILE
-
-DECIDES_NOTHING: dict[str, Any] = {
-    "seed": True,
-    "executor": True,
-    "run": {
-        "checkpoint_every",
-        "final_holdout",
-        "final_holdout_samples",
-        "mirror",
-        "report_to",
-        "transcripts",
-    },
-}
-"""Keys that runs of one arm may differ in."""
-
-
-@dataclass(frozen=True)
-class ComparedArm:
-    """An arm: its runs (by number), and shares of right answers over its seeds."""
-
-    name: str
-    runs: tuple[int, ...]
-    seeds: tuple[int, ...]
-    right: float | None
-    late: float | None
-
-
-@dataclass(frozen=True)
-class ComparedPair:
-    """Late shares of right answers of one arm minus those of another one, both by number; None
-    where nothing can be said."""
-
-    first: int
-    other: int
-    difference: Interval | None
-    over: str
-
-
-def compared(histories: Sequence[History]) -> dict[str, object]:
-    """Return the comparison of several runs as plain values: every pair of arms."""
-    arms: dict[str, list[int]] = {}
-    for number, history in enumerate(histories):
-        key = history.config.model_dump_json(exclude=DECIDES_NOTHING)
-        arms.setdefault(key, []).append(number)
-    kinds = [kind_of(histories[runs[0]].config.strategy) for runs in arms.values()]
-    rows = [
-        ComparedArm(
-            kind
-            if kinds.count(kind) == 1
-            else f"{kind} ({', '.join(histories[run].name for run in runs[:2])})",
-            tuple(runs),
-            tuple(histories[run].config.seed for run in runs),
-            _mean([_share(histories[run]) for run in runs]),
-            _mean([_share(histories[run], LATE) for run in runs]),
-        )
-        for kind, runs in zip(kinds, arms.values(), strict=True)
-    ]
-    places = range(len(rows))
-    pairs = [_pair(a, b, rows, histories) for a in places for b in places if a != b]
-    return {"arms": [asdict(arm) for arm in rows], "pairs": [asdict(pair) for pair in pairs]}
-
-
-def _pair(
-    first: int, other: int, arms: Sequence[ComparedArm], histories: Sequence[History]
-) -> ComparedPair:
-    shares = list[dict[int, float]]()
-    for arm in (arms[first], arms[other]):
-        if twice := [seed for seed in arm.seeds if arm.seeds.count(seed) > 1]:
-            why = f"{arm.name} has seed {twice[0]} twice: leave one of them out"
-            return ComparedPair(first, other, None, why)
-        late = [(histories[run].config.seed, _share(histories[run], LATE)) for run in arm.runs]
-        shares.append({seed: share for seed, share in late if share is not None})
-    seeds = sorted(shares[0].keys() & shares[1].keys())
-    if not seeds:
-        return ComparedPair(first, other, None, "no seed with late answers of both")
-    one, two = ([by_seed[seed] for seed in seeds] for by_seed in shares)
-    if len(seeds) == 1:
-        point = one[0] - two[0]
-        why = "one seed, which says nothing about others"
-        return ComparedPair(first, other, Interval(point, point, point), why)
-    return ComparedPair(first, other, paired_interval(one, two), f"{len(seeds)} seeds")
-
-
-def _share(history: History, begin: float = 0.0) -> float | None:
-    answered = history.answered(int(begin * history.generation), history.generation)
-    return answered.right / answered.asked if answered.asked else None
-
-
-def _mean(shares: Sequence[float | None]) -> float | None:
-    known = [share for share in shares if share is not None]
-    return fmean(known) if known else None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ Energy is in mATP.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
@@ -29,7 +29,6 @@ from symbiont_ecology.base.event_log import LogReader, LogRewoundError
 from symbiont_ecology.base.statistics import Interval, evidence, wilson
 from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_family
 from symbiont_ecology.ecology import HOST
-from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.strategies import strategies
 from symbiont_ecology.extensions.evoscope.news import (
     Chronicle,
@@ -55,8 +54,7 @@ UNKNOWN = RunConfig(tasks=TasksConfig(families=("unknown",)))
 class Act:
     """Answers of an organelle in a generation, to one user (if there are users) in one cell.
 
-    ``asked`` are rollouts, ``right`` is the sum of their verdicts, ``price`` is what a full reward
-    paid, in mATP.
+    ``asked`` are rollouts, ``right`` is the sum of their verdicts.
     """
 
     generation: int
@@ -65,7 +63,6 @@ class Act:
     user: str
     asked: int
     right: float
-    price: float
 
 
 @dataclass(frozen=True)
@@ -193,39 +190,6 @@ class Frames:
         return generation // self.width
 
 
-class PriceReplay:
-    """Prices that were paid, made again: they follow the moving average of success."""
-
-    def __init__(self, prices: Prices) -> None:
-        self._prices = prices
-        self._averages: dict[str, float] = {}
-        self._usual: dict[str, float] = {}
-        self._verdicts = defaultdict[str, list[float]](list)
-        self._probes: list[events.Acted] = []
-
-    def add_probe(self, event: events.Acted) -> None:
-        """Read answers of the bare host before anybody was founded: a usual success."""
-        self._probes.append(event)
-        shares = [sum(act.verdicts) / len(act.verdicts) for act in self._probes if act.verdicts]
-        mean = sum(shares) / len(shares) if shares else 0.0
-        self._usual = dict.fromkeys((act.cell for act in self._probes), mean)
-
-    def price(self, event: events.Acted) -> float:
-        """Return what a full reward paid where the event was, in mATP."""
-        niche = event.habitat or event.cell
-        if niche not in self._averages:
-            usual = self._usual.get(event.cell, 0.0)
-            self._averages[niche] = self._averages.get(event.cell, usual)
-        self._verdicts[niche] += event.verdicts
-        return self._prices.price(self._averages[niche])
-
-    def end_generation(self) -> None:
-        """Let the averages follow the verdicts."""
-        for niche, verdicts in self._verdicts.items():
-            self._averages[niche] = self._prices.update_success(self._averages[niche], verdicts)
-        self._verdicts.clear()
-
-
 class Flows:
     """Balances and transfers as far as a log was read.
 
@@ -296,7 +260,6 @@ class History:
         self.has_economy = _has_economy(config)
         self.flows = Flows(self.config.economy.dowry)
         self.chronicle = Chronicle(has_economy=self.has_economy)
-        self.prices = PriceReplay(self.config.economy)
         self.event_count = 0
         self.taxa: dict[OrganelleId, Taxon] = {}
         """Everyone who ever lived, in the order of birth."""
@@ -485,7 +448,6 @@ class History:
             case events.GenerationEnded():
                 self.ends.append(event)
                 self.balances.append(dict(self.flows.balances))
-                self.prices.end_generation()
 
     def _be_born(self, event: events.Born) -> None:
         holder = self._holders.setdefault(event.weights, event.id)
@@ -511,13 +473,11 @@ class History:
                 self.probes.append(event)
             else:
                 self.host_answers.append(event)
-                self.prices.add_probe(event)
         elif event.purpose == "practice" and event.verdicts:
             if event.habitat:
                 self._serve(event.generation, event.habitat, event.id)
-            asked, right, price = len(event.verdicts), sum(event.verdicts), self.prices.price(event)
-            where = event.cell, event.habitat
-            self.acts.append(Act(event.generation, event.id, *where, asked, right, price))
+            where, asked = (event.cell, event.habitat), len(event.verdicts)
+            self.acts.append(Act(event.generation, event.id, *where, asked, sum(event.verdicts)))
 
     def _end_trial(self, event: events.Gated) -> None:
         names = ("verdict", "wins", "ties", "losses", "reason")

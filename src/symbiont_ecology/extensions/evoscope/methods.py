@@ -1,9 +1,5 @@
 """Methods without an economy: steps of evolution strategies, and selection by exams, life after
 life. Rows are plain values, as the page has them.
-
-The worth of a change is the score of a child less that of its better parent. How long variants stay
-is the estimate of Kaplan and Meier (1958) over exams: those who are there at the end count as far
-as they were seen.
 """
 
 from __future__ import annotations
@@ -115,8 +111,7 @@ def said_genes(genes: Mapping[str, float]) -> dict[str, str]:
 
 
 def methods_record(history: History, lives: Sequence[Life], frames: Frames) -> Row:
-    """Return steps, looks, exams, worths of changes and how long variants stay; empty where a run
-    has none of them."""
+    """Return steps, looks and exams; empty where a run has none of them."""
     return {
         "hasEconomy": history.has_economy,
         "ascents": _by_frame(step_rows(history), frames),
@@ -128,8 +123,6 @@ def methods_record(history: History, lives: Sequence[Life], frames: Frames) -> R
             ],
             frames,
         ),
-        "gains": gain_rows(lives),
-        "staying": staying_rows(lives),
     }
 
 
@@ -178,45 +171,6 @@ def look_rows(history: History) -> list[Row]:
         for generation, by_host in verdicts.items()
         if all(by_host.values())
     ]
-
-
-def gain_rows(lives: Sequence[Life]) -> list[Row]:
-    """Return the worth of every change. All children count for their operators, and a child of one
-    parent counts for each gene that it changed."""
-    variants: dict[OrganelleId, Variant] = {}
-    rows = list[Row]()
-    for life in lives:
-        children = [variant for variant in life.ranking if variant.id not in variants]
-        for child in sorted(children, key=lambda variant: variant.id):
-            parents = [variants[name] for name in dict.fromkeys(child.parents) if name in variants]
-            if not parents:
-                continue
-            amount = child.fitness - max(parent.fitness for parent in parents)
-            names = [(child.operator, False)]
-            if len(set(child.parents)) == 1:
-                before = parents[0].genes
-                changed = (name for name, gene in child.genes.items() if before.get(name) != gene)
-                names += [(GENE_NAMES.get(name, name), True) for name in changed]
-            rows += [
-                {"id": child.id, "name": name, "is_gene": is_gene, "amount": amount}
-                for name, is_gene in names
-            ]
-        variants |= {variant.id: variant for variant in life.ranking}
-    return rows
-
-
-def staying_rows(lives: Sequence[Life]) -> list[Row]:
-    """Return the share of variants that are there after each number of exams, and how many were
-    seen to sit that one."""
-    counts = Counter(variant.id for life in lives for variant in life.ranking)
-    survivors = lives[-1].survivors if lives else frozenset()
-    share, rows = 1.0, list[Row]()
-    for exams in range(1, max(counts.values(), default=0) + 1):
-        at_risk = sum(count >= exams for count in counts.values())
-        deaths = sum(count == exams and name not in survivors for name, count in counts.items())
-        share *= 1 - deaths / at_risk
-        rows.append({"exams": exams, "share": share, "at_risk": at_risk})
-    return rows
 
 
 def _band(values: Sequence[float]) -> Row:

@@ -27,10 +27,9 @@ from typing import Any
 
 from symbiont_ecology.base.errors import ConfigError, EcologyError, RunError
 from symbiont_ecology.base.files import Stamp, stamp_of, write_whole
-from symbiont_ecology.extensions.evoscope.compare import compared
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.news import NEWS_KINDS
-from symbiont_ecology.extensions.evoscope.record import AskHost, PageRecord, run_record
+from symbiont_ecology.extensions.evoscope.record import PageRecord, run_record
 from symbiont_ecology.run.open_run import TIMINGS_FILE
 
 ASSETS = files("symbiont_ecology.extensions.evoscope") / "assets"
@@ -39,24 +38,18 @@ SCRIPTS = ("run", "canvas", "charts", "views", "lineage", "methods", "panels", "
 LOOPBACK = "127.0.0.1"
 
 
-def page_record(folders: Sequence[Path], ask_host: AskHost | None = None) -> PageRecord:
+def page_record(folders: Sequence[Path]) -> PageRecord:
     """Return what a page of these runs shows.
 
     Raises:
         RunError: one of them is no run, or its log is damaged.
     """
-    return record_of([History.of_run(folder) for folder in folders], ask_host)
+    return record_of([History.of_run(folder) for folder in folders])
 
 
-def record_of(histories: Sequence[History], ask_host: AskHost | None = None) -> PageRecord:
-    """Return what a page of some histories shows, with a comparison if they are several."""
-    runs = [run_record(history, ask_host) for history in histories]
-    return whole_record(runs, compared(histories) if len(runs) > 1 else None)
-
-
-def whole_record(runs: Sequence[PageRecord], comparison: object = None) -> PageRecord:
-    """Return records of runs with what the page needs beside them."""
-    return {"runs": runs, "newsKinds": NEWS_KINDS, "comparison": comparison, "live": False}
+def record_of(histories: Sequence[History]) -> PageRecord:
+    """Return what a page of some histories shows."""
+    return {"runs": list(map(run_record, histories)), "newsKinds": NEWS_KINDS, "live": False}
 
 
 def page_html(record: PageRecord) -> str:

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +53,14 @@ SPARE_PLACES = 6
 PageRecord = dict[str, Any]
 Place = tuple[float, float]
 """x and y on the canvas, in distances of neighbours; the centre is (0, 0)."""
-AskHost = Callable[[Path, Sequence[str]], Mapping[str, str]]
-"""Gives the bare host's replies to the prompts of the run in a folder."""
 
 
-def run_record(history: History, ask_host: AskHost | None = None) -> PageRecord:
-    """Return what the page shows of a run, with the bare host's replies if it can be asked."""
+def run_record(history: History) -> PageRecord:
+    """Return what the page shows of a run."""
     config, folder = history.config, history.folder
     kept = read_transcripts(folder / TRANSCRIPTS_FILE)
     practice = [one for one in kept if one.purpose == "practice"]
     replies = chosen_replies(practice)
-    beside = ask_host(folder, [reply.prompt for reply in replies]) if ask_host else {}
     is_served = (folder / JOURNAL_FILE).exists()
     state = load_state(folder) if (folder / STATE_FILE).exists() else None
     seconds = lived_seconds(folder) if config.run.train_seconds is not None else 0.0
@@ -80,7 +76,7 @@ def run_record(history: History, ask_host: AskHost | None = None) -> PageRecord:
         "config": dump_config(config),
         "planned": None if is_served else config.run.generations,
         "isComplete": not is_served and state is not None and is_complete(config, state, seconds),
-        "replies": [_reply_row(reply, beside) for reply in replies],
+        "replies": list(map(_reply_row, replies)),
         "evaluations": _evaluation_rows(folder),
         **record,
         "leftOut": record["leftOut"] + _replies_left_out(len(replies), len(practice)),
@@ -107,7 +103,6 @@ def log_record(history: History) -> PageRecord:
         "books": _book_columns(history, frames),
         "transfers": [asdict(transfer) for transfer in history.flows.transfers],
         "acts": acts,
-        "prices": _price_changes(history, frames),
         "claims": [asdict(claim) for claim in history.claims],
         "servings": [asdict(change) for change in history.servings],
         "kinds": [asdict(change) for change in history.kinds()],
@@ -245,17 +240,6 @@ def _act_columns(history: History, frames: Frames) -> tuple[PageRecord, list[str
     return {**columns, "cells": list(cells), "users": list(users)}, left_out
 
 
-def _price_changes(history: History, frames: Frames) -> dict[str, list[tuple[int, int]]]:
-    """Return by niche the frames in which the price of a right answer changed, and the price."""
-    latest = defaultdict[str, dict[int, int]](dict)
-    for act in history.whole_acts:
-        latest[act.user or act.cell][frames.at(act.generation)] = math.floor(act.price)
-    return {
-        niche: [now for before, now in pairwise([(-1, -1), *prices.items()]) if before[1] != now[1]]
-        for niche, prices in latest.items()
-    }
-
-
 def _evaluation_rows(folder: Path) -> list[PageRecord]:
     try:
         lines = list(logged(folder))
@@ -272,14 +256,12 @@ def _evaluation_rows(folder: Path) -> list[PageRecord]:
     ]
 
 
-def _reply_row(transcript: Transcript, beside: Mapping[str, str]) -> PageRecord:
+def _reply_row(transcript: Transcript) -> PageRecord:
     row = {
         name: value[:MAX_TEXT] if isinstance(value, str) else value
         for name, value in vars(transcript).items()
     }
     row["user"] = row.pop("habitat")
-    if (reply := beside.get(transcript.prompt)) is not None:
-        row["host"] = reply[:MAX_TEXT]
     return row
 
 

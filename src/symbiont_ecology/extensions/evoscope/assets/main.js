@@ -49,15 +49,12 @@ class Page {
     this.places = {};
     const panel = (id, title, unit, width) => main.append(card({ id, title, unit, width }, [], (this.places[id] = el("div", { class: "scroll", tabindex: 0, role: "group", "aria-label": title }))));
     panel("biography", "What is selected", "a run, an organelle, a user or a cell");
-    const views = this.run.isPhylogeny ? [treeView, curvesView] : [...methodViews, serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
-    if (this.record.comparison) views.unshift(compareView);
+    const views = [...methodViews, serversView, curvesView, mullerView, treeView, cellsView, energyView, archiveView, ranksView];
+    if (this.runs.length > 1) views.unshift(compareView);
     this.charts = views.map((view) => new Chart(view, this, main));
-    if (this.record.comparison) byName("compare-view").append(el("div", { id: "comparison" }));
-    if (!this.run.isPhylogeny) {
-      panel("trials", "Trials", "who challenged whom, and what decided", "wide");
-      panel("news", "What happened", "up to the slider; a click on a kind hides or shows it", "wide");
-      panel("replies", "Replies", "up to the slider; with words of the search; a question may be answered several times", "wide");
-    }
+    panel("trials", "Trials", "who challenged whom, and what decided", "wide");
+    panel("news", "What happened", "up to the slider; a click on a kind hides or shows it", "wide");
+    panel("replies", "Replies", "up to the slider; with words of the search; a question may be answered several times", "wide");
     this.picker();
   }
 
@@ -228,7 +225,6 @@ class Page {
     this.tellColours();
     this.drawTicks();
     for (const chart of this.charts) chart.draw();
-    if (this.record.comparison) byName("comparison").replaceChildren(comparisonTable(this.record.comparison, this.runs));
     if (this.places.trials) {
       byName("trials-view").hidden = !run.hasEconomy && !run.trials.length;
       this.panels.trials(this.places.trials);

@@ -143,44 +143,6 @@ function inOrderOfBirth(run) {
   return run.organelles.slice(-TREE_SHOWN);
 }
 
-const stayingView = {
-  id: "staying", title: "How long variants stay", unit: "share that is left after so many exams (Kaplan and Meier)", isTimeless: true,
-  suits: (run) => run.staying.length,
-  option(run) {
-    const points = [[0, 100], ...run.staying.map((one) => [one.exams, +(100 * one.share).toFixed(1)])];
-    return { xAxis: { type: "value", min: 0, minInterval: 1, name: "exams" }, yAxis: { type: "value", min: 0, max: 100, name: "left, %" }, series: [lineSeries("left", points, colourOf(0), { step: "end", showSymbol: true })],
-      tooltip: { trigger: "axis", formatter: ([{ dataIndex }]) => { const one = run.staying[dataIndex - 1]; return one ? tip(`after ${one.exams} exams: ${Math.round(100 * one.share)} % left`, `${one.at_risk} sat that one`) : tip("at birth: all"); } } };
-  },
-};
-
-// Of each operator and changed gene: every child's score less that of its better parent.
-const gainsView = {
-  id: "gains", title: "What changes were worth", unit: "score of a child less that of its better parent, by operator and by changed gene; the bar is the mean", isTimeless: true,
-  suits: (run) => run.gains.length,
-  height: (run) => Math.max(270, 80 + 30 * gainNames(run).length),
-  option(run) {
-    const names = gainNames(run), rows = names.map((name) => run.gains.filter((one) => gainName(one) === name));
-    const means = rows.map((all) => all.reduce((sum, one) => sum + one.amount, 0) / all.length);
-    const dots = rows.flatMap((all, row) => all.map((one, place) => ({ value: [one.amount, row], symbolOffset: [0, (((place * 5) % 11) - 5) * 1.2], pick: { type: "organelle", id: one.id }, text: `${one.id}: ${one.name} ${one.amount >= 0 ? "+" : "−"}${SCORE_FORM(Math.abs(one.amount))}` })));
-    return {
-      grid: { ...GRID, left: innerWidth < 600 ? 110 : 170 }, yAxis: rowAxis(names), xAxis: { type: "value", name: "gain of score" },
-      series: [
-        { type: "bar", data: means.map((mean, row) => ({ value: +mean.toFixed(4), text: `${names[row]}: mean ${mean.toFixed(3)} of ${rows[row].length}, better in ${rows[row].filter((one) => one.amount > 0).length}` })), barWidth: "60%", barMaxWidth: 24, itemStyle: { color: colourOf(4), opacity: 0.5 } },
-        { type: "scatter", data: dots, symbolSize: 5, itemStyle: { color: cssColour("--ink"), opacity: 0.6 } },
-      ],
-      tooltip: { formatter: (one) => tip(one.data.text) },
-    };
-  },
-};
-
-function gainNames(run) {
-  return [...new Set([...run.gains].sort((a, b) => a.is_gene - b.is_gene).map(gainName))];
-}
-
-function gainName(one) {
-  return one.is_gene ? `gene ${one.name}` : one.name;
-}
-
 // Whether the colour of a score is so light that text on it is dark.
 function isLightScore(run, score) {
   return Number.isFinite(score) && partOf(score, run.scores) > 0.5;
@@ -196,4 +158,4 @@ function scoreScale(run) {
   return { type: "continuous", min: least, max: Math.max(most, least + 1e-9), inRange: { color: SCALE }, orient: "vertical", right: 0, top: "middle", itemHeight: 90, itemWidth: 8, calculable: false, seriesIndex: [], text: [SCORE_FORM(most), SCORE_FORM(least)], textStyle: { color: cssColour("--soft") } };
 }
 
-const methodViews = [rewardsView, scoresView, looksView, guardsView, stepsView, sigmaView, gainsView, stayingView, genesView, livesView];
+const methodViews = [rewardsView, scoresView, looksView, guardsView, stepsView, sigmaView, genesView, livesView];

@@ -43,7 +43,6 @@ class Panels {
   }
 
   ofRun(run) {
-    if (run.isPhylogeny) return [el("h3", {}, plain(run.name)), this.facts({ alive: `${run.alive(this.state.frame).length} at the slider, ${run.organelles.length} ever`, founders: run.organelles.filter((one) => !one.parents.length).length, steps: run.generations })];
     const { frame } = this.state, late = Math.floor(0.75 * (frame + 1)), total = (first) => [...run.sums(first, frame, () => "all").values()][0];
     const ranked = [...run.sums(late, frame, (row) => run.actor(row))].filter(([id]) => id !== HOST).sort((a, b) => b[1].right - a[1].right);
     const host = run.hostAnswers.reduce((sum, one) => ({ asked: sum.asked + one.asked, right: sum.right + one.right }), { asked: 0, right: 0 });
@@ -176,8 +175,7 @@ class Panels {
     const family = chosen.type === "family" ? chosen.id : familyOf(chosen.id);
     return [
       el("h3", {}, plain(chosen.id)),
-      this.facts({ held: run.holders(this.state.frame).get(chosen.id)?.id ? [this.link("organelle", run.holders(this.state.frame).get(chosen.id).id), " holds it in the archive"] : null,
-        pays: run.price(chosen.id, this.state.frame) === null ? null : `${atp(run.price(chosen.id, this.state.frame))} ATP for a right answer, at the slider` }),
+      this.facts({ held: run.holders(this.state.frame).get(chosen.id)?.id ? [this.link("organelle", run.holders(this.state.frame).get(chosen.id).id), " holds it in the archive"] : null }),
       el("h3", {}, "Who answered it"), el("table", {}, el("tr", {}, el("th", {}, "organelle"), el("th", { class: "number" }, "answers"), el("th", { class: "number" }, "right")),
         sums.slice(0, 12).map(([id, sum]) => el("tr", {}, el("td", {}, this.link("organelle", id)), el("td", { class: "number" }, sum.asked), el("td", { class: "number" }, percent(sum))))),
       ...this.newsAbout(run, chosen.id === family ? family : chosen.id), ...(chosen.type === "cell" ? this.replies(run, chosen.id) : []),
@@ -197,11 +195,11 @@ class Panels {
   }
 
   replyTable(replies) {
-    const hasHost = replies.some((one) => one.host !== undefined), hasUser = replies.some((one) => one.user), hasTarget = replies.some((one) => one.target);
+    const hasUser = replies.some((one) => one.user), hasTarget = replies.some((one) => one.target);
     const sure = (one) => (one.confidence === null || one.confidence === undefined ? "–" : `${Math.round(100 * Math.exp(one.confidence))} %`);
-    return el("table", {}, el("tr", {}, el("th", { class: "number" }, "gen."), el("th", {}, "who"), hasUser ? el("th", {}, "user") : null, el("th", {}, "question"), el("th", {}, "reply"), hasTarget ? el("th", {}, "wanted") : null, hasHost ? el("th", {}, "bare host") : null, el("th", { class: "number", title: "probability per token" }, "sure")),
+    return el("table", {}, el("tr", {}, el("th", { class: "number" }, "gen."), el("th", {}, "who"), hasUser ? el("th", {}, "user") : null, el("th", {}, "question"), el("th", {}, "reply"), hasTarget ? el("th", {}, "wanted") : null, el("th", { class: "number", title: "probability per token" }, "sure")),
       replies.map((one) => el("tr", {}, el("td", { class: "number" }, one.generation), el("td", {}, this.link("organelle", one.id)), hasUser ? el("td", {}, one.user ? this.link("user", one.user) : "") : null,
-        el("td", {}, text(`${one.examples ? `(${one.examples} examples) ` : ""}${one.prompt.trim()}`)), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasTarget ? el("td", {}, text(one.target)) : null, hasHost ? el("td", {}, text(one.host ?? "–")) : null, el("td", { class: "number" }, sure(one)))));
+        el("td", {}, text(`${one.examples ? `(${one.examples} examples) ` : ""}${one.prompt.trim()}`)), el("td", { class: one.verdict >= 0.5 ? "right" : "wrong" }, one.verdict >= 0.5 ? "✓ " : "✗ ", text(one.reply)), hasTarget ? el("td", {}, text(one.target)) : null, el("td", { class: "number" }, sure(one)))));
   }
 
   newsList(news) {

@@ -37,7 +37,7 @@ class RunView {
     this.hasUsers = this.users.length > 0;
     this.founders = this.#foundersByAnswers();
     // One organelle by itself has no rivals, no relatives and no users.
-    this.isAlone = !this.isPhylogeny && !this.hasEconomy && this.ids.length < 2 && !this.hasUsers;
+    this.isAlone = !this.hasEconomy && this.ids.length < 2 && !this.hasUsers;
     this.examined = record.organelles.filter((one) => Number.isFinite(one.score));
     this.hasExams = this.examined.length > 0; // everybody sits the same exam, so nobody serves anybody
     this.scores = extentOf(this.examined.map((one) => one.score));
@@ -127,13 +127,6 @@ class RunView {
     const now = this.generation(frame), held = new Map();
     for (const claim of this.claims) if (claim.generation <= now) held.set(claim.cell, claim);
     return held;
-  }
-
-  price(niche, frame) {
-    const changes = this.prices[niche];
-    if (!changes) return null;
-    const place = lastAtMost(changes.map((one) => one[0]), frame);
-    return place < 0 ? null : changes[place][1];
   }
 
   // What a name stands for, as a selection; null if it is nothing here.

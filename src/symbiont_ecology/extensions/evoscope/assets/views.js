@@ -113,11 +113,10 @@ function stretches(run, most = COLUMNS) {
 }
 
 const cellsView = {
-  id: "cells", title: "By cell and by user", unit: "right answers, price or demand through time",
+  id: "cells", title: "By cell and by user", unit: "right answers or demand through time",
   measure: "right", rows: "cell",
-  controls(redraw, run) {
-    const measures = { right: "right, %", price: "price, ATP", asked: "asked" };
-    if (!run.hasEconomy) delete measures.price;
+  controls(redraw) {
+    const measures = { right: "right, %", asked: "asked" };
     const choice = (key, options) => el("select", { "aria-label": key, onchange: (event) => { this[key] = event.target.value; redraw(); } },
       Object.entries(options).map(([value, text]) => el("option", { value }, text)));
     return [choice("measure", measures), choice("rows", { cell: "cells", user: "users" })];
@@ -131,15 +130,12 @@ const cellsView = {
     for (const [first, last] of stretches(run, 60)) {
       const from = run.generation(first - 1) + (first ? 1 : 0), to = run.generation(last) + 1;
       for (const [name, sum] of run.sums(first, last, (row) => (column[row] < 0 ? null : list[column[row]]))) {
-        const price = run.price(name, last);
-        const value = this.measure === "right" ? (100 * sum.right) / sum.asked : this.measure === "asked" ? sum.asked : price === null ? null : price / 1000;
-        if (value === null) continue;
+        const value = this.measure === "right" ? (100 * sum.right) / sum.asked : sum.asked;
         data.push({ row: places.get(name), from, to, value, pick: { type: isUser ? "user" : "cell", id: name },
-          text: `${name}\ngenerations ${from} to ${to - 1}\n${percent(sum)} of ${sum.asked} answers right` + (price === null ? "" : `\na right answer pays ${atp(price)} ATP`) });
+          text: `${name}\ngenerations ${from} to ${to - 1}\n${percent(sum)} of ${sum.asked} answers right` });
       }
     }
-    if (!data.length) return "Prices belong to users in this world, so cells have none: choose users.";
-    const most = this.measure === "right" ? 100 : Math.max(...data.map((one) => one.value)), least = this.measure === "price" ? Math.min(...data.map((one) => one.value)) : 0;
+    const most = this.measure === "right" ? 100 : Math.max(...data.map((one) => one.value)), least = 0;
     for (const one of data) {
       one.colour = scaleColour(most > least ? (one.value - least) / (most - least) : 1);
       one.strength = state.selection?.id === names[one.row] || !state.selection || state.selection.type === "organelle" ? 1 : 0.5;
