@@ -42,14 +42,14 @@ from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import load_config
 from symbiont_ecology.run.start import start
-from symbiont_ecology.tasks.habitats import Habitats
+from symbiont_ecology.tasks.users import Users
 
 USERS, KINDS, CLIENTS = 1000, 12, 64
 WORLD = (
-    f"tasks.habitats.count={USERS}",
-    f"tasks.habitats.kinds={KINDS}",
-    "tasks.habitats.activity=0.8",
-    "tasks.habitats.arrivals=0",
+    f"tasks.users.count={USERS}",
+    f"tasks.users.kinds={KINDS}",
+    "tasks.users.activity=0.8",
+    "tasks.users.arrivals=0",
 )
 PEFT_REQUESTS, ROUNDS = 40, 3
 RATE = 40.0
@@ -79,7 +79,7 @@ class Stretch:
         }
 
 
-def questions(world: Habitats, begin: int = 0) -> Iterator[Item]:
+def questions(world: Users, begin: int = 0) -> Iterator[Item]:
     """Yield what users ask, one after another, for ever."""
     generation = begin
     while True:
@@ -91,7 +91,7 @@ async def ask(client: Client, item: Item, measured: Stretch, *, judges: bool) ->
     """Ask as one user, and say yes or no."""
     began, family = time.perf_counter(), {"family": item.family}
     text, limit = item.prompt.strip(), item.reply_limit
-    answer = await client.ask(item.habitat, text, metadata=family, max_tokens=limit)
+    answer = await client.ask(item.user, text, metadata=family, max_tokens=limit)
     measured.latencies.append(time.perf_counter() - began)
     is_right = bool(item.verifier(answer["choices"][0]["message"]["content"]))
     measured.verdicts.append(is_right)
@@ -130,7 +130,7 @@ class Service:
 
     def __init__(self, folder: Path, config: Any, *options: str) -> None:
         start(config, folder)
-        world = mixture(config).habitats
+        world = mixture(config).users
         assert world is not None
         self.world, self.asked = world, questions(world)
         self._server = ServerProcess(folder, *options)
@@ -251,7 +251,7 @@ class PeftUsers:
 
     def serve(self, item: Item) -> None:
         """Load the user's adapter, ask it, teach it what was right, and save it."""
-        model, name, place = self._model, item.habitat, self._folder / item.habitat
+        model, name, place = self._model, item.user, self._folder / item.user
         if (place / name).exists():
             model.load_adapter(place / name, adapter_name=name, is_trainable=True)
         else:

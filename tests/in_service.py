@@ -21,7 +21,7 @@ from symbiont_ecology.extensions.serve.journal import GivenAnswer, GivenVerdict,
 from symbiont_ecology.extensions.serve.messages import Channel
 from symbiont_ecology.extensions.serve.service import Service, ServiceLimits
 
-TOWN = ("run.generations=0", "tasks.habitats.questions=6", "run.checkpoint_every=2")
+TOWN = ("run.generations=0", "tasks.users.questions=6", "run.checkpoint_every=2")
 QUESTION = "math.add: 47+8"
 NEVER_LEARNS = ServiceLimits(learn_share=0)
 EAGER = ServiceLimits(learn_share=1.0, patience=0.0)

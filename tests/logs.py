@@ -13,9 +13,9 @@ import numpy as np
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig, compose
-from symbiont_ecology.tasks.config import HabitatsConfig
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.tasks.users import SyntheticUsers
 from toy import toy_config, toy_prices
 
 Row = dict[str, Any]
@@ -25,18 +25,18 @@ SIZES = {"capacity": 12, "ranks": 64, "learning_rate": 0.1, "aging": 0.0}
 ECOLOGY: dict[str, Any] = {"kind": "ecology", **SIZES, "mechanisms": FORAGING}
 
 
-def town(count: int = 6, kinds: int = 2, questions: int = 6) -> SyntheticHabitats:
+def town(count: int = 6, kinds: int = 2, questions: int = 6) -> SyntheticUsers:
     """A synthetic world that logs are taken from."""
     families = "math.add", "string.sort", "logic.bool"
     plan = toy_config(families=families, strategy={"kind": "single"})
-    habitats = HabitatsConfig(count=count, kinds=kinds, questions=questions)
-    tasks = plan.tasks.model_copy(update={"habitats": habitats})
-    world = mixture(plan.model_copy(update={"tasks": tasks})).habitats
-    assert isinstance(world, SyntheticHabitats)
+    users = UsersConfig(count=count, kinds=kinds, questions=questions)
+    tasks = plan.tasks.model_copy(update={"users": users})
+    world = mixture(plan.model_copy(update={"tasks": tasks})).users
+    assert isinstance(world, SyntheticUsers)
     return world
 
 
-def rows_of(world: SyntheticHabitats, generations: int = 30) -> list[Row]:
+def rows_of(world: SyntheticUsers, generations: int = 30) -> list[Row]:
     """What a model that answers in a convention by draw, right but for that, would be told."""
     found = []
     for generation in range(generations):
@@ -45,7 +45,7 @@ def rows_of(world: SyntheticHabitats, generations: int = 30) -> list[Row]:
             task = next(task for task in world.tasks if task.name == item.family)
             assert isinstance(task, SyntheticTask)
             reply = task.answers(item.question)[int(draw.integers(3))]
-            row = {"habitat": item.habitat, "family": item.family, "prompt": item.prompt}
+            row = {"user": item.user, "family": item.family, "prompt": item.prompt}
             found.append({**row, "reply": reply, "accepted": bool(item.verifier(reply))})
     return found
 
@@ -58,7 +58,7 @@ def log_config(
     sources = [log | {"name": f"log.{family}", "only": family} for family in families] or [log]
     words = (
         f"tasks.families={json.dumps(sources)}",
-        "tasks.habitats.questions=6",
+        "tasks.users.questions=6",
         f"strategy={json.dumps(strategy or ECOLOGY)}",
         "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
         f"economy={json.dumps(asdict(RICH))}",
@@ -68,7 +68,7 @@ def log_config(
     return compose((), (*words, *overrides), "test")
 
 
-def by_server(servers: dict[str, str], world: SyntheticHabitats) -> list[set[int]]:
+def by_server(servers: dict[str, str], world: SyntheticUsers) -> list[set[int]]:
     """The kinds that each server serves."""
     found: dict[str, set[int]] = {}
     for name, kind in zip(world.names, np.asarray(world.kinds(0)).tolist(), strict=True):

@@ -96,7 +96,7 @@ def with_hostile_replies(folder: Path) -> Path:
     log = TranscriptLog(folder / "transcripts.jsonl", 1.0)
     log.rewind(1 << 30)
     said = partial(Transcript, 39, "o1", "practice", "math.add/short", "x", verdict=0.0, price=0)
-    log.write(said(text, text, confidence=None, habitat="h1") for text in HOSTILE)
+    log.write(said(text, text, confidence=None, user="h1") for text in HOSTILE)
     return folder
 
 

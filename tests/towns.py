@@ -14,8 +14,8 @@ from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import start
-from symbiont_ecology.tasks.config import HabitatsConfig
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks.config import UsersConfig
+from symbiont_ecology.tasks.users import SyntheticUsers
 from toy import ToyHost, toy_config
 
 FAMILIES = ("math.add", "string.sort", "logic.bool", "string.reverse")
@@ -33,8 +33,8 @@ def config(
     rule = {"kind": "expert_iteration", "skip": 0.0, "replay": 1.0}
     parts = {"strategy": strategy or ECOLOGY, "learning_rule": rule}
     plan = toy_config(seed, length, families, RICH, checkpoint_every=4, **parts)
-    habitats = HabitatsConfig(**{"count": 12, "kinds": 3, "questions": 12, **world})
-    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+    users = UsersConfig(**{"count": 12, "kinds": 3, "questions": 12, **world})
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"users": users})})
 
 
 def lived(folder: Path, plan: RunConfig) -> tuple[EcologyState, list[Event]]:
@@ -42,18 +42,18 @@ def lived(folder: Path, plan: RunConfig) -> tuple[EcologyState, list[Event]]:
     return state, list(read_events(folder / "events.jsonl"))
 
 
-def world_of(plan: RunConfig) -> SyntheticHabitats:
-    world = mixture(plan).habitats
-    assert isinstance(world, SyntheticHabitats)
+def world_of(plan: RunConfig) -> SyntheticUsers:
+    world = mixture(plan).users
+    assert isinstance(world, SyntheticUsers)
     return world
 
 
 def asked(events: list[Event]) -> Mapping[int, Counter[tuple[str, str]]]:
-    """Habitat and question by generation."""
+    """User and question by generation."""
     questions: dict[int, Counter[tuple[str, str]]] = defaultdict(Counter)
     for event in events:
         if isinstance(event, Acted) and event.purpose == "practice":
-            questions[event.generation].update((event.habitat, item) for item in event.items)
+            questions[event.generation].update((event.user, item) for item in event.items)
     return questions
 
 

@@ -38,7 +38,7 @@ from symbiont_ecology.run.build import build_runtime
 from symbiont_ecology.run.config import LoopConfig, RunConfig
 from symbiont_ecology.run.runtime import Runtime
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.config import HabitatsConfig, TasksConfig
+from symbiont_ecology.tasks.config import TasksConfig, UsersConfig
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 
 FEATURES, OPTIONS = 12, 4
@@ -274,11 +274,11 @@ def toy_config(
     ends = {"generations": generations, "train_flops": train_flops}
     loop = LoopConfig(checkpoint_every=checkpoint_every, **ends)
     parts = usual | components
-    habitats = None
+    users = None
     with suppress(ConfigError):  # a wrong strategy is somebody else's finding
         if "cells" not in strategies.build(parts["strategy"]).worlds:
-            habitats = HabitatsConfig(count=6, kinds=3, questions=6)
-    tasks = TasksConfig(families=tuple(families), depths=("short",), habitats=habitats)
+            users = UsersConfig(count=6, kinds=3, questions=6)
+    tasks = TasksConfig(families=tuple(families), depths=("short",), users=users)
     return RunConfig(seed=seed, tasks=tasks, economy=economy, run=loop, **parts)
 
 

@@ -117,7 +117,7 @@ def test_a_strategy_asks_and_tells_without_a_trace(strategy: Any, tmp_path: Path
         assert {item.cell for item in trial.items} == {trial.cell}
         assert trial.cell in world.tasks.cells
     keys = [
-        (trial.organelle_id, trial.cell, trial.items[0].habitat, trial.perturbation)
+        (trial.organelle_id, trial.cell, trial.items[0].user, trial.perturbation)
         for trial in asked
         if trial.purpose == "practice"
     ]

@@ -32,27 +32,27 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
     said = symbiont(*words)
     assert said.code == 0, said.err
     report = json.loads((folder / "report.json").read_text())
-    served = json.loads((folder / "adapters" / "habitats.json").read_text())["habitats"]
+    served = json.loads((folder / "adapters" / "users.json").read_text())["users"]
     assert sorted(served) == sorted(
-        name for adapter in report["adapters"].values() for name in adapter["habitats"]
+        name for adapter in report["adapters"].values() for name in adapter["users"]
     )
     assert all(
         (folder / "adapters" / name / "adapter_config.json").exists() for name in report["adapters"]
     )
     assert report["all"]["nats_per_token"] > report["all"]["nats_per_token_by_host"]
     assert report["all"]["written"] > report["all"]["written_by_host"]
-    assert f"infer {folder} PROMPT --habitat" in said.out
+    assert f"infer {folder} PROMPT --user" in said.out
 
     assert symbiont("learn-from", log, "--out", whole, "--quiet").code == 0
     assert (folder / "events.jsonl").read_bytes() == (whole / "events.jsonl").read_bytes()
-    assert symbiont("infer", folder, "math.add: 47+8", "--habitat", "h05").code == 0
+    assert symbiont("infer", folder, "math.add: 47+8", "--user", "h05").code == 0
 
 
 @pytest.mark.parametrize(
     ("words", "error"),
     [
         (("nothing.jsonl",), "log nothing.jsonl: no such file"),
-        (("{log}", "--habitat", "user"), "no column 'user'; it has habitat, family, prompt"),
+        (("{log}", "--user", "user"), "no column 'user'; it has user, family, prompt"),
         (("{log}", "--passes", "0"), "--passes: expected a number above 0, got 0"),
         (("{log}", "--host", "nowhere/at-all", "--dry-run", "tasks.depths=[long]"), "tasks.depths"),
     ],
@@ -96,11 +96,11 @@ def test_who_asks_must_be_said_where_a_log_was_learned(
 ) -> None:
     out = tmp_path / "run"
     assert symbiont("learn-from", log, "run.generations=3", "--out", out, "--quiet").code == 0
-    assert "expected who asks, --habitat ID" in symbiont("infer", out, "math.add: 47+8").error
+    assert "expected who asks, --user ID" in symbiont("infer", out, "math.add: 47+8").error
     said = symbiont("export", out)
     index = json.loads((out / "export" / "index.json").read_text())
     assert said.out.startswith(f"{len(index['organelles'])} adapters in ")
-    assert all(organelle["habitats"] for organelle in index["organelles"])
+    assert all(organelle["users"] for organelle in index["organelles"])
     assert index["believed_by"] == "replies of a log"
 
 

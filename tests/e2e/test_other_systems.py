@@ -25,7 +25,7 @@ def typed(*words: object) -> str:
 
 def test_a_run_lives_where_there_is_no_posix(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    words = ("run.generations=2", "tasks.habitats.arrivals=1", "tasks.habitats.drift_at=1")
+    words = ("run.generations=2", "tasks.users.arrivals=1", "tasks.users.drift_at=1")
     typed("run", "demo", *words, "--out", run, "--quiet")
     assert (run / "state.json").is_file()
     with locked(run):

@@ -17,7 +17,7 @@ RUN_FILES = ("events.jsonl", "transcripts.jsonl", "state.json")
 COMMANDS = (
     ("run", "demo", "run.generations=5", "run.checkpoint_every=2", "--out", "run"),
     ("resume", "run", "run.generations=7"),
-    ("infer", "run", "math.add: 47+8", "--habitat", "h03"),
+    ("infer", "run", "math.add: 47+8", "--user", "h03"),
     ("export", "run", "--to", "adapters"),
     ("evaluate", "run", "--per-cell", "2", "--json", "result.json"),
 )

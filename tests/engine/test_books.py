@@ -256,8 +256,8 @@ def test_success_and_the_detectors_of_change_follow_all_verdicts_of_a_cell(
     assert turn.state.drift_detectors == {SUMS: DriftDetector(((5.0, 6), (1.0, 4)))}
 
 
-def test_a_new_habitat_begins_with_the_success_of_its_cell(turn: GenerationContext) -> None:
-    items = [replace(item, habitat="anna") for item in questions(turn, WORDS)]
+def test_a_new_user_begins_with_the_success_of_its_cell(turn: GenerationContext) -> None:
+    items = [replace(item, user="anna") for item in questions(turn, WORDS)]
     del turn.state.posteriors["o1"]  # nothing is known of a newborn
     (archived,) = update_posteriors([answered("o1", items, (1.0, 1.0))], [], turn)
     anna = pytest.approx(0.4 + 0.2 * (1.0 - 0.4))

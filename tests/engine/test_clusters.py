@@ -1,4 +1,4 @@
-"""Partitions: where habitats are explained best, who may be born, and which servers become one."""
+"""Partitions: where users are explained best, who may be born, and which servers become one."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 
 from foragers import FAMILIES, NAMES, answered, drawn_world, fed, organelle, state_of, worlds
 from symbiont_ecology.ecology.clusters import CENTRED_SKETCHES, COORDINATES, SKETCHES, ClusterStats
-from symbiont_ecology.ecology.habitats import SHARED, SURE, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import ClusterAssignment
+from symbiont_ecology.ecology.users import SHARED, SURE, SketchSpace, User
 
 # Any history of moves and unions.
 
 
 def eaten(server: str, servers: Mapping[str, str], partition: ClusterAssignment) -> ClusterStats:
-    """What the habitats of a server accepted, and what it remembers."""
+    """What the users of a server accepted, and what it remembers."""
     parts = [partition.accepted[name] for name in servers if servers[name] == server]
     parts += [partition.remembered[server]] if server in partition.remembered else []
     return reduce(add, parts)
@@ -32,7 +32,7 @@ def eaten(server: str, servers: Mapping[str, str], partition: ClusterAssignment)
 def books_are_right(partition: ClusterAssignment) -> None:
     """All that a partition keeps count of is what follows from who lives where."""
     servers, state = partition.servers, partition.state
-    fed = {name for name in servers if state.habitats[name].accepted}
+    fed = {name for name in servers if state.users[name].accepted}
     assert +partition.sizes == Counter(servers[name] for name in fed)
     assert set(partition.stats) == {*servers.values(), *partition.remembered}
     for server, found in partition.stats.items():
@@ -51,12 +51,12 @@ def test_a_partition_keeps_its_books_through_any_history(
     state: EcologyState, history: list[int]
 ) -> None:
     partition = ClusterAssignment.of(state, FAMILIES, move_penalty=2.0)
-    known = {name for name, habitat in state.habitats.items() if habitat.answers}
+    known = {name for name, user in state.users.items() if user.answers}
     assert set(partition.evidence) == set(partition.accepted) == known
     assert partition.servers == {
-        name: state.habitats[name].chosen
+        name: state.users[name].chosen
         for name in partition.evidence
-        if state.habitats[name].chosen in state.population
+        if state.users[name].chosen in state.population
     }
     books_are_right(partition)
     for step in history:
@@ -70,21 +70,21 @@ def test_a_partition_keeps_its_books_through_any_history(
 
 
 def best_for(name: str, partition: ClusterAssignment) -> str:
-    """Where a habitat is explained best, straight from what is said of it."""
-    state, habitat = partition.state, partition.state.habitats[name]
+    """Where a user is explained best, straight from what is said of it."""
+    state, user = partition.state, partition.state.users[name]
     before = partition.servers.get(name)
     rest = {other: server for other, server in partition.servers.items() if other != name}
-    sizes = Counter(server for other, server in rest.items() if state.habitats[other].accepted)
+    sizes = Counter(server for other, server in rest.items() if state.users[other].accepted)
     scores: dict[str, float] = {}
     for server in partition.stats:
         if sizes[server] or server in partition.remembered:
             agreement = SKETCHES.log_odds(eaten(server, rest, partition), partition.evidence[name])
             size = math.log(max(sizes[server], 1) * state.record(server, but_for=name))
-            scores[server] = agreement + habitat.trust(server, partition.shared) + size
+            scores[server] = agreement + user.trust(server, partition.shared) + size
     if before is not None:
-        alone = min(habitat.trust(before, partition.shared) + SURE, 0.0)
+        alone = min(user.trust(before, partition.shared) + SURE, 0.0)
         alone += math.log(state.record(before, but_for=name))
-        move_penalty = partition.move_penalty if habitat.accepted else 0.0
+        move_penalty = partition.move_penalty if user.accepted else 0.0
         scores[before] = scores.get(before, alone) + move_penalty
     nobody = math.log(0.5)
     best = max(scores, key=scores.__getitem__, default="")
@@ -97,9 +97,9 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
     state, servers = partition.state, dict(partition.servers)
 
     def liking(server: str, names: Sequence[str]) -> float:
-        """What habitats of another one say for it."""
+        """What users of another one say for it."""
         taste = reduce(add, (partition.evidence[name] for name in names))
-        trust = sum(state.habitats[name].trust(server, partition.shared) for name in names)
+        trust = sum(state.users[name].trust(server, partition.shared) for name in names)
         return SKETCHES.log_odds(eaten(server, servers, partition), taste) + trust
 
     while True:
@@ -107,7 +107,7 @@ def united(partition: ClusterAssignment) -> dict[str, str]:
             server: [name for name in servers if servers[name] == server]
             for server in dict.fromkeys(servers.values())
         }
-        fed = {who: sum(bool(state.habitats[n].accepted) for n in at) for who, at in homes.items()}
+        fed = {who: sum(bool(state.users[n].accepted) for n in at) for who, at in homes.items()}
         gains = {
             (one, other): min(liking(one, homes[other]), liking(other, homes[one]))
             + math.lgamma(fed[one] + fed[other])
@@ -156,7 +156,7 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
     assert SKETCHES.union_log_odds(5, 3) == pytest.approx(math.log(5040 / (24 * 2)))
     assert COORDINATES.union_log_odds(5, 3) == 0.0
     large = {f"h{number}": fed(1, server="o1") for number in range(5)}
-    new = Habitat("", answers=(answered("gone", 0),))
+    new = User("", answers=(answered("gone", 0),))
     state = state_of(
         [organelle("o1"), organelle("o2")], **large, rival=fed(6, server="o2"), new=new
     )
@@ -170,7 +170,7 @@ def test_sizes_speak_for_one_kind_unless_diets_count_as_few_answers() -> None:
 # May a colony be founded?
 
 
-def test_a_colony_needs_two_accepted_answers_among_its_habitats() -> None:
+def test_a_colony_needs_two_accepted_answers_among_its_users() -> None:
     state = state_of([organelle("o1")], one=fed(1), other=fed(1, 3), none=fed(0, 3))
     partition = ClusterAssignment.of(state, FAMILIES, 2.0)
     assert partition.may_found("one", "other")
@@ -182,9 +182,9 @@ def test_a_colony_needs_two_accepted_answers_among_its_habitats() -> None:
 def test_without_food_somebody_is_born_after_ten_answers_of_all_who_please_others(
     tried: tuple[str, ...], may: bool
 ) -> None:
-    def hungry(count: int) -> Habitat:
+    def hungry(count: int) -> User:
         answers = [answered(tried[n % len(tried)], 1, accepted=False) for n in range(count)]
-        return Habitat("o3", answers=tuple(answers))
+        return User("o3", answers=tuple(answers))
 
     living = [organelle(name) for name in NAMES]
     others = {"first": fed(3, server="o1"), "second": fed(3, server="o2"), "sad": fed(0, 2, "o4")}

@@ -1,4 +1,4 @@
-"""Any history of trials, and any of habitats: nothing is lost, doubled or told to the wrong one."""
+"""Any history of trials, and any of users: nothing is lost, doubled or told to the wrong one."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from symbiont_ecology.ecology import (
     Rollout,
 )
 from symbiont_ecology.ecology.gate import PairedCounts
-from symbiont_ecology.ecology.habitats import MAX_ANSWERS, SHARED, Habitat, RememberedAnswer
 from symbiont_ecology.ecology.strategies.mechanisms.merging import has_parents, with_new_counts
+from symbiont_ecology.ecology.users import MAX_ANSWERS, SHARED, RememberedAnswer, User
 
 WHO = st.integers(0, 99)
 """The place of somebody among those who are there."""
@@ -218,8 +218,8 @@ class Trials(RuleBasedStateMachine):
         assert holders <= {f"o{number}" for number in range(1, self.state.next_id + 1)}
 
 
-class Habitats(RuleBasedStateMachine):
-    """Three habitats that are answered by three organelles, and change their minds."""
+class Users(RuleBasedStateMachine):
+    """Three users that are answered by three organelles, and change their minds."""
 
     NAMES = ("anna", "bert", "cleo")
 
@@ -253,14 +253,14 @@ class Habitats(RuleBasedStateMachine):
                 organelle_id=who,
                 confidence=confidence,
             )
-            habitats = self.state.habitats
-            others = {one: habitat for one, habitat in habitats.items() if one != name}
-            before = habitats.get(name, Habitat())
+            users = self.state.users
+            others = {one: user for one, user in users.items() if one != name}
+            before = users.get(name, User())
             frozen = replace(before)
-            habitats[name] = after = before.after(answer, self.shared)
+            users[name] = after = before.after(answer, self.shared)
             self.said[name].append(answer)
             assert before == frozen  # what was is as it was
-            assert {one: habitats[one] for one in others} == others
+            assert {one: users[one] for one in others} == others
             whole = min(len(before.answers) + 1, MAX_ANSWERS)
             assert after.has_changed_from(before) == (len(after.answers) < whole)
             if answer.is_accepted or not before.accepted:
@@ -269,34 +269,34 @@ class Habitats(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), who=st.sampled_from(("o1", "o2", "")))
     def it_gets_another_server(self, name: str, who: str) -> None:
         """What it remembers stays."""
-        before = self.state.habitats.get(name, Habitat())
-        self.state.habitats[name] = after = replace(before, chosen=who)
+        before = self.state.users.get(name, User())
+        self.state.users[name] = after = replace(before, chosen=who)
         assert (after.answers, after.asked) == (before.answers, before.asked)
         assert after.server == (who or before.last)
 
     @invariant()
     def it_remembers_its_own_newest_answers_in_their_order(self) -> None:
         """A change cuts off what is older."""
-        for name, habitat in getattr(self, "state", EcologyState(seed=0)).habitats.items():
+        for name, user in getattr(self, "state", EcologyState(seed=0)).users.items():
             said = self.said[name]
-            assert habitat.asked == len(said)
-            assert habitat.last == (said[-1].organelle_id if said else "")
-            count = len(habitat.answers)
+            assert user.asked == len(said)
+            assert user.last == (said[-1].organelle_id if said else "")
+            count = len(user.answers)
             assert count == 0 if not said else 1 <= count <= MAX_ANSWERS
-            assert list(habitat.answers) == said[len(said) - count :]
-            accepted = [one for one in habitat.answers if one.is_accepted]
-            assert list(habitat.accepted) == accepted
+            assert list(user.answers) == said[len(said) - count :]
+            accepted = [one for one in user.answers if one.is_accepted]
+            assert list(user.accepted) == accepted
 
     @invariant()
     def it_trusts_by_its_own_verdicts(self) -> None:
         """Nothing is known of strangers; who was only right is trusted, who was only wrong is
         not."""
-        for habitat in getattr(self, "state", EcologyState(seed=0)).habitats.values():
-            assert habitat.trust("stranger", self.shared) == 0
-            for who in {answer.organelle_id for answer in habitat.answers}:
-                given = [one for one in habitat.answers if one.organelle_id == who]
+        for user in getattr(self, "state", EcologyState(seed=0)).users.values():
+            assert user.trust("stranger", self.shared) == 0
+            for who in {answer.organelle_id for answer in user.answers}:
+                given = [one for one in user.answers if one.organelle_id == who]
                 verdicts = {one.is_accepted for one in given}
-                trust = habitat.trust(who, self.shared)
+                trust = user.trust(who, self.shared)
                 assert np.isfinite(trust)
                 if verdicts == {True}:
                     assert trust >= 0
@@ -307,6 +307,6 @@ class Habitats(RuleBasedStateMachine):
 AT_ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """Examples take as long as the machine lets them."""
 Trials.TestCase.settings = settings(AT_ANY_SPEED, max_examples=25, stateful_step_count=25)
-Habitats.TestCase.settings = settings(AT_ANY_SPEED, max_examples=40, stateful_step_count=20)
+Users.TestCase.settings = settings(AT_ANY_SPEED, max_examples=40, stateful_step_count=20)
 TestTrials = Trials.TestCase
-TestHabitats = Habitats.TestCase
+TestUsers = Users.TestCase

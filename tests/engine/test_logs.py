@@ -16,7 +16,7 @@ from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.start import resume, start
-from symbiont_ecology.tasks.logs import LoggedHabitats
+from symbiont_ecology.tasks.logs import LoggedUsers
 from toy import Crash, ToyHost
 
 FAMILIES = ("math.add", "string.sort", "logic.bool")
@@ -34,10 +34,10 @@ def learned(log: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     return folder, host
 
 
-def stream_of(path: Path) -> LoggedHabitats:
-    habitats = mixture(log_config(path, families=FAMILIES)).habitats
-    assert isinstance(habitats, LoggedHabitats)
-    return habitats
+def stream_of(path: Path) -> LoggedUsers:
+    users = mixture(log_config(path, families=FAMILIES)).users
+    assert isinstance(users, LoggedUsers)
+    return users
 
 
 def events_of(folder: Path) -> list[Event]:
@@ -47,7 +47,7 @@ def events_of(folder: Path) -> list[Event]:
 def test_kinds_are_found_and_learned_without_asking(learned: tuple[Path, ToyHost]) -> None:
     folder, host = learned
     state, world = checkpoint.load_state(folder), town()
-    servers = {name: habitat.chosen for name, habitat in state.habitats.items()}
+    servers = {name: user.chosen for name, user in state.users.items()}
     assert sorted(map(tuple, by_server(servers, world))) == [(0,), (1,)]
     assert len(host.rolled) == 1, "the host was asked after the founding"
     drawn = world.drawn(8, seed=1, split="holdout")
@@ -70,8 +70,8 @@ def test_every_row_that_is_not_held_out_comes_once_in_a_pass(log: Path) -> None:
     stream, rows = stream_of(log), rows_of(town())
     generations = -(-stream.length // 6)
     seen = [item for generation in range(generations) for item in stream.questions(generation)]
-    first = [(i.habitat, i.prompt, i.logged.text) for i in seen[: stream.length] if i.logged]
-    kept = [(row["habitat"], row["prompt"], row["reply"]) for row in rows]
+    first = [(i.user, i.prompt, i.logged.text) for i in seen[: stream.length] if i.logged]
+    kept = [(row["user"], row["prompt"], row["reply"]) for row in rows]
     assert 0.8 * len(rows) < stream.length < len(rows)
     assert len(first) == stream.length
     assert not set(first) - set(kept)
@@ -93,8 +93,8 @@ def test_controls_learn_from_logs_too(strategy: str, log: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ("strategy=told", "is told kinds of habitats, which data do not say"),
-        ("tasks.habitats=null", "says who asks, and the config has no habitats"),
+        ("strategy=told", "is told kinds of users, which data do not say"),
+        ("tasks.users=null", "says who asks, and the config has no users"),
         ("run.train_flops=1e9", "end a run by run.generations alone"),
         ("learning_rule=hebbian", "a logged question has one reply"),
         ("learning_rule=supervised", "learning_rule: expected reference answers"),

@@ -1,4 +1,4 @@
-"""What a habitat remembers, and where it goes."""
+"""What a user remembers, and where it goes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.ecology.clusters import ClusterStats, MixturePrior, stats_of
-from symbiont_ecology.ecology.habitats import MAX_ANSWERS, Habitat, RememberedAnswer
+from symbiont_ecology.ecology.users import MAX_ANSWERS, RememberedAnswer, User
 
 
 def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> RememberedAnswer:
@@ -18,46 +18,46 @@ def answered(family: str, *, accepted: bool, confidence: float = 0.9) -> Remembe
     )
 
 
-def test_a_habitat_that_changed_forgets_what_it_accepted() -> None:
-    habitat = Habitat()
+def test_a_user_that_changed_forgets_what_it_accepted() -> None:
+    user = User()
     for _ in range(40):
-        habitat = habitat.after(answered("math.add", accepted=True))
-    assert len(habitat.answers) == MAX_ANSWERS
-    assert habitat.trust("o1") > 0
+        user = user.after(answered("math.add", accepted=True))
+    assert len(user.answers) == MAX_ANSWERS
+    assert user.trust("o1") > 0
     refusals = 0
-    while habitat.accepted:
-        habitat, refusals = habitat.after(answered("math.add", accepted=False)), refusals + 1
+    while user.accepted:
+        user, refusals = user.after(answered("math.add", accepted=False)), refusals + 1
     assert refusals <= 4
-    assert habitat.trust("o1") < 0
-    assert habitat.asked == 40 + refusals
-    assert len(habitat.answers) == refusals
+    assert user.trust("o1") < 0
+    assert user.asked == 40 + refusals
+    assert len(user.answers) == refusals
 
 
 def test_a_change_is_noticed_where_some_families_stay_as_they_were() -> None:
-    habitat, families = Habitat(), ("math.add", "string.sort", "logic.bool")
+    user, families = User(), ("math.add", "string.sort", "logic.bool")
     for number in range(24):
-        habitat = habitat.after(answered(families[number % 3], accepted=True))
+        user = user.after(answered(families[number % 3], accepted=True))
     for number in range(7):  # the last family alone is refused
         family = families[number % 3]
         is_kept = family != "math.add"
-        habitat = habitat.after(answered(family, accepted=is_kept, confidence=0.99))
-    assert len(habitat.answers) <= 7
-    assert {answer.family for answer in habitat.accepted} <= {"string.sort", "logic.bool"}
+        user = user.after(answered(family, accepted=is_kept, confidence=0.99))
+    assert len(user.answers) <= 7
+    assert {answer.family for answer in user.accepted} <= {"string.sort", "logic.bool"}
 
 
 def test_a_change_needs_sure_answers() -> None:
-    habitat = Habitat()
+    user = User()
     for accepted in [True] * 12 + [False] * 8:
-        habitat = habitat.after(answered("math.add", accepted=accepted, confidence=0.2))
-    assert len(habitat.answers) == 20
+        user = user.after(answered("math.add", accepted=accepted, confidence=0.2))
+    assert len(user.answers) == 20
 
 
-def test_a_habitat_with_some_refusals_forgets_nothing() -> None:
-    habitat, draw = Habitat(), np.random.default_rng(0)
+def test_a_user_with_some_refusals_forgets_nothing() -> None:
+    user, draw = User(), np.random.default_rng(0)
     for _ in range(400):
         accepted = bool(draw.random() < 0.85)
-        habitat = habitat.after(answered("math.add", accepted=accepted))
-    assert len(habitat.answers) == MAX_ANSWERS
+        user = user.after(answered("math.add", accepted=accepted))
+    assert len(user.answers) == MAX_ANSWERS
 
 
 @pytest.mark.parametrize("dimensions", [8, 2048])

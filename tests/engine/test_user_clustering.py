@@ -15,7 +15,6 @@ from foragers import FAMILIES, answered, drawn_world, fed, organelle, state_of, 
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.ecology import Assignment, Awaken, Decision, Found, Outcome, Serve
-from symbiont_ecology.ecology.habitats import SHARED, Habitat, SketchSpace
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.strategies import StrategyContext
 from symbiont_ecology.ecology.strategies.mechanisms import Room
@@ -25,13 +24,14 @@ from symbiont_ecology.ecology.strategies.mechanisms.user_clustering import (
     ClusterAssignment,
     UserClustering,
 )
+from symbiont_ecology.ecology.users import SHARED, SketchSpace, User
 
 TRAITS = {"learning_rate": 0.1}
 
 
 def coloniser(users: tuple[str, ...]) -> Found:
     """The founding of an adapter for some users."""
-    return Found(TRAITS, 4, operator="coloniser", habitats=users, initial_steps=3)
+    return Found(TRAITS, 4, operator="coloniser", users=users, initial_steps=3)
 
 
 # Decisions, in a world of its own.
@@ -65,15 +65,15 @@ def context_of(state: EcologyState, *asked: str, **tasks: Any) -> StrategyContex
     return StrategyContext(state, world, prices, prices, 4, draw=draw, outcomes=outcomes)  # type: ignore[arg-type]
 
 
-def question(habitat: str, family: str = FAMILIES[0]) -> Item:
-    return Item("", family, "short", "", "1+1", 4, verifier=str, habitat=habitat)
+def question(user: str, family: str = FAMILIES[0]) -> Item:
+    return Item("", family, "short", "", "1+1", 4, verifier=str, user=user)
 
 
 OPEN = {"families": dict.fromkeys(FAMILIES, Kind(is_open=True))}
 TWO = [organelle("o1"), organelle("o2"), organelle("o3")]
 
 
-def test_a_settled_habitat_that_accepts_asks_its_server() -> None:
+def test_a_settled_user_that_accepts_asks_its_server() -> None:
     state = state_of(TWO, home=fed(1, server="o2"), other=fed(8, server="o1"))
     for earlier in range(3):
         for tasks in ({}, OPEN):
@@ -81,7 +81,7 @@ def test_a_settled_habitat_that_accepts_asks_its_server() -> None:
             assert taker == "o2"
 
 
-def test_nobody_is_sent_to_a_new_habitat_while_nobody_pleases_anybody() -> None:
+def test_nobody_is_sent_to_a_new_user_while_nobody_pleases_anybody() -> None:
     state = state_of(TWO, sad=fed(0, 3, "o1"), ghost=fed(5, server="gone"))
     context = context_of(state)
     assert UserClustering().taker(question("new"), context) is None
@@ -92,24 +92,24 @@ def test_nobody_is_sent_to_a_new_habitat_while_nobody_pleases_anybody() -> None:
 
 
 def promises(name: str, state: EcologyState, shared: float = SHARED) -> list[str]:
-    """Everybody by what it promises to a habitat, the best first."""
-    habitat = state.habitats.get(name, Habitat())
-    pleased = Counter(one.chosen for one in state.habitats.values() if one.accepted)
+    """Everybody by what it promises to a user, the best first."""
+    user = state.users.get(name, User())
+    pleased = Counter(one.chosen for one in state.users.values() if one.accepted)
 
     def promise(who: str) -> float:
         size = max(pleased[who], 1) * state.record(who, but_for=name)
-        return habitat.trust(who, shared) + math.log(size)
+        return user.trust(who, shared) + math.log(size)
 
     return sorted(state.population, key=promise, reverse=True)
 
 
-def test_in_drawn_worlds_a_habitat_without_a_server_asks_who_promises_most() -> None:
+def test_in_drawn_worlds_a_user_without_a_server_asks_who_promises_most() -> None:
     for number in range(100):
         families = FAMILIES[: 1 + number % 2]
         state = drawn_world(number, families)
-        state.habitats["h0"] = replace(state.habitats["h0"], chosen="")
+        state.users["h0"] = replace(state.users["h0"], chosen="")
         context = context_of(state, families=dict.fromkeys(families, Kind()))
-        pleased = {one.chosen for one in state.habitats.values() if one.accepted}
+        pleased = {one.chosen for one in state.users.values() if one.accepted}
         best = promises("h0", state, SHARED * (len(families) > 1))[0]
         taker = UserClustering().taker(question("h0"), context)
         assert taker == (best if pleased & set(state.population) else None)
@@ -157,7 +157,7 @@ def decided(state: EcologyState, asked: Sequence[str], places: int = 9) -> list[
 
 
 def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list[Decision]:
-    """What follows where these habitats look around."""
+    """What follows where these users look around."""
     partition = ClusterAssignment.of(state, FAMILIES, 2.0)
     generator = Draw(3, state.generation)("forage")
     for _ in range(SWEEPS):
@@ -168,14 +168,14 @@ def expected(state: EcologyState, names: Sequence[str], places: int = 9) -> list
     born = list[Decision]()
     for server, homes in partition.by_server().items():
         if server in state.population:
-            moved |= {home: server for home in homes if state.habitats[home].chosen != server}
+            moved |= {home: server for home in homes if state.users[home].chosen != server}
         elif server in state.dormant or partition.may_found(*homes):
             if len(born) < places:
                 is_dormant = server in state.dormant
                 one = Awaken(tuple(homes), server) if is_dormant else None
                 born.append(one or coloniser(tuple(homes)))
         else:
-            lost = [home for home in homes if state.habitats[home].chosen != NEW_CLUSTER]
+            lost = [home for home in homes if state.users[home].chosen != NEW_CLUSTER]
             moved |= dict.fromkeys(lost, NEW_CLUSTER)
     return [*([Serve(moved)] if moved else []), *born]
 
@@ -186,8 +186,8 @@ def test_who_has_news_or_no_server_looks_around_and_every_fifth_generation_every
     state: EcologyState, generation: int, asked: set[int], places: int
 ) -> None:
     state.generation = generation
-    known = [name for name, habitat in state.habitats.items() if habitat.answers]
-    homeless = {name for name in known if state.habitats[name].chosen not in state.population}
+    known = [name for name, user in state.users.items() if user.answers]
+    homeless = {name for name in known if state.users[name].chosen not in state.population}
     heard = {f"h{number}" for number in asked}
     news = [name for name in known if generation % 5 == 4 or name in heard | homeless]
     words = [f"h{number}:practice" for number in sorted(asked)] + ["h0:probation"]

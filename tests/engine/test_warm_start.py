@@ -16,14 +16,14 @@ from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born, Event, GenerationEnded, WarmStarted
 from symbiont_ecology.base.flops import LARGE_HIDDEN
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.ecology.habitats import Basis, RememberedAnswer, SketchSpace, read_vector
 from symbiont_ecology.ecology.state import load_state
+from symbiont_ecology.ecology.users import Basis, RememberedAnswer, SketchSpace, read_vector
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.run.warm import warm_examples
 from symbiont_ecology.tasks import tasks
-from symbiont_ecology.tasks.config import HabitatsConfig
+from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.splits import split_of
 from toy import Crash, ToyHost, ToyShape, toy_config, toy_ecology
 
@@ -114,9 +114,9 @@ def test_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
 
 def in_a_world(plan: RunConfig) -> RunConfig:
-    """Six habitats of two kinds."""
-    habitats = HabitatsConfig(count=6, kinds=2, questions=6)
-    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"habitats": habitats})})
+    """Six users of two kinds."""
+    users = UsersConfig(count=6, kinds=2, questions=6)
+    return plan.model_copy(update={"tasks": plan.tasks.model_copy(update={"users": users})})
 
 
 def are_open(monkeypatch: pytest.MonkeyPatch, *families: str) -> None:
@@ -145,7 +145,7 @@ def test_what_answers_have_in_common_is_taken_off_their_sketches(tmp_path: Path)
     state = start(wide_world(), tmp_path / "run", host=host).state
     assert set(state.sketch_space.common) == set(FAMILIES)
     assert not state.sketch_space.bases
-    given = [answer for habitat in state.habitats.values() for answer in habitat.answers]
+    given = [answer for user in state.users.values() for answer in user.answers]
     for family, text in state.sketch_space.common.items():
         own = [example for example in state.sketch_space.examples if example.family == family]
         common = host.sketch(*texts_of(own)).mean(0)
@@ -165,7 +165,7 @@ def test_open_replies_lie_where_examples_differ_most(
     host = wide_host()
     state = start(wide_world(), tmp_path / "run", host=host).state
     assert set(state.sketch_space.bases) == set(FAMILIES)
-    given = [answer for habitat in state.habitats.values() for answer in habitat.answers]
+    given = [answer for user in state.users.values() for answer in user.answers]
     assert not any(answer.sketch for answer in given)
     for family, text in state.sketch_space.bases.items():
         own = [example for example in state.sketch_space.examples if example.family == family]
@@ -192,8 +192,8 @@ def test_a_run_with_bases_goes_on_with_the_same_bytes(
 def test_warm_weights_outlive_those_who_began_with_them(tmp_path: Path) -> None:
     strategy = {"kind": "per_habitat", "learning_rate": 0.1, **WARM}
     whole = toy_config(seed=3, generations=8, strategy=strategy, checkpoint_every=1)
-    late = HabitatsConfig(count=6, kinds=3, questions=4, arrivals=7)
-    tasks = whole.tasks.model_copy(update={"habitats": late})
+    late = UsersConfig(count=6, kinds=3, questions=4, arrivals=7)
+    tasks = whole.tasks.model_copy(update={"users": late})
     whole = whole.model_copy(update={"tasks": tasks})
     start(whole, tmp_path / "run", host=ToyHost(), should_stop=lambda: True)
     resume(tmp_path / "run", host=ToyHost())

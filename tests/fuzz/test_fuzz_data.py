@@ -61,7 +61,7 @@ def test_data_of_any_kind_are_read_or_refused_in_one_line(
         path = tmp_path / f"data-{generator.integers(1 << 60)}.{ending}"
         data = any_rows(LINES, generator)
         path.write_bytes(data if ending == "jsonl" else b"[" + data.replace(b"\n", b",") + b"]")
-        spec: Any = {"kind": "file", "name": "own", "path": str(path), "habitat": "user"}
+        spec: Any = {"kind": "file", "name": "own", "path": str(path), "user": "user"}
         if generator.random() < 0.3:
             changed = mutated({key: spec[key] for key in ("name", "path")}, generator)
             spec = {"kind": "file", **changed} if isinstance(changed, dict) else changed

@@ -20,7 +20,7 @@ def outcomes() -> list[Outcome]:
     """Six users ask the same organelle something of one cell; it pleases half of them."""
     family, generator = tasks.build("math.add"), np.random.default_rng(0)
     items = [
-        replace(family.sample("short", generator), habitat=f"user {place}")
+        replace(family.sample("short", generator), user=f"user {place}")
         for place in range(len(REWARDS))
     ]
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from symbiont_ecology.ecology.habitats import DIRECTIONS, Basis
+from symbiont_ecology.ecology.users import DIRECTIONS, Basis
 
 
 def drawn(kinds: int, each: int, noise: float = 0.3, wide: int = 64) -> np.ndarray:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -130,10 +131,10 @@ def test_a_log_that_is_too_short_for_the_state_is_refused(path: Path) -> None:
         ("{", "line 2: not JSON"),
     ],
 )
-def test_a_damaged_log_names_the_line(path: Path, line: str, said: str) -> None:
+def test_a_damaged_log_names_the_line(path: Path, line: object, said: str) -> None:
     EventLog(path)
     with path.open("a") as file:
-        file.write(line + "\n")
+        file.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
     with pytest.raises(RunError) as caught:
         list(read_events(path))
     assert said in str(caught.value)

@@ -13,7 +13,7 @@ from symbiont_ecology.base.errors import DataError
 from symbiont_ecology.tasks import task_sources
 from symbiont_ecology.tasks.logs import MAX_REPLY_TOKENS, LogTask, LogTasks, is_held_out
 
-ROW = {"habitat": "ann", "prompt": "say a", "reply": "a", "accepted": True}
+ROW = {"user": "ann", "prompt": "say a", "reply": "a", "accepted": True}
 
 
 HOSTILE = (
@@ -61,8 +61,8 @@ def test_verdicts_of_three_kinds_are_refused(tmp_path: Path) -> None:
     "name", ["Jean\xa0Luc", "\u0639\u0644\u06cc\u200c\u0631\u0636\u0627", 2**60 + 1]
 )
 def test_a_name_is_kept_as_it_is(name: object, tmp_path: Path) -> None:
-    (row,) = rows(tmp_path, {**ROW, "habitat": name}).rows()
-    assert row.habitat == str(name)
+    (row,) = rows(tmp_path, {**ROW, "user": name}).rows()
+    assert row.user == str(name)
 
 
 def test_a_conversation_of_one_message_is_its_text(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_a_row_without_a_verdict_or_a_reply_is_left_out(tmp_path: Path) -> None:
 def test_columns_may_have_other_names_and_users_may_be_numbers(tmp_path: Path) -> None:
     line = {"user": 7.0, "question": "say a", "text": "a", "thumb": "up", "about": 3}
     columns = {
-        "habitat": "user", "prompt": "question", "reply": "text", "accepted": "thumb",
+        "user": "user", "prompt": "question", "reply": "text", "accepted": "thumb",
         "family": "about",
     }  # fmt: skip
     (row,) = rows(tmp_path, line, **columns).rows()
-    assert (row.habitat, row.prompt, row.reply, row.family) == ("7", "say a", "a", "3")
+    assert (row.user, row.prompt, row.reply, row.family) == ("7", "say a", "a", "3")
 
 
 @pytest.mark.parametrize(
@@ -110,9 +110,9 @@ def test_a_family_is_a_word_or_a_number_and_else_none(
         ({"reply": None}, r"line 1: expected text under 'reply', got None"),
         ({"prompt": ""}, r"line 1: expected text under 'prompt', got ''"),
         ({"prompt": 3}, r"line 1: expected text under 'prompt', got 3"),
-        ({"habitat": None}, r"line 1: expected who asks, .* under 'habitat', got None"),
-        *(({"habitat": name}, r"line 1: expected who asks") for name in HOSTILE),
-        ({"habitat": True}, r"line 1: expected who asks"),
+        ({"user": None}, r"line 1: expected who asks, .* under 'user', got None"),
+        *(({"user": name}, r"line 1: expected who asks") for name in HOSTILE),
+        ({"user": True}, r"line 1: expected who asks"),
         ({"reply": "\ud800"}, r"line 1: half a character"),
     ],
 )
@@ -131,16 +131,16 @@ def test_a_log_of_refusals_has_nothing_to_teach(tmp_path: Path) -> None:
         rows(tmp_path, {**ROW, "prompt": prompt}).task()
 
 
-def test_accepted_replies_are_the_answers_of_a_habitat_alone(tmp_path: Path) -> None:
+def test_accepted_replies_are_the_answers_of_a_user_alone(tmp_path: Path) -> None:
     source = rows(
         tmp_path,
         ROW,
         {**ROW, "reply": "A"},
-        {**ROW, "habitat": "bob", "reply": "(a)"},
-        {**ROW, "habitat": "bob", "reply": "a", "accepted": False},
+        {**ROW, "user": "bob", "reply": "(a)"},
+        {**ROW, "user": "bob", "reply": "a", "accepted": False},
     )
     task = source.task()
-    assert task.habitats == ["ann", "bob"]
+    assert task.users == ["ann", "bob"]
     items = [task.row_item(row) for row in task.log]
     assert [item.logged.is_accepted for item in items if item.logged] == [True, True, True, False]
     for item, right in zip(items, (("a", "A"), ("a", "A"), ("(a)",), ("(a)",)), strict=True):
@@ -150,7 +150,7 @@ def test_accepted_replies_are_the_answers_of_a_habitat_alone(tmp_path: Path) -> 
 
 
 def test_a_new_reply_may_be_as_long_as_those_that_were_accepted(tmp_path: Path) -> None:
-    long, longer = {**ROW, "reply": 99 * "a"}, {**ROW, "habitat": "bob", "reply": 999 * "a"}
+    long, longer = {**ROW, "reply": 99 * "a"}, {**ROW, "user": "bob", "reply": 999 * "a"}
     task = rows(tmp_path, {**ROW, "prompt": "say b"}, long, longer).task()
     limits = [task.row_item(row).reply_limit for row in task.log]
     assert limits == [64, 100, MAX_REPLY_TOKENS]

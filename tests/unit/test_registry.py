@@ -71,7 +71,7 @@ def test_a_name_or_a_mapping_builds_the_same_component(dogs: Registry[Animal]) -
         ({"legs": "4"}, "animal 'dog': legs: expected a valid integer, got '4'"),
         ({"tame": 1}, "tame: expected a valid boolean, got 1"),
         ({"names": [1]}, "names.0: expected a valid string, got 1"),
-        ({"names": "rex"}, "names: expected a valid array, got 'rex'"),
+        ({"names": "rex"}, "names: expected a list, such as [a, b], got 'rex'"),
         ({"size": "tiny"}, "size: expected 'small' or 'big', got 'tiny'"),
         ({"coat": object()}, "animal 'dog': only plain values"),
         ({"legs": -1}, "animal 'dog': expected legs >= 0, got -1"),

@@ -26,8 +26,8 @@ def log(folder: Path, megabytes: float = 1.0) -> TranscriptLog:
 def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     odd = replace(ONE, prompt="a\nb\u2028\u202e</script>\x00", reply="\ud800 ☃", confidence=None)
     written = log(tmp_path)
-    written.write([ONE, odd, replace(ONE, habitat="h3")])
-    assert read_transcripts(written.path) == [ONE, odd, replace(ONE, habitat="h3")]
+    written.write([ONE, odd, replace(ONE, user="h3")])
+    assert read_transcripts(written.path) == [ONE, odd, replace(ONE, user="h3")]
 
 
 def test_long_texts_are_cut_and_say_so(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_lines_of_data_get_examples_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"style": "few_shot", "habitats": {"kinds": 2}}, "tells what is right"),
+        ({"style": "few_shot", "users": {"kinds": 2}}, "tells what is right"),
         ({"style": {"kind": "few_shot", "system": "Be brief."}}, "system is for chats: set is_cha"),
         ({"style": {"kind": "natural", "system": "Be brief."}}, "system is for chats: set is_chat"),
         ({"style": {"kind": "few_shot", "examples": 0}}, "examples: expected greater than 0"),

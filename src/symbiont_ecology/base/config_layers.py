@@ -22,7 +22,9 @@ from symbiont_ecology.base.untrusted import check_depth, read_regular
 MAX_CONFIG_MB, MAX_FILE_NAME_CHARS = 1, 1000
 """Of a file, and characters of the name of one."""
 RENAMED = {"plasticity": "learning_rule"}
-"""Top-level keys under their old names; they are still read, with a warning."""
+RENAMED_TASKS = {"habitats": "users"}
+"""Keys under their old names, on top and of the section ``tasks``; they are still read, with a
+warning."""
 _REMOVED: Mapping[str, tuple[Mapping[str, object], str]] = {
     "run": (
         {"mirror": None},
@@ -101,6 +103,8 @@ def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]
     """The same with keys under their new names, each old one at the cost of a warning, and with a
     host that is a name alone (``host: smollm2``) as its preset, or as the name of a model."""
     values = _without_removed(with_new_names(data, RENAMED, where), where)
+    if isinstance(tasks := values.get("tasks"), Mapping):
+        values["tasks"] = with_new_names(tasks, RENAMED_TASKS, f"{where}: tasks")
     if not isinstance(host := values.get("host"), str):
         return values
     del values["host"]

@@ -22,6 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.events import Event
 from symbiont_ecology.base.files import append_lines, json_line, opened
+from symbiont_ecology.base.removed import with_present_fields
 
 SCHEMA = 1
 """Raise it when an event loses a field or a field changes its meaning; a new kind leaves it
@@ -159,7 +160,7 @@ def _event(row: dict[str, object], seq: int, where: str) -> Event:
     if kind not in Event.kinds:
         raise RunError(f"{where}: unknown event kind {kind!r}, known: {', '.join(Event.kinds)}")
     try:
-        return _adapter(kind).validate_python(row)
+        return _adapter(kind).validate_python(with_present_fields(row))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))

@@ -77,7 +77,7 @@ class Acted(Event):
     ``"family/depth"``.
 
     ``verdicts`` holds one number per rollout: the ``samples`` rollouts of the first item, then of
-    the next. ``habitat`` is where the items came from, if the world has habitats.
+    the next. ``user`` is where the items came from, if the world has users.
     """
 
     id: OrganelleId
@@ -89,7 +89,7 @@ class Acted(Event):
     tokens_out: int
     flops: int
     purpose: str
-    habitat: str = ""
+    user: str = ""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ class Upheaved(Event):
 
 @dataclass(frozen=True)
 class Served(Event):
-    """Habitats have new servers: the organelle that each of them asks from now on; empty where it
+    """Users have new servers: the organelle that each of them asks from now on; empty where it
     leaves the old one and no new one is known."""
 
     servers: dict[str, OrganelleId]

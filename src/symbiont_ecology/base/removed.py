@@ -1,4 +1,4 @@
-"""Registered parts that are gone, and the figures that speak against them.
+"""Registered parts that are gone, with the figures that speak against them, and former names.
 
 A config of an earlier version may still name one: it is refused in one line that says so.
 """
@@ -6,9 +6,11 @@ A config of an earlier version may still name one: it is refused in one line tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 from symbiont_ecology.base.errors import ConfigError
 
+V = TypeVar("V")
 LAST_COMMIT = "2c78cec9"
 """The last commit that has all of them."""
 RECORD = "docs/history/removed"
@@ -51,6 +53,13 @@ REMOVED: Mapping[tuple[str, str], str] = {
     ("key of a protocol", "repeats"): "births and deaths have rates now",
 }
 """Reasons by kind and name."""
+FORMER_FIELDS = {"habitat": "user", "habitats": "users"}
+"""Fields in the files of earlier versions, and what they are called now."""
+
+
+def with_present_fields(values: Mapping[str, V]) -> dict[str, V]:
+    """Return what a file of any version says, under the names of today."""
+    return {FORMER_FIELDS.get(name, name): value for name, value in values.items()}
 
 
 def is_removed(kind: str, name: str) -> bool:

@@ -23,6 +23,7 @@ from pydantic import TypeAdapter
 
 from symbiont_ecology.base.errors import EcologyWarning, RunError
 from symbiont_ecology.base.files import append_lines, write_whole
+from symbiont_ecology.base.removed import with_present_fields
 from symbiont_ecology.base.types import OrganelleId
 
 TRANSCRIPTS_FILE = "transcripts.jsonl"
@@ -54,7 +55,7 @@ class Transcript:
     verdict: float
     price: int
     confidence: float | None
-    habitat: str = ""
+    user: str = ""
     target: str = ""
     examples: int = 0
 
@@ -142,7 +143,7 @@ def _line(transcript: Transcript) -> bytes:
 
 def _parsed(line: bytes, path: Path) -> Transcript:
     try:
-        return _transcript.validate_python(json.loads(line))
+        return _transcript.validate_python(with_present_fields(json.loads(line)))
     except (ValueError, RecursionError) as error:
         raise RunError(f"{path}: {line!r:.60} is no transcript; {_DELETE}") from error
 

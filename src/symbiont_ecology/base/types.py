@@ -117,7 +117,7 @@ class Item:
     reference answer, or empty where the task has none. ``reply_limit`` is in new tokens.
     ``variant`` says which of several ways to be right is in force (a convention), so a change of
     what counts as right is data and not code. ``shift`` says how an evaluation item differs from
-    training items. ``habitat`` is the id of the place that asks (a user, a team, a site), or empty:
+    training items. ``user`` is the id of the one who asks (a person, a team, a site), or empty:
     every service knows its user, and what counts as right there is hidden. With a ``logged`` reply
     nobody is asked: it was given and judged before.
     """
@@ -132,7 +132,7 @@ class Item:
     answer: str = ""
     variant: int = 0
     shift: str = ""
-    habitat: str = ""
+    user: str = ""
     logged: LoggedReply | None = None
 
     @property
@@ -142,9 +142,9 @@ class Item:
 
     @property
     def niche(self) -> str:
-        """Unit in which success is counted, paid and archived: the habitat, or else the cell by
+        """Unit in which success is counted, paid and archived: the user, or else the cell by
         name."""
-        return self.habitat or cell_name(self.cell)
+        return self.user or cell_name(self.cell)
 
     @property
     def to_read(self) -> Item:

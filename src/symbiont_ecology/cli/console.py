@@ -222,7 +222,7 @@ class RunProgress:
         done_first, began = self._first = self._first or (done, now)
         pace = (now - began) / (done - done_first) if done > done_first else None
         to_go = "?" if pace is None else timedelta(seconds=round((1 - done) * pace))
-        label = "accepted" if state.habitats else "right"
+        label = "accepted" if state.users else "right"
         label += " in the log" * self.config.learns_from_log  # where others answered
         share = summary.accuracy
         right = "nothing asked" if share is None else f"{label} {share:.0%}"

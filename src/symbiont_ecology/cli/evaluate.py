@@ -149,13 +149,13 @@ def infer(
     folder: options.RunFolder,
     prompt: Annotated[str, argument("A question, such as 'math.add: 47+8'; - reads stdin.")],
     routing: options.RoutingOption = "learned",
-    habitat: Annotated[str | None, option("Who asks.", *options.USER, metavar="ID")] = None,
+    user: Annotated[str | None, option("Who asks.", *options.USER, metavar="ID")] = None,
     max_new_tokens: Annotated[int, option("Longest answer.", least=1)] = 64,
     host: options.HostOption = None,
 ) -> None:
     """Answer one prompt. The answer is on stdout, the name of the organelle on stderr.
 
-    A run that learned from a log needs --habitat.
+    A run that learned from a log needs --user.
     """
     from symbiont_ecology.ecology import HOST
     from symbiont_ecology.evaluate.routings import check_user, prompt_routing
@@ -163,15 +163,15 @@ def infer(
 
     way = options.typed_spec(routing, "--routing")
     prompt_routing(way)  # before the host: a wrong word costs no time
-    if habitat is not None:
+    if user is not None:
         if way not in ("learned", "habitat"):
-            raise ConfigError(f"--routing: expected none beside --habitat, got {routing!r}")
+            raise ConfigError(f"--routing: expected none beside --user, got {routing!r}")
         way = "habitat"
     run = console.open_run(folder, host)
-    check_user(run.config, run.state.habitats, habitat, str(folder), "--habitat")
+    check_user(run.config, run.state.users, user, str(folder), "--user")
     text = sys.stdin.read() if prompt == "-" else prompt
     check_whole([text], "infer")
-    rollout = run.ask(text, way, max_new_tokens, habitat or "")
+    rollout = run.ask(text, way, max_new_tokens, user or "")
     print(rollout.text)
     name = "the bare host" if rollout.organelle_id == HOST else rollout.organelle_id
     print(f"answered by {name}", file=sys.stderr)
@@ -186,8 +186,8 @@ def export(
     host: options.HostOption = None,
 ) -> None:
     """Write the living organelles as PEFT folders with model cards, and an index.json. In a run
-    with habitats only those that serve users are written, with a habitats.json."""
-    from symbiont_ecology.evaluate.export import HABITATS_FILE, INDEX_FILE, export_run, readers
+    with users only those that serve users are written, with a users.json."""
+    from symbiont_ecology.evaluate.export import INDEX_FILE, USERS_FILE, export_run, readers
 
     loader = readers.build(reader)
     if not 0 < scale <= 100:
@@ -196,8 +196,8 @@ def export(
     console.prepare(target / INDEX_FILE)
     names = export_run(run, target, with_elites=elites, is_portable=loader.is_portable, scale=scale)
     print(f"{len(names)} adapters in {target}, described in {target / INDEX_FILE}")
-    if run.state.habitats:
-        print(f"who serves whom: {target / HABITATS_FILE}")
+    if run.state.users:
+        print(f"who serves whom: {target / USERS_FILE}")
     if names:
         words = ("evaluate", "--adapter", target / names[0], "--holdout", "FILE", "--host")
         usual = [f"next: {console.command_line(*words, run.config.host.model)}"]

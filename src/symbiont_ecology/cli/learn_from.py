@@ -28,7 +28,7 @@ def learn_from(
     overrides: options.Overrides = None,
     host: Annotated[str, option("Folder or name of the model.")] = "embedded",
     passes: Annotated[float, option("How often every row is read.")] = 1.0,
-    habitat: Annotated[str, option("Column that says who asked.", *options.USER)] = "habitat",
+    user: Annotated[str, option("Column that says who asked.", *options.USER)] = "user",
     prompt: Annotated[str, option("Column of the prompts.")] = "prompt",
     reply: Annotated[str, option("Column of the replies.")] = "reply",
     accepted: Annotated[str, option("Column of the verdicts.")] = "accepted",
@@ -46,11 +46,11 @@ def learn_from(
     from symbiont_ecology import Run
     from symbiont_ecology.tasks.logs import LOG_COLUMNS, LogTasks
 
-    all_columns = dict(zip(LOG_COLUMNS, (habitat, prompt, reply, accepted, family), strict=True))
+    all_columns = dict(zip(LOG_COLUMNS, (user, prompt, reply, accepted, family), strict=True))
     columns = {name: column for name, column in all_columns.items() if column != name}
     source = LogTasks("log", str(log), columns)
     rows = source.rows()
-    families, users = _families(rows), sorted({row.habitat for row in rows})
+    families, users = _families(rows), sorted({row.user for row in rows})
     config = _config(source, families, host, passes, overrides or ())
     folder = folder_for("learned", out, lambda place: is_free_for(place, config))
     if not quiet or dry_run:
@@ -78,7 +78,7 @@ def _config(
     """
     from symbiont_ecology.run.build import check, mixture
     from symbiont_ecology.run.config import compose
-    from symbiont_ecology.tasks.logs import LoggedHabitats
+    from symbiont_ecology.tasks.logs import LoggedUsers
 
     if not 0 < passes < math.inf:
         raise ConfigError(f"--passes: expected a number above 0, got {passes:g}")
@@ -94,9 +94,9 @@ def _config(
     config = compose((LOG_PRESET, values), overrides, about)
     check(config)
     if not any(change.startswith("run.generations=") for change in overrides):
-        habitats = mixture(config).habitats
-        assert isinstance(habitats, LoggedHabitats)
-        generations = math.ceil(passes * habitats.length / habitats.config.questions)
+        users = mixture(config).users
+        assert isinstance(users, LoggedUsers)
+        generations = math.ceil(passes * users.length / users.config.questions)
         values["run"] = {"generations": generations}
         config = compose((LOG_PRESET, values), overrides, about)
     return config
@@ -145,9 +145,9 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
 
     target, loaded, pool = run.folder / EXPORT, run.loaded, run.loaded.pool
     export_run(run, target)
-    held_out = loaded.items(ALL_OF_A_USER, ("habitats",))
-    items = some_of([i for i in held_out if pool.server(i.habitat) != HOST], MAX_ASKED)
-    servers = [pool.server(item.habitat) for item in items]
+    held_out = loaded.items(ALL_OF_A_USER, ("users",))
+    items = some_of([i for i in held_out if pool.server(i.user) != HOST], MAX_ASKED)
+    servers = [pool.server(item.user) for item in items]
     columns: dict[str, list[float]] = {}
     with console.asking() as progress:
         for suffix, routing in (("", "habitat"), ("_by_host", "host")):
@@ -168,12 +168,12 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
         print(f"{name} serves {len(served)} users: {', '.join(served):.60}")
     figures = {str(name): dict(row.dropna()) for name, row in means.iterrows()}
     adapters = {
-        name: {"habitats": served, "held_out": servers.count(name), **figures.get(name, {})}
+        name: {"users": served, "held_out": servers.count(name), **figures.get(name, {})}
         for name, served in serving.items()
     }
     report = {"schema": 2, "rows": row_count, "adapters": adapters, "all": figures["all"]}
     console.write_json(run.folder / LEARNED_FILE, {**report, "unserved": unserved})
     print(f"adapters: {target}, report: {run.folder / LEARNED_FILE}")
     for served in list(serving.values())[:1]:
-        words = ("infer", run.folder, "PROMPT", "--habitat", served[0])
+        words = ("infer", run.folder, "PROMPT", "--user", served[0])
         print(f"next:     {console.command_line(*words)}")

@@ -30,7 +30,7 @@ def resumable_folder(default: str) -> object:
     return option("Folder; if it exists, the command goes on there.", default=default)
 
 
-USER = "--habitat", "--user"
+USER = "--user", "--habitat"
 """Both spellings of the option for a user."""
 IN_DISTRIBUTION = ["in-distribution"]
 """What is drawn unless ``--shift`` says otherwise."""

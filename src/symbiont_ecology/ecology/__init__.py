@@ -19,7 +19,6 @@ from symbiont_ecology.ecology.decisions import (
     apply,
 )
 from symbiont_ecology.ecology.gate import Challenger, Gate, GateDecision, PairedCounts
-from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer
 from symbiont_ecology.ecology.organelle import DROPOUT, HOST, Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment, Outcome, Rollout, map_rollouts, practice_of
 from symbiont_ecology.ecology.state import EcologyState
@@ -30,3 +29,4 @@ from symbiont_ecology.ecology.success import (
     SuccessPosterior,
     drift_score,
 )
+from symbiont_ecology.ecology.users import RememberedAnswer, User

@@ -22,7 +22,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from symbiont_ecology.base.errors import RunError
 
-CHECKPOINT_FORMAT = 3
+CHECKPOINT_FORMAT = 4
 CHUNK = 1 << 20
 """Bytes of a log that are read at a time."""
 

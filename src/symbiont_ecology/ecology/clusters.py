@@ -24,9 +24,9 @@ from typing import TypeVar
 import numpy as np
 
 from symbiont_ecology.base.types import OrganelleId
-from symbiont_ecology.ecology.habitats import SURE, RememberedAnswer, shared_among
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import SuccessPosterior, pooled
+from symbiont_ecology.ecology.users import SURE, RememberedAnswer, shared_among
 
 _Name = TypeVar("_Name", int, str)
 NEW_CLUSTER = ""
@@ -210,10 +210,10 @@ class ClusterAssignment:
         prior = prior_in(state)
         evidence = {
             name: stats_of(user.answers, families, refusal_weight=prior.refusal_weight)
-            for name, user in state.habitats.items()
+            for name, user in state.users.items()
             if user.answers
         }
-        accepted = {name: stats_of(state.habitats[name].answers, families) for name in evidence}
+        accepted = {name: stats_of(state.users[name].answers, families) for name in evidence}
         remembered = {
             organelle.id: stats_of(organelle.memories, families)
             for organelle in (*state.population.values(), *state.dormant.values())
@@ -222,7 +222,7 @@ class ClusterAssignment:
         settings = prior, shared_among(len(families)), move_penalty
         assignment = cls(state, *settings, evidence, accepted, remembered, {}, dict(remembered))
         for name in evidence:
-            if (server := state.habitats[name].chosen) in state.population:
+            if (server := state.users[name].chosen) in state.population:
                 assignment._place(name, server)
         return assignment
 
@@ -232,7 +232,7 @@ class ClusterAssignment:
         A cluster that pleases nobody is no choice, unless the user is in it. A user that accepted
         nothing yet has no reason to stay.
         """
-        before, user = self._leave(name), self.state.habitats[name]
+        before, user = self._leave(name), self.state.users[name]
         trust = partial(user.trust, shared=self.shared)
         record = partial(self._record, name)
         candidates = [
@@ -262,7 +262,7 @@ class ClusterAssignment:
 
     def may_found(self, *names: str) -> bool:
         """Return True if users accepted enough for a new cluster, or all others have failed."""
-        users = [self.state.habitats[name] for name in names]
+        users = [self.state.users[name] for name in names]
         servers = set(+self.sizes)
         return sum(len(user.accepted) for user in users) >= MIN_ACCEPTED or any(
             len(user.answers) >= MAX_REFUSALS
@@ -322,7 +322,7 @@ class ClusterAssignment:
 
     def _fit(self, evidence: Mapping[str, ClusterStats], server: str, rival: str) -> float:
         """Return what the users of a rival say for a cluster, in nats."""
-        users = (self.state.habitats[name] for name in self._users(rival))
+        users = (self.state.users[name] for name in self._users(rival))
         trust = sum(user.trust(server, self.shared) for user in users)
         return self.prior.log_odds(self.stats[server], evidence[rival]) + trust
 

@@ -26,11 +26,11 @@ from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology.gate import Challenger, GateDecision
-from symbiont_ecology.ecology.habitats import RememberedAnswer
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.prices import Prices
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.ecology.success import SuccessPosterior
+from symbiont_ecology.ecology.users import RememberedAnswer
 
 INHERITED_EVIDENCE = 0.5
 """Part of a parent's posterior that counts for its child."""
@@ -48,7 +48,7 @@ class ApplyContext:
 
     ``norms`` are those of the host's base weights, by module. ``rank`` is the most that a slot
     holds, ``faults`` what operators did wrong. ``initial_steps`` are written down as organelles
-    are born: the steps in which each is to learn the remembered answers of its habitats, once all
+    are born: the steps in which each is to learn the remembered answers of its users, once all
     decisions are applied.
     """
 
@@ -145,7 +145,7 @@ class Found(Decision):
 
     It has weights of that rank from the store. Else it has those of the warm start, if there was
     one and ``b_std`` is 0. Else they are drawn: A is random, B is normal with ``b_std``. It may
-    begin with memories, and serve ``habitats``: it learns these memories and what these habitats
+    begin with memories, and serve ``users``: it learns these memories and what these users
     accepted in ``initial_steps`` before it answers anything, since who is born without food is
     never asked. ``parents`` are those whose traits it varies.
     """
@@ -157,7 +157,7 @@ class Found(Decision):
     operator: str = "founder"
     parents: tuple[OrganelleId, ...] = ()
     memories: tuple[RememberedAnswer, ...] = ()
-    habitats: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
     initial_steps: int = 0
 
     def apply(self, context: ApplyContext) -> list[Event]:
@@ -169,7 +169,7 @@ class Found(Decision):
         )
         if self.initial_steps:
             context.initial_steps[organelle_id] = self.initial_steps
-        served = Serve(dict.fromkeys(self.habitats, organelle_id)).apply(context)
+        served = Serve(dict.fromkeys(self.users, organelle_id)).apply(context)
         return [replace(born, is_endowed=bool(self.parents)), *served]
 
     def first_weights(
@@ -191,10 +191,10 @@ class Found(Decision):
 
 @dataclass(frozen=True)
 class Awaken(Decision):
-    """A dormant organelle lives again, under a new id, for habitats that want what it remembers;
+    """A dormant organelle lives again, under a new id, for users that want what it remembers;
     the world pays its dowry (a seed bank; Lennon and Jones 2011)."""
 
-    habitats: tuple[str, ...]
+    users: tuple[str, ...]
     dormant: OrganelleId
 
     def apply(self, context: ApplyContext) -> list[Event]:
@@ -209,7 +209,7 @@ class Awaken(Decision):
             optimizer_state=seed.optimizer_state,
             memories=seed.memories,
         )
-        return [born, *Serve(dict.fromkeys(self.habitats, organelle_id)).apply(context)]
+        return [born, *Serve(dict.fromkeys(self.users, organelle_id)).apply(context)]
 
 
 @dataclass(frozen=True)
@@ -289,7 +289,7 @@ def retire(organelle_id: OrganelleId, cause: str, state: EcologyState) -> events
     return events.Retired(state.generation, organelle_id, cause, age, balance)
 
 
-# Changes of the living: their rank, their habitats, their posteriors.
+# Changes of the living: their rank, their users, their posteriors.
 
 
 @dataclass(frozen=True)
@@ -332,15 +332,15 @@ class Resize(Decision):
 
 @dataclass(frozen=True)
 class Serve(Decision):
-    """Habitats are served by other organelles, who get their next questions and learn what they
-    accepted. ``servers`` has each habitat that changes."""
+    """Users are served by other organelles, who get their next questions and learn what they
+    accepted. ``servers`` has each user that changes."""
 
     servers: Mapping[str, OrganelleId]
 
     def apply(self, context: ApplyContext) -> list[Event]:
         state = context.state
         for name, organelle_id in self.servers.items():
-            state.habitats[name] = replace(state.habitats[name], chosen=organelle_id)
+            state.users[name] = replace(state.users[name], chosen=organelle_id)
         return [events.Served(state.generation, dict(self.servers))] if self.servers else []
 
 

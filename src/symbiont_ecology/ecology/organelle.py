@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pydantic import JsonValue
 
 from symbiont_ecology.base.types import BlobRef, OrganelleId
-from symbiont_ecology.ecology.habitats import MAX_ANSWERS, RememberedAnswer
+from symbiont_ecology.ecology.users import MAX_ANSWERS, RememberedAnswer
 
 HOST: OrganelleId = "host"
 """The id under which the bare host appears in assignments and events; it owns no account and never
@@ -35,7 +35,7 @@ class Genome:
 @dataclass(frozen=True)
 class Organelle:
     """One living adapter. ``inborn`` are the weights that it was born with, ``overdrawn`` counts
-    the generations in a row that it ended below zero. ``memories`` are answers that habitats had
+    the generations in a row that it ended below zero. ``memories`` are answers that users had
     accepted before they changed. ``notes`` are what parts keep of it, by the name of the part."""
 
     id: OrganelleId

@@ -76,7 +76,7 @@ class Rollout:
 class Assignment:
     """One organelle (or the bare host) answers each of the items ``samples`` times.
 
-    All items belong to one cell, and come from one habitat if there are any. An exam is answered
+    All items belong to one cell, and come from one user if there are any. An exam is answered
     greedily, as it would be in use, and nothing is learned from it. With a ``perturbation`` the
     organelle answers as it would be with that change. Where it ``is_compared``, the bare host
     reads the answers.

@@ -26,6 +26,7 @@ from symbiont_ecology.base.files import (
     write_whole,
 )
 from symbiont_ecology.base.flops import Cost
+from symbiont_ecology.base.removed import with_present_fields
 from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_name
 from symbiont_ecology.ecology.checkpoint_header import (
     CHECKPOINT_FORMAT,
@@ -35,11 +36,11 @@ from symbiont_ecology.ecology.checkpoint_header import (
     with_header,
 )
 from symbiont_ecology.ecology.gate import Challenger
-from symbiont_ecology.ecology.habitats import Habitat, RememberedAnswer, SketchSpace
 from symbiont_ecology.ecology.ledger import Ledger
 from symbiont_ecology.ecology.organelle import Genome, Organelle
 from symbiont_ecology.ecology.rollout import Assignment
 from symbiont_ecology.ecology.success import Archive, DriftDetector, SuccessPosterior, pooled
+from symbiont_ecology.ecology.users import RememberedAnswer, SketchSpace, User
 
 STATE_FILE, PREVIOUS_FILE = "state.json", "state.previous.json"
 
@@ -64,14 +65,14 @@ class EcologyState:
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)
-    habitats: dict[str, Habitat] = field(default_factory=dict)
-    """Every habitat that has asked, by its id."""
+    users: dict[str, User] = field(default_factory=dict)
+    """Every user that has asked, by its id."""
     dormant: dict[OrganelleId, Organelle] = field(default_factory=dict)
-    """Bankrupts that remember what habitats wanted before they changed. They cost nothing, and may
+    """Bankrupts that remember what users wanted before they changed. They cost nothing, and may
     live again."""
     memory: dict[str, tuple[RememberedAnswer, ...]] = field(default_factory=dict)
     """Answers that were right, by cell name; only for learning rules that replay them, in a world
-    without habitats."""
+    without users."""
     challengers: dict[OrganelleId, Challenger] = field(default_factory=dict)
     """Children on probation."""
     warm: BlobRef | None = None
@@ -80,7 +81,7 @@ class EcologyState:
     notes: dict[str, JsonValue] = field(default_factory=dict)
     """Notes of parts from one generation to the next, by the name of the part."""
     scored: int = 0
-    """Answers of habitats that were sketched or embedded."""
+    """Answers of users that were sketched or embedded."""
     spent: Cost = field(default_factory=Cost)
     """All work of the run: evolution, learning, comparisons. Evaluating finished runs is counted
     apart."""
@@ -101,26 +102,26 @@ class EcologyState:
         return (self.population.get(organelle_id) or self.challengers[organelle_id]).genome
 
     def success_at(self, assignment: Assignment) -> float:
-        """Return the success average where an assignment is counted; of a new habitat, that of the
+        """Return the success average where an assignment is counted; of a new user, that of the
         cell."""
         average = self.success.get(assignment.niche)
         return self.success[cell_name(assignment.cell)] if average is None else average
 
     @property
     def served(self) -> dict[OrganelleId, list[str]]:
-        """The habitats of each living organelle that serves some, by their names in order."""
+        """The users of each living organelle that serves some, by their names in order."""
         served: dict[OrganelleId, list[str]] = {}
-        for name, habitat in sorted(self.habitats.items()):
-            if habitat.server in self.population:
-                served.setdefault(habitat.server, []).append(name)
+        for name, user in sorted(self.users.items()):
+            if user.server in self.population:
+                served.setdefault(user.server, []).append(name)
         return served
 
     def accepted_answers(self) -> list[tuple[OrganelleId, RememberedAnswer]]:
-        """Return what habitats accepted and remember, with the living organelle that serves each;
-        and what the living remember of habitats that changed. In a world without habitats, return
+        """Return what users accepted and remember, with the living organelle that serves each;
+        and what the living remember of users that changed. In a world without users, return
         what was right, with who knows the cell best."""
         groups = [(o.id, o.memories) for o in self.population.values()]
-        groups += [(habitat.server, habitat.accepted) for habitat in self.habitats.values()]
+        groups += [(user.server, user.accepted) for user in self.users.values()]
         groups += [(self._best_in(cell), answers) for cell, answers in self.memory.items()]
         return [
             (who, answer) for who, answers in groups if who in self.population for answer in answers
@@ -134,20 +135,20 @@ class EcologyState:
         return max(records, key=records.__getitem__, default="")
 
     def record(self, organelle_id: OrganelleId, *, but_for: str) -> float:
-        """Return the rate at which an organelle was right lately in the other habitats that it
+        """Return the rate at which an organelle was right lately in the other users that it
         pleases: those that accepted something."""
         posteriors = self.pleased(organelle_id)
         posteriors.pop(but_for, None)
         return pooled(posteriors.values()).mean
 
     def pleased(self, organelle_id: OrganelleId) -> dict[str, SuccessPosterior]:
-        """Return its posteriors in the habitats that it serves and pleases."""
+        """Return its posteriors in the users that it serves and pleases."""
         return {
             name: posterior
             for name, posterior in self.posteriors.get(organelle_id, {}).items()
-            if name in self.habitats  # not where nothing but empty replies was given
-            and self.habitats[name].server == organelle_id
-            and self.habitats[name].accepted
+            if name in self.users  # not where nothing but empty replies was given
+            and self.users[name].server == organelle_id
+            and self.users[name].accepted
         }
 
     def reachable(self) -> set[BlobRef]:
@@ -242,7 +243,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
     header = read_header(data, path)
     is_old = header.format < CHECKPOINT_FORMAT
     try:
-        state = _schema.validate_json(_of_format_2(data) if is_old else data)
+        state = _schema.validate_json(_of_older_format(data) if is_old else data)
     except ValidationError as error:
         raise RunError(f"{path} is damaged: {error.errors()[0]['msg']}") from error
     if state.ledger.total or state.population.keys() - state.ledger.balances.keys():
@@ -253,11 +254,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     return Checkpoint(state, header)
 
 
-def _of_format_2(data: bytes) -> bytes:
-    """Return a state of format 2, which had more fields, with these in the places of today."""
-    fields: dict[str, Any] = json.loads(data)
-    space = ("common", "bases", "examples")
-    fields["sketch_space"] = {name: fields[name] for name in space if name in fields}
+def _of_older_format(data: bytes) -> bytes:
+    """Return a state of format 2 or 3, with its fields in the places of today."""
+    fields: dict[str, Any] = with_present_fields(json.loads(data))
+    space = {name: fields[name] for name in ("common", "bases", "examples") if name in fields}
+    fields.setdefault("sketch_space", space)
     for organelle in (*fields["population"].values(), *fields.get("dormant", {}).values()):
         notes = organelle.setdefault("notes", {})
         if organelle.get("range", {}).get("total"):

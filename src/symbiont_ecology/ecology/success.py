@@ -149,7 +149,7 @@ class Elite:
 
 @dataclass
 class Archive:
-    """Elites by niche: a cell (``family/depth``), or a habitat."""
+    """Elites by niche: a cell (``family/depth``), or a user."""
 
     elites: dict[str, Elite] = field(default_factory=dict)
 

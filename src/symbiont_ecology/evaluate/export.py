@@ -18,14 +18,14 @@ from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.base.transcripts import escaped
 from symbiont_ecology.base.types import OrganelleId
 from symbiont_ecology.ecology import HOST, EcologyState
-from symbiont_ecology.ecology.habitats import Habitat
+from symbiont_ecology.ecology.users import User
 from symbiont_ecology.evaluate.pool import elite_id
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.provenance import check_host
 from symbiont_ecology.run.run import LivingOrganelle, Run
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 
-INDEX_FILE, HABITATS_FILE = "index.json", "habitats.json"
+INDEX_FILE, USERS_FILE = "index.json", "users.json"
 MAX_NAMES = 24
 """Users, cells or parents that a line of a model card names."""
 
@@ -65,7 +65,7 @@ def export_run(
     """Write the living as PEFT folders, with what is to be said of them; return the names of the
     folders, the best one first.
 
-    In a world with habitats, these are those who serve somebody. Elites come last, if they are
+    In a world with users, these are those who serve somebody. Elites come last, if they are
     wanted. Portable folders are those that servers read, too. ``scale`` multiplies every ΔW.
 
     Raises:
@@ -73,9 +73,7 @@ def export_run(
         RunError: the folder cannot be written.
     """
     fingerprint, state, kernel = check_host(run.folder, run.host), run.state, run.kernel
-    living = {
-        name: one for name, one in run.population.items() if one.habitats or not state.habitats
-    }
+    living = {name: one for name, one in run.population.items() if one.users or not state.users}
     homes = dict[str, list[str]]()
     for cell, elite in sorted(state.archive.elites.items() if with_elites else ()):
         homes.setdefault(elite_id(elite), []).append(cell)
@@ -108,9 +106,9 @@ def export_run(
         "elites": [{"folder": name, "holds": cells} for name, cells in homes.items()],
     }
     _write_json(target / INDEX_FILE, index)
-    if state.habitats:
-        served = {name: _served(state, habitat) for name, habitat in sorted(state.habitats.items())}
-        _write_json(target / HABITATS_FILE, {"schema": 1, "habitats": served})
+    if state.users:
+        served = {name: _served(state, user) for name, user in sorted(state.users.items())}
+        _write_json(target / USERS_FILE, {"schema": 1, "users": served})
     return [*sorted(living, key=lambda name: name != best), *homes]
 
 
@@ -128,12 +126,12 @@ def _write_json(path: Path, data: object) -> None:
     write_whole(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
-def _served(state: EcologyState, habitat: Habitat) -> dict[str, object]:
+def _served(state: EcologyState, user: User) -> dict[str, object]:
     """Return who serves a user, with what is believed of it."""
     return {
-        "organelle": habitat.server if habitat.server in state.population else None,
-        "asked": habitat.asked,
-        "accepted_lately": round(len(habitat.accepted) / max(len(habitat.answers), 1), 4),
+        "organelle": user.server if user.server in state.population else None,
+        "asked": user.asked,
+        "accepted_lately": round(len(user.accepted) / max(len(user.answers), 1), 4),
     }
 
 
@@ -150,7 +148,7 @@ def _facts(living: LivingOrganelle) -> dict[str, object]:
         "phrase": living.weights.phrase,
         "traits": organelle.genome.traits,
         "balance_matp": living.state.ledger.balance(living.id),
-        "habitats": living.habitats,
+        "users": living.users,
         "believed_success": {cell: round(rate, 4) for cell, rate in sorted(living.success.items())},
     }
 

@@ -26,9 +26,9 @@ from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.provenance import check_host
 from symbiont_ecology.run.runtime import Host
 from symbiont_ecology.run.start import read_config
-from symbiont_ecology.tasks.habitats import shown_prompt
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.tasks.users import shown_prompt
 
 EVALUATION_SCHEMA = 3
 """Of the JSON that an evaluation leaves; raise it when a key goes or changes its meaning."""
@@ -257,12 +257,12 @@ class LoadedRun:
         host: Host,
         routing: Spec = "learned",
         max_new_tokens: int = 64,
-        habitat: str = "",
+        user: str = "",
     ) -> Rollout:
         """Return the answer of a routing to one prompt as someone typed it. It has no verdict."""
         prompt = without_turns(prompt)
-        if self.config.tasks.habitats:
-            prompt = shown_prompt(prompt, habitat, self.config.tasks.habitats)
+        if self.config.tasks.users:
+            prompt = shown_prompt(prompt, user, self.config.tasks.users)
         item = Item(
             id="prompt",
             family="",
@@ -271,7 +271,7 @@ class LoadedRun:
             prompt=prompt,
             reply_limit=max_new_tokens,
             verifier=lambda reply: 0.0,
-            habitat=habitat,
+            user=user,
         )
         alone = replace(self, answered={})  # a program may ask for years
         return alone.evaluate(self.as_asked([item]), host, routing).rollouts[0]

@@ -123,9 +123,9 @@ class AdapterPool:
 
         return max(sorted(record.keys() & among or record), key=rank, default=HOST)
 
-    def server(self, habitat: str) -> OrganelleId:
+    def server(self, user: str) -> OrganelleId:
         """Return the living organelle that serves a user; the host if there is none."""
-        entry = self.state.habitats.get(habitat)
+        entry = self.state.users.get(user)
         return entry.server if entry and entry.server in self.state.population else HOST
 
     def adapter(self, name: OrganelleId) -> AdapterWeights:

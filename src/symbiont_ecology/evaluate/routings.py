@@ -8,7 +8,7 @@ returns one rollout for each item, whose cost is that of everyone who was asked 
 ``Strategy.ask`` gives out the questions, by its mechanisms and an allocator. Neither does a service
 (``extensions/serve``), which goes on learning: it asks the same strategy
 (``ServingSnapshot.takers``), so that a user may try adapters and new users find theirs. The key
-``router`` plays no part there; where nobody explores, a service answers as the routing ``habitat``.
+``router`` plays no part there; where nobody explores, a service answers as the routing ``user``.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class AskServer(Choice):
     """The organelle that serves the item's user; the host where nobody does, or none is known."""
 
     def choose(self, pool: AdapterPool, items: Sequence[Item]) -> list[OrganelleId]:
-        return [pool.server(item.habitat) for item in items]
+        return [pool.server(item.user) for item in items]
 
 
 @routings.register("learned")
@@ -141,7 +141,7 @@ def prompt_routing(who: Spec, known: Collection[OrganelleId] = ()) -> Routing:
 
 
 def check_user(
-    config: RunConfig, habitats: Collection[str], habitat: str | None, about: str, option: str
+    config: RunConfig, users: Collection[str], user: str | None, about: str, option: str
 ) -> None:
     """Refuse a user whom a run does not know, and a prompt without one where a run learned from a
     log. ``option`` is how the caller names the user.
@@ -150,16 +150,16 @@ def check_user(
         ConfigError: nobody is named.
         RunError: the run has no such user, or none at all.
     """
-    if habitat is None:
+    if user is None:
         if config.learns_from_log:
             raise ConfigError(
                 "what a log accepted says nothing of prompts by themselves: expected who asks, "
                 f"{option} ID"
             )
-    elif not habitats:
-        raise RunError(f"{about} has no habitats: leave {option} out")
-    elif habitat not in habitats:
+    elif not users:
+        raise RunError(f"{about} has no users: leave {option} out")
+    elif user not in users:
         raise RunError(
-            f"{about} knows no habitat {habitat!r};{did_you_mean(habitat, habitats)} it has "
-            f"{len(habitats)}, such as {', '.join(sorted(habitats)[:3])}"
+            f"{about} knows no user {user!r};{did_you_mean(user, users)} it has "
+            f"{len(users)}, such as {', '.join(sorted(users)[:3])}"
         )

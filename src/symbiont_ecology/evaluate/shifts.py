@@ -50,9 +50,9 @@ def in_distribution(mixture: TaskMixture, per_cell: int, seed: int, split: Split
 
 
 @shifts.function("habitats")
-def habitats(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
+def users(mixture: TaskMixture, per_cell: int, seed: int, split: Split) -> list[Item]:
     """Questions of every user, as they judge in the mixture's generation: ``per_cell`` of each.
     Without users there are none."""
-    if mixture.habitats is None:
+    if mixture.users is None:
         return []
-    return list(mixture.habitats.drawn(per_cell, seed, split, mixture.generation))
+    return list(mixture.users.drawn(per_cell, seed, split, mixture.generation))

@@ -29,12 +29,12 @@ from symbiont_ecology.run.runtime import Host, Runtime
 from symbiont_ecology.run.trackers import check_trackers
 from symbiont_ecology.tasks import Task, task_sources, tasks
 from symbiont_ecology.tasks.data import DataTask
-from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
-from symbiont_ecology.tasks.logs import LogTask, habitats_of
+from symbiont_ecology.tasks.logs import LogTask, users_of
 from symbiont_ecology.tasks.mixture import TaskMixture
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles
+from symbiont_ecology.tasks.users import SyntheticUsers, Users
 
 if TYPE_CHECKING:
     from symbiont_ecology.model.codec import CodecReader
@@ -122,7 +122,7 @@ def _misfits(config: RunConfig, parts: Components) -> Iterator[str]:
 
 def _misfits_of_style(config: RunConfig, style: PromptStyle, mix: TaskMixture) -> Iterator[str]:
     """Yield what a style of prompts would tell, or what it needs of the host's files."""
-    is_secret = config.tasks.flip or isinstance(mix.habitats, SyntheticHabitats)
+    is_secret = config.tasks.flip or isinstance(mix.users, SyntheticUsers)
     if style.tells_convention and is_secret:
         yield f"tasks.style: {config.tasks.style!r} tells what is right, which is to be found out"
     if style.is_chat and has_chat_template(config.host.model) is False:
@@ -133,19 +133,19 @@ def _misfits_of_style(config: RunConfig, style: PromptStyle, mix: TaskMixture) -
 
 
 def _misfits_of_world(config: RunConfig, strategy: Strategy, mix: TaskMixture) -> Iterator[str]:
-    """Yield why a strategy does not fit a world with habitats, or one without."""
+    """Yield why a strategy does not fit a world with users, or one without."""
     where = f"strategy: {kind_of(config.strategy)!r}"
-    if config.tasks.habitats is None:
+    if config.tasks.users is None:
         if "cells" not in strategy.worlds:
-            yield f"{where} is about habitats: set tasks.habitats, as in the preset habitats/town"
+            yield f"{where} is about users: set tasks.users, as in the preset habitats/town"
         return
-    if "habitats" not in strategy.worlds:
+    if "users" not in strategy.worlds:
         names = strategy.mechanism_names
-        kinds = [kind for kind in names if "habitats" not in mechanisms[kind].worlds]
+        kinds = [kind for kind in names if "users" not in mechanisms[kind].worlds]
         where = f"strategy.mechanisms: {kinds[0]!r}" if kinds else where
-        yield f"{where} asks its own questions, as habitats do: switch it off (false)"
-    if "kinds" in strategy.wants and not isinstance(mix.habitats, SyntheticHabitats):
-        yield f"{where} is told kinds of habitats, which data do not say: take another"
+        yield f"{where} asks its own questions, as users do: switch it off (false)"
+    if "kinds" in strategy.wants and not isinstance(mix.users, SyntheticUsers):
+        yield f"{where} is told kinds of users, which data do not say: take another"
 
 
 def _unanswered(config: RunConfig, parts: Components, mix: TaskMixture) -> Iterator[str]:
@@ -176,12 +176,12 @@ def mixture(config: RunConfig) -> TaskMixture:
     data = tuple(task for task in chosen if isinstance(task, DataTask))
     _check_depths(mix)
     _check_changes(config, mix)
-    if config.tasks.habitats:
-        mix = replace(mix, habitats=_habitats(config, mix))
-    elif with_habitats := [task for task in data if task.habitats]:
+    if config.tasks.users:
+        mix = replace(mix, users=_users(config, mix))
+    elif with_users := [task for task in data if task.users]:
         raise ConfigError(
-            f"{with_habitats[0].source} says who asks, and the config has no habitats: set "
-            "tasks.habitats, such as tasks.habitats.questions=24"
+            f"{with_users[0].source} says who asks, and the config has no users: set "
+            "tasks.users, such as tasks.users.questions=24"
         )
     data = tuple(task for task in data if not isinstance(task, LogTask))
     for task in data:
@@ -225,24 +225,24 @@ def _check_changes(config: RunConfig, mix: TaskMixture) -> None:
             f"tasks.flip.families: {sorted(fixed)} are not among tasks.families, or have one way "
             "to be right only"
         )
-    if config.tasks.habitats and (flip or mix.arrivals):
-        raise ConfigError("tasks.habitats change by drift_at: set tasks.flip=null and no arrivals")
+    if config.tasks.users and (flip or mix.arrivals):
+        raise ConfigError("tasks.users change by drift_at: set tasks.flip=null and no arrivals")
 
 
-def _habitats(config: RunConfig, mix: TaskMixture) -> Habitats:
-    """Return the habitats of a config: of synthetic tasks, or those that data bring."""
-    habitats = config.tasks.habitats
-    assert habitats is not None
+def _users(config: RunConfig, mix: TaskMixture) -> Users:
+    """Return the users of a config: of synthetic tasks, or those that data bring."""
+    users = config.tasks.users
+    assert users is not None
     if config.train_budgets:
         key = f"run.{config.train_budgets[0]}"
-        raise ConfigError(f"{key}: habitats end a run by run.generations alone: set {key}=null")
-    brought = (task.own_habitats(habitats) for task in mix.tasks)
+        raise ConfigError(f"{key}: users end a run by run.generations alone: set {key}=null")
+    brought = (task.own_users(users) for task in mix.tasks)
     if own := next((found for found in brought if found is not None), None):
         return own
     data = tuple(task for task in mix.tasks if isinstance(task, DataTask))
     if len(data) == len(mix.tasks):
-        return habitats_of(data, habitats, config.seed)
-    return SyntheticHabitats(habitats, mix.tasks, mix.cells, config.seed)
+        return users_of(data, users, config.seed)
+    return SyntheticUsers(users, mix.tasks, mix.cells, config.seed)
 
 
 def _check_splits(task: DataTask, depths: tuple[str, ...]) -> None:

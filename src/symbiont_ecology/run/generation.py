@@ -47,7 +47,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
     # verdicts.
     updates = learn(outcomes, context)
 
-    # Remember: habitats keep the last answers that they were given, and what they thought of them.
+    # Remember: users keep the last answers that they were given, and what they thought of them.
     remember(outcomes, context)
 
     # Write down what was replied, and at which price: for people, nothing here reads it again.
@@ -76,7 +76,7 @@ def run_generation(state: EcologyState, runtime: Runtime, log: EventLog) -> Gene
 
 
 def execute(decisions: Iterable[Decision], context: GenerationContext) -> list[Event]:
-    """Apply what was decided, in that order; then newborns learn what their habitats accepted.
+    """Apply what was decided, in that order; then newborns learn what their users accepted.
 
     Raises:
         RunError: the strategy decided something else.

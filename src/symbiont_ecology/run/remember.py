@@ -1,8 +1,8 @@
-"""Memory of habitats: the last answers that each was given, with their verdicts. Without
-habitats, cells remember what was right.
+"""Memory of users: the last answers that each was given, with their verdicts. Without
+users, cells remember what was right.
 
 Learning replays what was accepted, so that nothing is forgotten and little is asked twice.
-Their sketches (``host.sketches``) or embeddings (``host.embeddings``) say which habitats want the
+Their sketches (``host.sketches``) or embeddings (``host.embeddings``) say which users want the
 same.
 """
 
@@ -14,8 +14,8 @@ import numpy as np
 
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import OrganelleId, cell_name
-from symbiont_ecology.ecology import Habitat, Outcome, RememberedAnswer, Rollout
-from symbiont_ecology.ecology.habitats import Basis, read_vector, shared_among
+from symbiont_ecology.ecology import Outcome, RememberedAnswer, Rollout, User
+from symbiont_ecology.ecology.users import Basis, read_vector, shared_among
 from symbiont_ecology.run.act import costs_of
 from symbiont_ecology.run.runtime import GenerationContext
 
@@ -24,10 +24,10 @@ MAX_OF_CELL = 64
 
 
 def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
-    """Let every habitat remember what it was answered in practice, in the order of asking. Without
-    habitats, cells remember what was right."""
+    """Let every user remember what it was answered in practice, in the order of asking. Without
+    users, cells remember what was right."""
     state, strategy = context.state, context.strategy
-    if context.tasks.habitats is None:
+    if context.tasks.users is None:
         _remember_cells(outcomes, context)
         return
     shared = shared_among(len(context.tasks.names))
@@ -36,16 +36,16 @@ def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
         for outcome in outcomes
         if outcome.assignment.is_practice
         for rollout in outcome.rollouts
-        if rollout.item.habitat and rollout.token_ids
+        if rollout.item.user and rollout.token_ids
     ]
     answers = [_remembered(rollout, context) for rollout in rollouts]
     if rollouts and "sketches" in strategy.wants:
         answers = _with_vectors(answers, context)
     for rollout, answer in zip(rollouts, answers, strict=True):
-        name = rollout.item.habitat
-        before = state.habitats.get(name, Habitat())
-        state.habitats[name] = before.after(answer, shared)
-        has_changed = "memories" in strategy.wants and state.habitats[name].has_changed_from(before)
+        name = rollout.item.user
+        before = state.users.get(name, User())
+        state.users[name] = before.after(answer, shared)
+        has_changed = "memories" in strategy.wants and state.users[name].has_changed_from(before)
         if has_changed and (server := state.population.get(before.server)):
             state.population[server.id] = server.remembering(before.accepted)
 
@@ -53,7 +53,7 @@ def remember(outcomes: Sequence[Outcome], context: GenerationContext) -> None:
 def replayed(
     outcomes: Sequence[Outcome], context: GenerationContext
 ) -> Mapping[OrganelleId, Sequence[RememberedAnswer]]:
-    """Return accepted answers to learn again, drawn from all habitats, for those who serve them.
+    """Return accepted answers to learn again, drawn from all users, for those who serve them.
 
     There are ``learning_rule.replay`` of them for each rollout of practice.
     """
@@ -121,8 +121,8 @@ def _remember_cells(outcomes: Sequence[Outcome], context: GenerationContext) -> 
 
 def _remembered(rollout: Rollout, context: GenerationContext) -> RememberedAnswer:
     item = rollout.item
-    if item.habitat and context.tasks.families[item.family].is_open:
-        confidence = context.state.record(rollout.organelle_id, but_for=item.habitat)
+    if item.user and context.tasks.families[item.family].is_open:
+        confidence = context.state.record(rollout.organelle_id, but_for=item.user)
     else:
         sum_of_all = float(rollout.log_probabilities.sum())
         confidence = math.exp(min(sum_of_all, 0.0)) if math.isfinite(sum_of_all) else 0.0
@@ -134,7 +134,7 @@ def _remembered(rollout: Rollout, context: GenerationContext) -> RememberedAnswe
         is_accepted=rollout.is_right,
         organelle_id=rollout.organelle_id,
         confidence=confidence,
-        reply=rollout.text if item.habitat else "",
+        reply=rollout.text if item.user else "",
     )
 
 

@@ -204,18 +204,18 @@ class Run:
         return LivingOrganelle(self, population[pool.best(pool.state.served)], pool.state)
 
     def ask(
-        self, prompt: str, routing: Spec = "learned", max_new_tokens: int = 64, habitat: str = ""
+        self, prompt: str, routing: Spec = "learned", max_new_tokens: int = 64, user: str = ""
     ) -> Rollout:
         """Return the answer to a prompt, by whom the routing chooses (``symbiont list routings``).
 
-        With a ``habitat`` the routing ``habitat`` asks the organelle that serves it.
+        With a ``user`` the routing ``user`` asks the organelle that serves it.
 
         Raises:
             DataError: the prompt cannot be written in UTF-8.
         """
         if not is_text(prompt):
             raise DataError("expected a prompt in UTF-8, got bytes that are none")
-        return self.loaded.answer(prompt, self.host, routing, max_new_tokens, habitat)
+        return self.loaded.answer(prompt, self.host, routing, max_new_tokens, user)
 
     def evaluate(
         self, per_cell: int = 20, shift: str = "in-distribution", routing: str = "learned"
@@ -247,7 +247,7 @@ class LivingOrganelle:
     state: EcologyState
 
     @property
-    def habitats(self) -> list[str]:
+    def users(self) -> list[str]:
         """Users that it serves."""
         return self.state.served.get(self.id, [])
 

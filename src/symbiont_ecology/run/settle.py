@@ -82,7 +82,7 @@ def _acted(generation: int, outcome: Outcome) -> Acted:
         tokens_out=cost.tokens_out,
         flops=cost.flops,
         purpose=assignment.purpose,
-        habitat=assignment.items[0].habitat,
+        user=assignment.items[0].user,
     )
 
 
@@ -171,7 +171,7 @@ def transcribe(outcomes: Sequence[Outcome], context: GenerationContext) -> Itera
                 verdict=rollout.verdict,
                 price=math.floor(price),
                 confidence=confidence if math.isfinite(confidence) else None,
-                habitat=item.habitat,
+                user=item.user,
                 target=item.answer,
                 examples=examples_in(item.prompt),
             )

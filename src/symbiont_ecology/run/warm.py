@@ -4,8 +4,8 @@ newborns.
 Verdicts alone teach nothing where nothing is ever right. So every founder without parents may begin
 with an adapter that has learned a handful of gold examples, instead of the host itself. The
 examples are a function of the run's seed, so all arms of a comparison have the same ones. In a
-world with habitats they are answered as the tasks themselves want it, whoever asks. Newborns learn
-what their habitats accepted. The world pays for both, as it pays the dowry; the compute counts.
+world with users they are answered as the tasks themselves want it, whoever asks. Newborns learn
+what their users accepted. The world pays for both, as it pays the dowry; the compute counts.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from symbiont_ecology.base.events import Event, WarmStarted
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item, LearningBatch, Lesson, OrganelleId
-from symbiont_ecology.ecology.habitats import (
+from symbiont_ecology.ecology.users import (
     DIRECTIONS,
     Basis,
     RememberedAnswer,
@@ -86,7 +86,7 @@ def warm_start(context: GenerationContext) -> list[WarmStarted]:
 def warm_newborns(
     initial_steps: Mapping[OrganelleId, int], context: GenerationContext
 ) -> list[Event]:
-    """Make so many steps of each newborn on the remembered answers of its habitats, each step on
+    """Make so many steps of each newborn on the remembered answers of its users, each step on
     some of them by draw. All newborns of a generation learn in one batch."""
     state = context.state
     answers: dict[OrganelleId, list[RememberedAnswer]] = defaultdict(list)

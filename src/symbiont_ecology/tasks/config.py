@@ -79,28 +79,28 @@ class TasksConfig(BaseModel):
     style: Spec = "terse"  # how a prompt is worded
     flip: Flip | None = None  # a hidden change of what counts as right
     arrivals: RisingFlops = ()  # training FLOPs at which the next family takes the last one's place
-    habitats: HabitatsConfig | None = None  # many places that ask, with hidden kinds
+    users: UsersConfig | None = None  # many places that ask, with hidden kinds
     sources: tuple[dict[str, object], ...] = ()  # where loading puts mappings among the families
 
 
-class HabitatsConfig(BaseModel):
+class UsersConfig(BaseModel):
     """Many users of one model who want different things: a source of questions with hidden kinds.
 
-    A habitat's kind says which convention is right there, and nobody is told: it shows in verdicts
+    A user's kind says which convention is right there, and nobody is told: it shows in verdicts
     alone. Who asks what and when is a function of the run's seed, the same for every strategy.
     """
 
     model_config = _Schema
 
-    count: Many = 24  # habitats
+    count: Many = 24  # users
     kinds: Many = 4  # what may count as right; no strategy but the control ``told`` knows
-    questions: Many = 24  # per generation, from all habitats together
+    questions: Many = 24  # per generation, from all users together
     activity: Modest = 0.0  # Zipf exponent of how much they ask; 0: all alike
     arrivals: NonNegativeInt = 0  # generation until which they arrive; 0: all are there at once
-    apart: bool = False  # whether every habitat asks about one family alone
-    shown: bool = False  # whether every prompt begins with the id of its habitat
+    apart: bool = False  # whether every user asks about one family alone
+    shown: bool = False  # whether every prompt begins with the id of its user
     drift_at: NonNegativeInt | None = None  # generation in which a quarter of them changes kind
     regimes: tuple[int, ...] = ()  # kinds that all of them go through, at their own times
     regime: Positive = 60  # generations that a regime lasts, on average
     noise: Share = 0.0  # part of the verdicts that is wrong
-    fickle: NonNegativeInt = 0  # habitats whose verdicts are drawn at random
+    fickle: NonNegativeInt = 0  # users whose verdicts are drawn at random

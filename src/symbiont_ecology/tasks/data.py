@@ -1,7 +1,7 @@
 """Data of one's own as a task: ``{kind: file, name: trivia, path: trivia.jsonl}``.
 
 Everything is read (``tasks.tables``) and checked before a model loads. A column may say who asks:
-then right may be something else for everyone (``DataHabitats``).
+then right may be something else for everyone (``DataUsers``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import PositiveInt
@@ -25,9 +25,8 @@ from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Item, in_turns
 from symbiont_ecology.tasks import Task, judge, task_sources
-from symbiont_ecology.tasks.config import HabitatsConfig
+from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
-from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split, split_of
 from symbiont_ecology.tasks.synthetic.family import DEPTHS
 from symbiont_ecology.tasks.synthetic.styles import FewShot, PromptStyle
@@ -41,6 +40,7 @@ from symbiont_ecology.tasks.tables import (
     rows_of_file,
     text_in,
 )
+from symbiont_ecology.tasks.users import END, Users
 
 MIN_REPLY_TOKENS = 64
 """Room for a reply, if the data do not say otherwise: a model may answer in a sentence."""
@@ -48,7 +48,7 @@ REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ASKER_END = "\t"
-"""Between the habitat and the prompt in a question, since the same prompt may have other answers
+"""Between the user and the prompt in a question, since the same prompt may have other answers
 elsewhere."""
 
 
@@ -59,12 +59,12 @@ class DataLine:
     depth: str
     prompt: str
     answers: tuple[str, ...]
-    habitat: str = ""
+    user: str = ""
 
     @property
     def question(self) -> str:
         """All there is to know of what is asked: the prompt, and who asks, if that matters."""
-        return f"{self.habitat}{ASKER_END}{self.prompt}" if self.habitat else self.prompt
+        return f"{self.user}{ASKER_END}{self.prompt}" if self.user else self.prompt
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -105,9 +105,9 @@ class DataTask(Task):
         return digest.hexdigest()
 
     @cached_property
-    def habitats(self) -> Sequence[str]:
+    def users(self) -> Sequence[str]:
         """Users in the order of the data; none, if these do not say who asks."""
-        return [name for name in dict.fromkeys(line.habitat for line in self.lines) if name]
+        return [name for name in dict.fromkeys(line.user for line in self.lines) if name]
 
     def part(self, depth: str, split: Split) -> Sequence[DataLine]:
         """Return the lines of a depth and split, in the order of the data."""
@@ -139,8 +139,8 @@ class DataTask(Task):
 
     def item(self, question: str, depth: str, variant: int = 0) -> Item:
         verifier = ReferenceVerifier(self.grader, self._answers[question])
-        (habitat, _), item = self._parted(question), super().item(question, depth, variant)
-        return replace(item, verifier=verifier, habitat=habitat)
+        (user, _), item = self._parted(question), super().item(question, depth, variant)
+        return replace(item, verifier=verifier, user=user)
 
     def split_key(self, question: str) -> str:
         return self._parted(question)[1].rstrip("\r\n")
@@ -175,8 +175,8 @@ class DataTask(Task):
 
     def _parted(self, question: str) -> tuple[str, str]:
         """Return who asks, and the prompt."""
-        habitat, _, prompt = question.partition(ASKER_END) if self.habitats else ("", "", question)
-        return habitat, prompt
+        user, _, prompt = question.partition(ASKER_END) if self.users else ("", "", question)
+        return user, prompt
 
     @cached_property
     def _longest(self) -> Mapping[str, int]:
@@ -201,7 +201,7 @@ class DataTask(Task):
 @lru_cache(maxsize=16)
 def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
     """Return the same object each time: what it knows of its lines is found out once."""
-    if isinstance(style, FewShot) and task.habitats:
+    if isinstance(style, FewShot) and task.users:
         raise ConfigError(
             f"tasks.style: solved examples would tell the users of {task.source} what others "
             "want: choose another style"
@@ -238,7 +238,8 @@ class FileTasks:
     target: str | None = None  # column of the answers; None is target, else completion
     grade: Spec | None = None  # symbiont list graders; None is what question files say, else exact
     reply_tokens: PositiveInt | None = None  # longest reply; None: as the file says, else 64
-    habitat: str | None = None  # column that says who asks, for tasks.habitats
+    user: str | None = None  # column that says who asks, for tasks.users
+    renamed: ClassVar[dict[str, str]] = {"habitat": "user"}
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -275,7 +276,7 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
     """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a
     file."""
     source = FileTasks(**json.loads(knobs))
-    about, habitat = str(source), source.habitat
+    about, user = str(source), source.user
     rows = (
         rows_of_dataset(source.dataset or "", source.config, source.split or "train", about)
         if path is None
@@ -287,7 +288,7 @@ def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
         where = f"{about} {place}"
         is_completion = "completion" in row and "target" not in row
         target = source.target or ("completion" if is_completion else "target")
-        asker = "" if habitat is None else name_in(row, habitat, where)
+        asker = "" if user is None else name_in(row, user, where)
         add_line(lines, line_of(row, source.prompt, target, where, asker), about, place)
         if isinstance(row.get("family"), str):
             grade, limit = row.get("grade", "exact"), row.get("reply_limit")
@@ -348,7 +349,7 @@ def check_gradable(items: Iterable[tuple[str, Item]]) -> None:
 
 
 def line_of(
-    row: Mapping[str, Any], prompt: str, target: str, where: str, habitat: str = ""
+    row: Mapping[str, Any], prompt: str, target: str, where: str, user: str = ""
 ) -> DataLine:
     """Return a row as a line; ``prompt`` and ``target`` are its columns.
 
@@ -369,8 +370,8 @@ def line_of(
     depth = depth if isinstance(depth, str) and depth else "short"
     if "/" in depth:  # which parts family and depth in the names of cells
         raise DataError(f"{where}: expected a depth without a slash, got {depth!r:.40}")
-    check_whole((words, habitat, depth, *answers), where)
-    return DataLine(depth, words, answers, habitat)
+    check_whole((words, user, depth, *answers), where)
+    return DataLine(depth, words, answers, user)
 
 
 def reference_answer(target: object) -> str:
@@ -385,16 +386,16 @@ def reference_answer(target: object) -> str:
 
 
 @dataclass(frozen=True)
-class DataHabitats(Habitats):
+class DataUsers(Users):
     """Users who ask the lines of data: as often as they have lines there, in random order."""
 
-    config: HabitatsConfig
+    config: UsersConfig
     tasks: tuple[DataTask, ...]
     seed: int
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for task in self.tasks for name in task.habitats))
+        return tuple(dict.fromkeys(name for task in self.tasks for name in task.users))
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
@@ -402,13 +403,13 @@ class DataHabitats(Habitats):
         return tuple(_asked(*lines[place]) for place in places)
 
     def drawn(
-        self, per_habitat: int, seed: int, split: Split, generation: int = END
+        self, per_user: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
         lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
         counts, items = Counter[str](), list[Item]()
         for task, line in (lines[place] for place in generator.permutation(len(lines))):
-            counts[line.habitat] += 1
-            if counts[line.habitat] <= per_habitat:
+            counts[line.user] += 1
+            if counts[line.user] <= per_user:
                 items.append(_asked(task, line))
         return tuple(items)
 

@@ -1,7 +1,7 @@
 """A log of replies that users accepted or refused: ``{kind: log, name: thumbs, path: log.jsonl}``.
 
-A row has a habitat, a prompt, a reply and a verdict. Adapters learn from them without asking the
-model again (``tasks.habitats``). One prompt in ten, by its hash, is held out.
+A row has a user, a prompt, a reply and a verdict. Adapters learn from them without asking the
+model again (``tasks.users``). One prompt in ten, by its hash, is held out.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from pathlib import Path
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
 from symbiont_ecology.base.registry import Spec
+from symbiont_ecology.base.removed import with_present_fields
 from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.tasks import task_sources
-from symbiont_ecology.tasks.config import HabitatsConfig
+from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.data import (
     ASKER_END,
     MIN_REPLY_TOKENS,
-    DataHabitats,
     DataLine,
     DataTask,
+    DataUsers,
     check_gradable,
     check_name,
 )
@@ -42,7 +43,7 @@ from symbiont_ecology.tasks.tables import (
     text_in,
 )
 
-LOG_COLUMNS = ("habitat", "prompt", "reply", "accepted", "family")
+LOG_COLUMNS = ("user", "prompt", "reply", "accepted", "family")
 """Of a log; the last may be missing."""
 DEPTH = "short"
 """Of every row: a log does not say how hard a question is."""
@@ -53,7 +54,7 @@ MAX_REPLY_TOKENS = 256
 HELD_OUT = 10
 """One prompt in so many is held out."""
 KNOBS = {"questions"}
-"""Keys of ``tasks.habitats`` that habitats of data heed."""
+"""Keys of ``tasks.users`` that users of data heed."""
 YES = ("true", "t", "yes", "y", "accepted", "up", "1")
 NO = ("false", "f", "no", "n", "refused", "down", "0", "-1")
 """Words for a verdict, in small or capital letters; numbers and true or false are read as words.
@@ -62,10 +63,10 @@ One file that says both 0 and -1 may mean three things by them."""
 
 @dataclass(frozen=True, slots=True)
 class LogRow:
-    """A reply that a habitat accepted or refused; ``place`` is its row in the file, from 1."""
+    """A reply that a user accepted or refused; ``place`` is its row in the file, from 1."""
 
     place: int
-    habitat: str
+    user: str
     family: str
     prompt: str
     reply: str
@@ -74,7 +75,7 @@ class LogRow:
     @property
     def question(self) -> str:
         """The user who asked, and the prompt."""
-        return f"{self.habitat}{ASKER_END}{self.prompt}"
+        return f"{self.user}{ASKER_END}{self.prompt}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -90,8 +91,8 @@ class LogTask(DataTask):
         return sha256(json.dumps(rows).encode()).hexdigest()
 
     @cached_property
-    def habitats(self) -> Sequence[str]:
-        return list(dict.fromkeys(row.habitat for row in self.log))
+    def users(self) -> Sequence[str]:
+        return list(dict.fromkeys(row.user for row in self.log))
 
     @property
     def learned(self) -> Sequence[LogRow]:
@@ -99,7 +100,7 @@ class LogTask(DataTask):
         return [row for row in self.log if not is_held_out(row.prompt)]
 
     def split(self, line: DataLine) -> Split:
-        return "holdout" if is_held_out(line.prompt) else "train"  # the same for all habitats
+        return "holdout" if is_held_out(line.prompt) else "train"  # the same for all users
 
     def answer(self, question: str) -> str:
         return next(iter(self._answers[question]), "")  # none, if no reply was accepted
@@ -124,23 +125,24 @@ class LogTask(DataTask):
 @task_sources.register("log")
 @dataclass(frozen=True)
 class LogTasks:
-    """Rows of a table, each with a habitat, a prompt, a reply and its verdict. It is a JSON, JSONL,
+    """Rows of a table, each with a user, a prompt, a reply and its verdict. It is a JSON, JSONL,
     CSV, TSV or Parquet file.
 
     A verdict is true or false, 1 or 0 (or -1), or a word such as yes, no, up or down. A row without
     one (null), or with an empty reply, is left out. A column ``family``, if there is one, says what
-    a row is about: then kinds of habitats are found with fewer rows. ``only`` takes the rows of one
+    a row is about: then kinds of users are found with fewer rows. ``only`` takes the rows of one
     family.
     """
 
     name: str  # of the task: letters, digits, dots, dashes
     path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
-    columns: dict[str, str] = field(default_factory=dict)  # other names, such as {habitat: user}
+    columns: dict[str, str] = field(default_factory=dict)  # other names, such as {user: user}
     only: str | None = None  # the family whose rows are taken; None takes all
     grade: Spec = "exact"  # how a new reply is compared with accepted ones: symbiont list graders
 
     def __post_init__(self) -> None:
         check_name(self.name)
+        object.__setattr__(self, "columns", with_present_fields(self.columns))
         if unknown := set(self.columns) - set(LOG_COLUMNS):
             raise ValueError(
                 f"columns: expected some of {', '.join(LOG_COLUMNS)}, got {sorted(unknown)[0]!r}"
@@ -173,10 +175,10 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
     accepted: dict[tuple[str, str], dict[str, None]] = defaultdict(dict)
     for row in rows:
         if row.is_accepted:
-            accepted[row.habitat, row.prompt][row.reply] = None
+            accepted[row.user, row.prompt][row.reply] = None
     lines = tuple(
-        DataLine(DEPTH, prompt, tuple(replies), habitat)
-        for (habitat, prompt), replies in accepted.items()
+        DataLine(DEPTH, prompt, tuple(replies), user)
+        for (user, prompt), replies in accepted.items()
     )
     if all(is_held_out(line.prompt) for line in lines):
         hint = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
@@ -189,10 +191,11 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
 @lru_cache(maxsize=4)
 def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tuple[LogRow, ...]:
     """Return the checked rows; ``stamp`` changes with the file."""
-    habitat, prompt, reply, accepted, family = columns
+    user, prompt, reply, accepted, family = columns
     rows, words = list[LogRow](), set[str]()
     for place, (at, row) in enumerate(rows_of_file(path, about), 1):
         where = f"{about} {at}"
+        row = row if user in row else with_present_fields(row)
         check_columns(row, columns[:4], where, "say what yours is called")
         words.add(word := _word(row[accepted]).lower())
         if {"0", "-1"} <= words:
@@ -206,7 +209,7 @@ def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tup
                 f"{where}: expected true or false, 1 or 0, or a word such as yes or no under "
                 f"{accepted!r}, got {row[accepted]!r:.40}"
             )
-        asker, topic = name_in(row, habitat, where), _word(row.get(family))
+        asker, topic = name_in(row, user, where), _word(row.get(family))
         texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
         check_whole((asker, topic, *texts), where)
         if texts[1]:
@@ -228,11 +231,11 @@ def is_held_out(prompt: str) -> bool:
 
 
 @dataclass(frozen=True)
-class LoggedHabitats(DataHabitats):
+class LoggedUsers(DataUsers):
     """Users whose replies were logged: every row that is not held out, in turn; after the last one,
     from the beginning again.
 
-    Each habitat's rows keep their order. Habitats are mixed evenly, whatever the order of the file:
+    Each user's rows keep their order. Users are mixed evenly, whatever the order of the file:
     a table is often sorted by user.
     """
 
@@ -250,32 +253,31 @@ class LoggedHabitats(DataHabitats):
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
         pairs = [(task, row) for task in logs for row in task.learned]
         pairs.sort(key=lambda pair: pair[1].place)
-        counts, read = Counter(row.habitat for _, row in pairs), Counter[str]()
-        parts = list[float]()  # of the rows of its habitat that come before each row
+        counts, read = Counter(row.user for _, row in pairs), Counter[str]()
+        parts = list[float]()  # of the rows of its user that come before each row
         for _, row in pairs:
-            parts.append((read[row.habitat] + 0.5) / counts[row.habitat])
-            read[row.habitat] += 1
+            parts.append((read[row.user] + 0.5) / counts[row.user])
+            read[row.user] += 1
         order = sorted(range(len(pairs)), key=parts.__getitem__)
         return tuple(task.row_item(row) for task, row in (pairs[place] for place in order))
 
 
-def habitats_of(tasks: tuple[DataTask, ...], config: HabitatsConfig, seed: int) -> DataHabitats:
-    """Return the habitats that data bring.
+def users_of(tasks: tuple[DataTask, ...], config: UsersConfig, seed: int) -> DataUsers:
+    """Return the users that data bring.
 
     Raises:
         ConfigError: some data bring none, logs are mixed with other data, or the config describes
-            habitats that it does not make.
+            users that it does not make.
     """
-    if anonymous := [task for task in tasks if not task.habitats]:
+    if anonymous := [task for task in tasks if not task.users]:
         raise ConfigError(
-            f"tasks.habitats: {anonymous[0].source} does not say who asks: name the column, "
-            "habitat: user"
+            f"tasks.users: {anonymous[0].source} does not say who asks: name the column, user: user"
         )
     are_logs = {isinstance(task, LogTask) for task in tasks}
     if len(are_logs) > 1:
         raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
-    defaults = HabitatsConfig()
+    defaults = UsersConfig()
     for name, value in config:
         if name not in KNOBS and value != getattr(defaults, name):
-            raise ConfigError(f"tasks.habitats.{name}: the data say who asks what: leave it out")
-    return (LoggedHabitats if are_logs == {True} else DataHabitats)(config, tasks, seed)
+            raise ConfigError(f"tasks.users.{name}: the data say who asks what: leave it out")
+    return (LoggedUsers if are_logs == {True} else DataUsers)(config, tasks, seed)

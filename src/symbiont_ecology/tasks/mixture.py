@@ -12,9 +12,9 @@ from symbiont_ecology.base.types import Cell, Item, in_turns
 from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.config import Flip
 from symbiont_ecology.tasks.grading import ReferenceVerifier
-from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.family import SyntheticTask
+from symbiont_ecology.tasks.users import END, Users
 
 TYPED = "typed"
 """In the id of an item, in place of a variant: somebody typed it, and no task drew it."""
@@ -28,7 +28,7 @@ class TaskMixture:
     """Tasks at some depths. Every combination that exists is a cell, all in demand alike.
 
     ``depths`` are those that the config names; None is the depths that each task is trained on.
-    With ``habitats``, questions come from them and not from the strategy's curriculum; those of an
+    With ``users``, questions come from them and not from the strategy's curriculum; those of an
     evaluation are judged as in ``generation``, by default after every change of the world. With
     ``arrivals``, families come one after another, each at so many training FLOPs; ``stage`` is the
     number of the one that is asked now, None where all of them are.
@@ -38,7 +38,7 @@ class TaskMixture:
     depths: tuple[str, ...] | None = None
     flip: Flip | None = None
     is_flipped: bool = False
-    habitats: Habitats | None = None
+    users: Users | None = None
     arrivals: tuple[float, ...] = ()
     stage: int | None = None
     generation: int = END
@@ -72,8 +72,8 @@ class TaskMixture:
         return tuple(task.sample(depth, generator, split=split) for _ in range(count))
 
     def questions(self, generation: int) -> tuple[Item, ...]:
-        """Return the questions of habitats in a generation; nothing in a world without habitats."""
-        return self.habitats.questions(generation) if self.habitats else ()
+        """Return the questions of users in a generation; nothing in a world without users."""
+        return self.users.questions(generation) if self.users else ()
 
     def prompt(self, identity: str) -> str:
         """Return the prompt of the item with this id. What somebody typed is its own prompt

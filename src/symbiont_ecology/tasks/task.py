@@ -34,8 +34,8 @@ from symbiont_ecology.base.types import Item, is_text
 from symbiont_ecology.tasks.splits import Split, split_of
 
 if TYPE_CHECKING:
-    from symbiont_ecology.tasks.config import HabitatsConfig
-    from symbiont_ecology.tasks.habitats import Habitats
+    from symbiont_ecology.tasks.config import UsersConfig
+    from symbiont_ecology.tasks.users import Users
 
 MAX_DRAWS = 10_000
 """Draws until a question of some split must have been found."""
@@ -49,7 +49,7 @@ class Task(ABC):
     ``name`` is the name that it is registered under. ``depths`` are its levels of difficulty, the
     easiest first. ``trained_depths`` are those that a run takes if its config names none. Adapters
     train on tasks of the role ``trained`` alone; any other role is kept for evaluation.
-    ``variants`` is how many ways to be right there are: habitats of as many kinds can ask it.
+    ``variants`` is how many ways to be right there are: users of as many kinds can ask it.
     ``is_open`` says that so many replies are right that the probability of one of them tells
     nothing.
     """
@@ -105,7 +105,7 @@ class Task(ABC):
         """Return the same task after what counts as right has changed; None if it cannot change."""
         return None
 
-    def own_habitats(self, config: HabitatsConfig) -> Habitats | None:
+    def own_users(self, config: UsersConfig) -> Users | None:
         """Return the users that come with the task; None if the config's world has its own."""
         return None
 

@@ -122,12 +122,12 @@ def test_a_tracker_is_told_what_the_log_says_of_every_generation(tmp_path: Path)
         assert 0 <= line["success/math.add"] <= 1
 
 
-def test_in_a_world_with_habitats_it_is_told_who_serves_them(tmp_path: Path) -> None:
+def test_in_a_world_with_users_it_is_told_who_serves_them(tmp_path: Path) -> None:
     plain = toy_config(generations=4, strategy="told")
     loop = plain.run.model_copy(update={"report_to": ("notebook",)})
     state = start(plain.model_copy(update={"run": loop}), tmp_path, host=ToyHost()).state
     *_, line, _ = notes(tmp_path)
-    assert (line["habitats"], line["serving"]) == (len(state.habitats), len(state.served))
+    assert (line["users"], line["serving"]) == (len(state.users), len(state.served))
     assert 0 <= line["accepted_lately"] <= 1
     assert not [name for name in line if name.startswith("success/")]
 

@@ -14,7 +14,7 @@ from symbiont_ecology.extensions.bridges.trl import TrlQuestions
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 WORLD = ("base", "tasks.families=[math.add,word.count]", "tasks.depths=[short]")
-TOWN = ("habitats/town", "tasks.habitats.count=6")
+TOWN = ("habitats/town", "tasks.users.count=6")
 
 
 def test_questions_are_those_of_the_world_each_once() -> None:
@@ -36,7 +36,7 @@ def test_a_reward_is_the_verdict_of_the_question_with_that_number() -> None:
 
 def test_completions_of_a_conversation_are_judged_alike() -> None:
     questions = TrlQuestions.of(*TOWN, per_cell=2)
-    assert len({item.habitat for item in questions.items}) == 6
+    assert len({item.user for item in questions.items}) == 6
     talk = [[{"role": "assistant", "content": item.answer}] for item in questions.items]
     assert questions(talk, number=range(len(talk))) == [1.0] * len(talk)
 

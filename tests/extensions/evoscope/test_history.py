@@ -47,7 +47,7 @@ def test_ranks_holders_and_servers_end_as_the_state_does(folder: Path) -> None:
     for organelle_id, organelle in state.population.items():
         assert history.rank(organelle_id, history.generation) == organelle.genome.rank
     servers = {change.user: change.id for change in history.servings}
-    assert servers == {name: habitat.server for name, habitat in state.habitats.items()}
+    assert servers == {name: user.server for name, user in state.users.items()}
 
 
 def test_the_chronicle_tells_every_birth_death_trial_and_move(folder: Path) -> None:

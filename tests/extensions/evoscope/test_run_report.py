@@ -151,7 +151,7 @@ def test_text_of_a_model_cannot_steer_the_terminal(symbiont: Symbiont, copied: P
     one = Transcript(
         0, "o1", "practice", "a/b", "i", "p\x1b[2J", "r\u202e\ud800\n" + "x" * 99, 1, 0, -1
     )
-    log.write([one, replace(one, confidence=None), replace(one, id="o\x1b[1m", habitat="a\x1b[3m")])
+    log.write([one, replace(one, confidence=None), replace(one, id="o\x1b[1m", user="a\x1b[3m")])
     said = symbiont("show", copied)
     assert "\\u001b[2J" in said.out
     assert "o\\u001b[1m a\\u001b[3m" in said.out
@@ -164,7 +164,7 @@ def test_text_of_a_model_cannot_steer_the_terminal(symbiont: Symbiont, copied: P
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["--habitat", "h1"], "no reply of 'h1'"),
+        (["--user", "h1"], "no reply of 'h1'"),
         (["--organelle", "o999"], "there are o"),
         (["--wrong", "--right"], "leave one out"),
     ],

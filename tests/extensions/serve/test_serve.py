@@ -147,7 +147,7 @@ def test_mistakes_are_one_line_before_a_model_loads(
     for words, code, message in (
         ([folder, "--address", "0.0.0.0"], 2, "--address"),
         ([folder, "--keys", tmp_path / "none"], 2, "cannot read the keys"),
-        (["steady"], 2, "no habitats"),
+        (["steady"], 2, "no users"),
         ([folder, "seed=3"], 2, "config is fixed"),
         ([tmp_path], 1, "no run in"),
         ([folder, "--out", tmp_path / "other"], 2, "is a run already, and stays there"),

@@ -25,7 +25,7 @@ from symbiont_ecology.run.start import resume
 
 
 def questions(town: RunConfig, generations: int) -> list[Item]:
-    world = mixture(town).habitats
+    world = mixture(town).users
     assert world is not None
     return [item for generation in range(generations) for item in world.questions(generation)]
 
@@ -36,7 +36,7 @@ def live_through(served: Served, items: list[Item], seed: int = 0) -> list[bool]
     for number, item in enumerate(items):
         answer = served.ask(
             item.prompt.strip(),
-            user=item.habitat,
+            user=item.user,
             metadata={"family": item.family},
             seed=seed + number,
             max_tokens=item.reply_limit,
@@ -48,7 +48,7 @@ def live_through(served: Served, items: list[Item], seed: int = 0) -> list[bool]
 
 
 def test_a_run_that_cannot_be_served_is_refused() -> None:
-    with pytest.raises(ConfigError, match="steady: it has no habitats"):
+    with pytest.raises(ConfigError, match="steady: it has no users"):
         check_served(load_config("steady"), "steady")
 
 
@@ -62,7 +62,7 @@ def test_verdicts_are_learned_from_and_who_answered_is_who_learns(
     served.stop()
     state = load_state(served.folder)
     assert state.generation >= 1
-    assert sum(habitat.asked for habitat in state.habitats.values()) == 24
+    assert sum(user.asked for user in state.users.values()) == 24
     assert served.service.snapshot.weights != before
     log = list(read_events(served.folder / "events.jsonl"))
     practised = [one for one in log if isinstance(one, Acted) and one.purpose == "practice"]
@@ -75,7 +75,7 @@ def test_verdicts_are_learned_from_and_who_answered_is_who_learns(
     journal.close()
     dead = {event.id for event in log if isinstance(event, Retired)}
     for event in practised:  # what the dead answered teaches who serves the user
-        assert event.id in authors[event.habitat] or authors[event.habitat] & dead
+        assert event.id in authors[event.user] or authors[event.user] & dead
 
 
 def test_a_killed_service_comes_to_the_same_state(
@@ -153,7 +153,7 @@ def test_what_takes_more_memory_than_learning_has_is_left_out(
     journal.close()
     with opened_service(town, folder, small, EAGER, is_new=False) as service:
         assert (service.generation, service.left_out) == (1, 1)
-        assert list(service.run.state.habitats) == ["a"]
+        assert list(service.run.state.users) == ["a"]
 
 
 def test_a_service_starts_although_a_generation_that_began_fails(

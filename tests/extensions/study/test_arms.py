@@ -262,6 +262,6 @@ def test_no_payload_of_selection_or_holdout_reaches_learning_or_allocation(
 
 
 def test_every_strategy_is_an_arm_here() -> None:
-    """But for those of worlds with habitats (test_habitats)."""
+    """But for those of worlds with users (test_users)."""
     here = {name for name in strategies.names() if "cells" in strategies.build(name).worlds}
     assert {arm["strategy"]["kind"] for arm in ARMS.values()} == here

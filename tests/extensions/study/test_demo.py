@@ -10,7 +10,7 @@ from killing import interrupted
 from said import Symbiont
 from symbiont_ecology.run.config import load_config
 
-SHORT = ("run.generations=8", "tasks.habitats.arrivals=3", "tasks.habitats.drift_at=6")
+SHORT = ("run.generations=8", "tasks.users.arrivals=3", "tasks.users.drift_at=6")
 ARMS = {"told", "ecology", "per_habitat", "single"}
 
 
@@ -56,7 +56,7 @@ def test_a_control_that_fails_is_named(symbiont: Symbiont, tmp_path: Path) -> No
     folder = tmp_path / "demo"
     (folder / "told").mkdir(parents=True)
     (folder / "told" / "state.json").write_text("{}")
-    words = ("run.generations=2", "tasks.habitats.arrivals=1", "tasks.habitats.drift_at=1")
+    words = ("run.generations=2", "tasks.users.arrivals=1", "tasks.users.drift_at=1")
     said = symbiont("demo", *words, "--out", folder, "--quiet")
     assert said.code == 1
     assert "the run of 'told' failed: " in said.error

@@ -83,8 +83,8 @@ def test_users_are_asked_through_their_own_adapters(
     _, many, one = adhoc.ask(protocol, arms)
     (run,) = arms["per_habitat"]
     alone = run.evaluate(run.items(2, ("habitats",)), ToyHost(), "habitat")
-    assert many.legs[0].systems["habitat"] == SystemAnswers.of(alone)
-    assert many.legs[0].systems["habitat"].organelles > 1
+    assert many.legs[0].systems["user"] == SystemAnswers.of(alone)
+    assert many.legs[0].systems["user"].organelles > 1
     assert one.legs[0].systems["single"].organelles == 1
 
 
@@ -102,9 +102,9 @@ def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for seed, folder in enumerate(folders):
         start(town(seed=seed, length=3), folder, host=ToyHost())
-    with pytest.raises(ConfigError, match="habitats: expected runs of one seed, got seeds 0, 1"):
+    with pytest.raises(ConfigError, match="users: expected runs of one seed, got seeds 0, 1"):
         gather(folders, ("habitats",), 5, "any")
-    with pytest.raises(ConfigError, match="routers answer in-distribution: ask habitats alone"):
+    with pytest.raises(ConfigError, match="routers answer in-distribution: ask users alone"):
         gather(folders, ("in-distribution", "habitats"), 5, "any")
     _, arms = gather(folders, ("in-distribution",), 5, "any")
     assert len(arms["ecology"]) == 2

@@ -1,4 +1,4 @@
-"""Measures of runs in worlds with habitats, on outcomes that are made up."""
+"""Measures of runs in worlds with users, on outcomes that are made up."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_all_users_that_answer_at_random_are_left_out_of_the_honest() -> None:
     plan = config(count=24, questions=24, fickle=3)
     right = right_where_asked(plan)
     run = stream(plan, right)
-    assert len(set(run.asked.habitats[~right].tolist())) == 3
+    assert len(set(run.asked.users[~right].tolist())) == 3
     assert measured("honest", run) == 1
     would = right_where_asked(config(count=24, questions=24, fickle=1))
     assert measured("honest", stream(config(count=24, questions=24), would)) == 1
@@ -65,7 +65,7 @@ def test_all_users_that_answer_at_random_are_left_out_of_the_honest() -> None:
 
 def lived_through(asked: Questions, moment: int) -> np.ndarray:
     """Whether each question is of a user who was there twenty generations before a moment."""
-    there: np.ndarray = asked.world.arrivals[asked.habitats] <= moment - 20
+    there: np.ndarray = asked.world.arrivals[asked.users] <= moment - 20
     return there
 
 
@@ -121,7 +121,7 @@ def test_an_old_outcome_says_nothing_of_servers_if_one_of_them_may_have_died() -
 def test_an_old_outcome_tells_the_dead_where_all_the_living_are_known() -> None:
     plan = config(length=20)
     asked = Questions.of(plan, 20)
-    fell_silent = (asked.habitats < 4) & (asked.generations > 9)
+    fell_silent = (asked.users < 4) & (asked.generations > 9)
     moves = [(0, user, 0 if user < 4 else 1) for user in EVERYONE]
     verdicts = "".join(np.where(fell_silent, "-", "1"))
     outcome: dict[str, Any] = {"moves": moves, "verdicts": verdicts, "deaths": [9]}

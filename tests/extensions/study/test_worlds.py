@@ -1,4 +1,4 @@
-"""Suites of worlds with habitats: protocols, jobs, measures and packs."""
+"""Suites of worlds with users: protocols, jobs, measures and packs."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ PLAN: dict[str, Any] = {
         "drifting": {
             "about": "a town",
             "base": ["habitats/drift"],
-            "set": ["tasks.habitats.drift_at=20", "tasks.habitats.count=12"],
+            "set": ["tasks.users.drift_at=20", "tasks.users.count=12"],
             "arms": ["ecology", "told", "neutral"],
         },
         "coming": {
             "about": "a city",
             "base": ["habitats/city"],
-            "set": ["tasks.habitats.count=30", "tasks.habitats.arrivals=30"],
+            "set": ["tasks.users.count=30", "tasks.users.arrivals=30"],
             "arms": ["ecology", "told"],
         },
     },
@@ -105,10 +105,10 @@ def test_an_outcome_has_every_question_in_its_place_and_says_who_serves(
         )
         assert len(run.record.verdicts) == len(table)
         assert outcome.acceptance == pytest.approx(accepted_share(table))
-        by_habitat = table.groupby("habitat")["verdict"].mean()
+        by_user = table.groupby("user")["verdict"].mean()
         for number, name in enumerate(run.asked.world.names):
-            mine = run.accepted[run.asked.habitats == number]
-            assert mine.mean() == pytest.approx(by_habitat[name]) if len(mine) else True
+            mine = run.accepted[run.asked.users == number]
+            assert mine.mean() == pytest.approx(by_user[name]) if len(mine) else True
         newcomers = STREAM_MEASURES["newcomers"](run)
         if newcomers is not None:
             assert newcomers == pytest.approx(accepted_share(of_newcomers(table)), abs=0.1)
@@ -220,7 +220,7 @@ def test_what_leaves_no_kinds_is_refused_before_anything_runs(base: str, message
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ("tasks.habitats={activity: 2, noise: 0.4, kinds: 1}", "tasks"),
+        ("tasks.users={activity: 2, noise: 0.4, kinds: 1}", "tasks"),
         ("run.generations=30", "run.generations"),
         ("host.model=smollm2", "host.model"),
     ],

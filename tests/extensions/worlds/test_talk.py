@@ -141,18 +141,18 @@ def test_there_are_hundreds_of_questions_and_each_is_of_its_topic() -> None:
 
 def test_users_want_as_many_styles_as_there_are_kinds() -> None:
     config = load_config("habitats/styles", ["host=embedded"])
-    world = mixture(config).habitats
+    world = mixture(config).users
     assert world is not None
     items = [item for generation in range(8) for item in world.questions(generation)]
-    by_user = {item.habitat: item.variant for item in items}
+    by_user = {item.user: item.variant for item in items}
     assert set(by_user.values()) == set(range(4))
-    assert all(item.variant == by_user[item.habitat] for item in items)
+    assert all(item.variant == by_user[item.user] for item in items)
     assert all(item.id.startswith(f"talk.styled/all/{item.variant}/") for item in items)
 
 
 def test_more_kinds_than_variants_are_refused() -> None:
-    config = load_config("habitats/styles", ["host=embedded", "tasks.habitats.kinds=6"])
-    with pytest.raises(ConfigError, match=r"tasks\.habitats\.kinds: 1 groups of families have 4"):
+    config = load_config("habitats/styles", ["host=embedded", "tasks.users.kinds=6"])
+    with pytest.raises(ConfigError, match=r"tasks\.users\.kinds: 1 groups of families have 4"):
         mixture(config)
 
 

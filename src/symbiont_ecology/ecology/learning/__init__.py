@@ -28,8 +28,8 @@ class LearningRule(ABC):
         temperature: of sampling in practice. Log-probabilities are those of temperature 1, so
             another one is only for rules that do not compare them.
         estimator: what answers in practice and learns in place of the kernel's backward pass.
-        replay: remembered right answers for each rollout of a generation: those of habitats, or of
-            cells where there are no habitats.
+        replay: remembered right answers for each rollout of a generation: those of users, or of
+            cells where there are no users.
         least_samples: rollouts per question without which there is nothing to compare.
         needs_verdicts: it takes a reward of 1 for right, so it needs one that follows the verdict.
     """

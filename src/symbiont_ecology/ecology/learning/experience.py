@@ -34,12 +34,12 @@ MAX_WEIGHT = 1e6
 
 @dataclass(frozen=True)
 class Experience:
-    """One generation of one organelle: its practice, an outcome for each cell (and habitat),
+    """One generation of one organelle: its practice, an outcome for each cell (and user),
     and its notes.
 
     ``reference_ids`` are the token ids of reference answers by their text, end of answer included;
     empty unless the rule sees gold answers. ``remembered`` are right answers to learn again, if the
-    rule replays: of the habitats that it serves, or of its cells.
+    rule replays: of the users that it serves, or of its cells.
     """
 
     outcomes: tuple[Outcome, ...]

@@ -47,7 +47,7 @@ class Allocator(ABC):
         generator: Generator,
     ) -> list[tuple[OrganelleId, int]]:
         """Return who takes each of the demanded questions: organelle, and place of the question
-        among ``niches``, which names a cell or a habitat for each.
+        among ``niches``, which names a cell or a user for each.
 
         ``allowance`` is how many questions each organelle can pay for. Questions that nobody can
         pay for are left out. In random order, so that no cell is always served last when energy

@@ -21,7 +21,7 @@ from symbiont_ecology.ecology.routing.allocators import Allocator, Curriculum, c
 from symbiont_ecology.tasks.mixture import TaskMixture
 
 Want = Literal["deaths", "sketches", "memories", "kinds"]
-World = Literal["cells", "habitats"]
+World = Literal["cells", "users"]
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class Strategy(ABC):
     """Frozen. It decides; it never touches the host, never evaluates, never changes the state.
 
     ``wants`` names what the engine does for it. *deaths*: the bankrupt die. *sketches*: answers
-    that habitats remember have sketches, or coordinates (``RememberedAnswer.vector``). *memories*:
-    servers remember what habitats accepted before they changed. *kinds*: it is told the kinds of
-    habitats. ``worlds`` names where it can work: where it draws questions
-    from *cells*, where *habitats* ask theirs, or both. ``service_fault`` says why a run of it
+    that users remember have sketches, or coordinates (``RememberedAnswer.vector``). *memories*:
+    servers remember what users accepted before they changed. *kinds*: it is told the kinds of
+    users. ``worlds`` names where it can work: where it draws questions
+    from *cells*, where *users* ask theirs, or both. ``service_fault`` says why a run of it
     cannot answer people (``symbiont serve``); empty if it can. ``compares_rewards`` says that
     practice serves to see who earns more and nothing else, so that a reward may have any scale.
     ``questions`` are per cell and generation, on average; ``samples`` are rollouts per question,
@@ -103,10 +103,10 @@ class Strategy(ABC):
         return self.question_count(tasks) * max(self.samples, 1)
 
     def question_count(self, tasks: TaskMixture) -> int:
-        """Return the number of questions of a generation: those of the habitats, if there are
+        """Return the number of questions of a generation: those of the users, if there are
         any."""
-        if tasks.habitats is not None:
-            return tasks.habitats.config.questions
+        if tasks.users is not None:
+            return tasks.users.config.questions
         return max(round(self.questions * len(tasks.cells)), 1)
 
     @property
@@ -137,9 +137,9 @@ class CurriculumStrategy(Strategy):
         return self.built_curriculum.demand(cells, detectors, count, generator)
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
-        """Return this generation's questions: those of the habitats, or as the curriculum
+        """Return this generation's questions: those of the users, or as the curriculum
         demands."""
-        if context.tasks.habitats:
+        if context.tasks.users:
             return context.tasks.questions(context.state.generation)
         counts, draw = Counter(self.demand(context)), context.draw
         return tuple(
@@ -172,10 +172,10 @@ def author_of(item: Item, state: EcologyState) -> OrganelleId | None:
 
 
 def assignments(takers: Iterable[tuple[OrganelleId, Item]], samples: int) -> list[Assignment]:
-    """Return one assignment for all items of a cell, and habitat, that an organelle takes."""
+    """Return one assignment for all items of a cell, and user, that an organelle takes."""
     taken: dict[tuple[OrganelleId, Cell, str], list[Item]] = defaultdict(list)
     for organelle_id, item in takers:
-        taken[organelle_id, item.cell, item.habitat].append(item)
+        taken[organelle_id, item.cell, item.user].append(item)
     return [Assignment(taker, tuple(items), samples) for (taker, *_), items in taken.items()]
 
 

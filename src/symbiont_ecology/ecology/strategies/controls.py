@@ -39,7 +39,7 @@ class Single(LearningStrategy):
 
     reset: NonNegativeFloat = 0.0  # drift score at which it starts anew; 0: never
     by_family: bool = False  # whether the score of one family alone is enough
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "users"})
 
     def found(self, context: StrategyContext) -> list[Decision]:
         return [Found(self.traits, context.rank)]

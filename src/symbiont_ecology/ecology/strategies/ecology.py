@@ -118,7 +118,7 @@ class Ecology(LearningStrategy):
             generator = draw("probe")
             probes = [tasks.draw(cell, 1, generator) for cell in tasks.cells]
             return [Assignment(HOST, items, purpose="probe") for items in probes]
-        takers = self._by_habitat(context) if tasks.habitats else self._by_cell(context)
+        takers = self._by_user(context) if tasks.users else self._by_cell(context)
         unclaimed = assignments([taker for taker in takers if taker[0] == HOST], 1)
         extra = [
             assignment
@@ -137,7 +137,7 @@ class Ecology(LearningStrategy):
     @cached_property
     def worlds(self) -> frozenset[World]:  # type: ignore[override]
         """Worlds where every mechanism can work."""
-        both = frozenset[World]({"cells", "habitats"})
+        both = frozenset[World]({"cells", "users"})
         return both.intersection(*(part.worlds for part in self.built_mechanisms))
 
     def _by_cell(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
@@ -154,14 +154,14 @@ class Ecology(LearningStrategy):
         chosen = [(organelle_id, next(items[demand[place]])) for organelle_id, place in takers]
         return [(self._wish(item, context) or organelle_id, item) for organelle_id, item in chosen]
 
-    def _by_habitat(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
-        """Return a mechanism's choice for what habitats ask, or else the allocator's; every
+    def _by_user(self, context: StrategyContext) -> list[tuple[OrganelleId, Item]]:
+        """Return a mechanism's choice for what users ask, or else the allocator's; every
         question is answered."""
         state, items = context.state, self.items(context)
         wishes, earlier = list[OrganelleId | None](), Counter[str]()
         for item in items:
-            wishes.append(self._wish(item, context, earlier[item.habitat]))
-            earlier[item.habitat] += 1
+            wishes.append(self._wish(item, context, earlier[item.user]))
+            earlier[item.user] += 1
         chosen: dict[int, OrganelleId] = {}
         if not all(wishes):
             allowance = dict.fromkeys(state.population, len(items))

@@ -78,18 +78,18 @@ def _recalled(path: Path) -> dict[str, Any]:
 
 def curve_values(generation: Generation) -> dict[str, float]:
     """Return the values of a generation: its summary, with energy in ATP, and success by family.
-    In a world with habitats who serves them takes the place of families."""
+    In a world with users who serves them takes the place of families."""
     state, summary = generation.state, generation.summary
     names = ("population", "births", "deaths", "coverage", "train_flops", "rows")
     values: dict[str, float] = {name: getattr(summary, name) for name in names}
     values |= {"energy": summary.energy_total / 1000, "seconds": generation.seconds}
     if summary.accuracy is not None:  # nobody was asked
         values["accuracy"] = summary.accuracy
-    if habitats := state.habitats.values():
-        verdicts = [answer.is_accepted for habitat in habitats for answer in habitat.answers]
+    if users := state.users.values():
+        verdicts = [answer.is_accepted for user in users for answer in user.answers]
         lately = sum(verdicts) / max(len(verdicts), 1)
         serving = len(state.served)
-        return values | {"habitats": len(habitats), "serving": serving, "accepted_lately": lately}
+        return values | {"users": len(users), "serving": serving, "accepted_lately": lately}
     cells: dict[str, list[float]] = defaultdict(list)
     for cell, share in state.success.items():
         cells[f"success/{cell_family(cell)}"].append(share)

@@ -31,7 +31,7 @@ from symbiont_ecology.tasks.synthetic.styles import prompt_styles
 if TYPE_CHECKING:
     from datasets import Dataset
 
-COLUMNS = ("family", "depth", "habitat", "answer")
+COLUMNS = ("family", "depth", "user", "answer")
 """Fields of a question that the data set has."""
 Said: TypeAlias = str | Sequence[dict[str, str]]
 """A completion: a text, or the messages of a conversation."""
@@ -58,7 +58,7 @@ class TrlQuestions:
         Args:
             config: a preset or a YAML file.
             overrides: changes of it such as ``"seed=1"``.
-            per_cell: different questions of each cell; of each habitat, in a world with habitats.
+            per_cell: different questions of each cell; of each user, in a world with users.
             split: which questions.
 
         Raises:
@@ -71,8 +71,8 @@ class TrlQuestions:
                 "reward=verdict, and give trl a function of your own beside it"
             )
         tasks, draw = mixture(chosen), Draw(chosen.seed)
-        if tasks.habitats is not None:
-            items = list(tasks.habitats.drawn(per_cell, chosen.seed, split))
+        if tasks.users is not None:
+            items = list(tasks.users.drawn(per_cell, chosen.seed, split))
         else:
             items = [
                 item

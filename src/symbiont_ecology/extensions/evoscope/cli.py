@@ -174,7 +174,7 @@ def show(
     organelle: Annotated[
         str | None, option("Replies of this organelle, such as o7.", metavar="ID")
     ] = None,
-    habitat: Annotated[str | None, option("Replies to this user.", *USER, metavar="ID")] = None,
+    user: Annotated[str | None, option("Replies to this user.", *USER, metavar="ID")] = None,
     cell: Annotated[
         str | None, option("Replies to these questions, such as math.add/short.", metavar="CELL")
     ] = None,
@@ -197,7 +197,7 @@ def show(
             f"no replies are kept in {folder}: expected a {TRANSCRIPTS_FILE} there; a run writes "
             "it unless run.transcripts=0"
         )
-    for name, value in {"organelle": organelle, "habitat": habitat, "cell": cell}.items():
+    for name, value in {"organelle": organelle, "user": user, "cell": cell}.items():
         if value is not None:
             matches = _matching(matches, name, value)
     if wrong or right:
@@ -241,6 +241,6 @@ def _reply_line(transcript: Transcript) -> str:
     sure = "–" if transcript.confidence is None else f"{math.exp(transcript.confidence):.0%}"
     return (
         f"{transcript.generation:4d}  {escaped(transcript.id):5s} "
-        f"{escaped(transcript.habitat):5s} {mark:3s} "
+        f"{escaped(transcript.user):5s} {mark:3s} "
         f"{sure:>4s}  {behind}{prompt} → {reply}{target}"
     )

@@ -474,9 +474,9 @@ class History:
             else:
                 self.host_answers.append(event)
         elif event.purpose == "practice" and event.verdicts:
-            if event.habitat:
-                self._serve(event.generation, event.habitat, event.id)
-            where, asked = (event.cell, event.habitat), len(event.verdicts)
+            if event.user:
+                self._serve(event.generation, event.user, event.id)
+            where, asked = (event.cell, event.user), len(event.verdicts)
             self.acts.append(Act(event.generation, event.id, *where, asked, sum(event.verdicts)))
 
     def _end_trial(self, event: events.Gated) -> None:

@@ -18,7 +18,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.run.budget import NEAR
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks.users import SyntheticUsers
 
 NEWS_KINDS = {
     "birth": "births",
@@ -268,13 +268,13 @@ class KindChange:
 
 def kinds_of(config: RunConfig, generations: int) -> list[KindChange]:
     """Return the hidden kinds of all users of a synthetic world, and when they change."""
-    if config.tasks.habitats is None:
+    if config.tasks.users is None:
         return []
     try:
-        users = mixture(config).habitats
+        users = mixture(config).users
     except EcologyError:  # data that the run was founded with have gone
         return []
-    if not isinstance(users, SyntheticHabitats):
+    if not isinstance(users, SyntheticUsers):
         return []
     changes, before = list[KindChange](), dict[str, int]()
     for generation in range(generations):

@@ -261,7 +261,6 @@ def _reply_row(transcript: Transcript) -> PageRecord:
         name: value[:MAX_TEXT] if isinstance(value, str) else value
         for name, value in vars(transcript).items()
     }
-    row["user"] = row.pop("habitat")
     return row
 
 
@@ -282,7 +281,7 @@ def chosen_replies(
     """Return the newest right and wrong replies of everyone, then those to every user, then the
     newest of all; in the order of the run."""
     chosen: dict[int, None] = {}
-    for key in ("id", "habitat"):
+    for key in ("id", "user"):
         groups = defaultdict[tuple[str, bool], list[int]](list)
         for place, transcript in enumerate(transcripts):
             groups[getattr(transcript, key), transcript.is_right].append(place)

@@ -147,7 +147,7 @@ class RunReport:
 
     def _asking(self) -> Iterator[TracedNumber]:
         if self.users:
-            yield TracedNumber("users", len(self.users), f"{PRACTICE}.habitat.nunique()")
+            yield TracedNumber("users", len(self.users), f"{PRACTICE}.user.nunique()")
             changes, told = self.history.server_changes, "e.Served.servers.map(len).sum()"
             yield TracedNumber("changes of a user's server told", changes, told)
 

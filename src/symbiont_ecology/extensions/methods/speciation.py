@@ -48,7 +48,7 @@ class Speciation(Mechanism):
 
     strange: PositiveFloat = 5.0  # standard deviations from its prompts that are too far for it
     least: PositiveInt = 4  # strange questions of one generation that bring a newcomer
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells"})  # habitats say who asks
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells"})  # users say who asks
 
     def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """Return who knows such prompts best; a newcomer where nobody does, or else the host."""

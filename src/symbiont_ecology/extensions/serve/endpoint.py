@@ -91,7 +91,7 @@ class EngineEndpoint:
             "open_requests": service.scheduler.open_jobs,
             "rows": service.scheduler.rows,
             "organelles": len(state.population),
-            "users": len(state.habitats),
+            "users": len(state.users),
             "generation": service.generation,
             "waiting_verdicts": journal.verdicts - journal.learned,
             "is_learning": not service.learning_error,

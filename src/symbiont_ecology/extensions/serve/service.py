@@ -23,7 +23,7 @@ from symbiont_ecology.extensions.serve.continuous import ContinuousBatch
 from symbiont_ecology.extensions.serve.journal import GenerationBegun, Journal
 from symbiont_ecology.extensions.serve.scheduler import Clock, Scheduler
 from symbiont_ecology.extensions.serve.streaming import AnswerBatch, BatchingEngine
-from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
+from symbiont_ecology.extensions.serve.tasks import ServiceUsers
 from symbiont_ecology.extensions.serve.world import JudgedItems, ServingSnapshot
 from symbiont_ecology.model.engines import engines
 from symbiont_ecology.run.budget import budget_phase
@@ -81,8 +81,8 @@ class Service:
         positions = kernel.shape.max_positions
         self.scheduler = Scheduler(batch, kernel.encode, journal, positions, clock)
         tasks = run.runtime.tasks
-        assert tasks.habitats is not None  # ``opened_service`` has checked it
-        self._habitats = tasks.habitats.config
+        assert tasks.users is not None  # ``opened_service`` has checked it
+        self._users = tasks.users.config
         self._judged_items = JudgedItems(tasks, kernel, run.runtime.strategy.phrases)
         self._pose(())
         self.learning_error = ""
@@ -166,7 +166,7 @@ class Service:
 
     def _batch_size(self) -> int:
         """Return the usual number of verdicts of a generation."""
-        return self._habitats.questions
+        return self._users.questions
 
     def _learn(self) -> None:
         """Live one generation on the verdicts that wait. Answering goes on if it fails."""
@@ -206,7 +206,7 @@ class Service:
     def _pose(self, items: tuple[Item, ...]) -> None:
         """Set the questions of the next generation."""
         runtime = self.run.runtime
-        tasks = replace(runtime.tasks, habitats=ServiceHabitats(self._habitats, items))
+        tasks = replace(runtime.tasks, users=ServiceUsers(self._users, items))
         self.run.runtime = replace(runtime, tasks=tasks)
 
     def _share(self) -> None:
@@ -283,10 +283,10 @@ def check_served(config: RunConfig, name: object) -> None:
     Raises:
         ConfigError: it cannot.
     """
-    if not config.tasks.habitats:
+    if not config.tasks.users:
         raise ConfigError(
-            f"{name}: it has no habitats, and a service has users: choose the preset service, or "
-            "set tasks.habitats"
+            f"{name}: it has no users, and a service has users: choose the preset service, or "
+            "set tasks.users"
         )
     if fault := strategies.build(config.strategy).service_fault:
         raise ConfigError(

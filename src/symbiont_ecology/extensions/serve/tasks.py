@@ -13,10 +13,10 @@ from pydantic import PositiveInt
 
 from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, task_sources
-from symbiont_ecology.tasks.config import HabitatsConfig
+from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.data import check_name
-from symbiont_ecology.tasks.habitats import END, Habitats
 from symbiont_ecology.tasks.splits import Split
+from symbiont_ecology.tasks.users import END, Users
 
 
 @dataclass(frozen=True)
@@ -33,16 +33,16 @@ class OpenTask(Task):
     def verify(self, question: str, reply: str) -> bool:
         return False
 
-    def own_habitats(self, config: HabitatsConfig) -> Habitats:
-        return ServiceHabitats(config)
+    def own_users(self, config: UsersConfig) -> Users:
+        return ServiceUsers(config)
 
 
 @dataclass(frozen=True)
-class ServiceHabitats(Habitats):
+class ServiceUsers(Users):
     """Users of a service. ``asked`` are questions that wait for an answer, or the judged ones that
     a generation learns from."""
 
-    config: HabitatsConfig
+    config: UsersConfig
     asked: tuple[Item, ...] = ()
 
     @property
@@ -53,7 +53,7 @@ class ServiceHabitats(Habitats):
         return self.asked
 
     def drawn(
-        self, per_habitat: int, seed: int, split: Split, generation: int = END
+        self, per_user: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
         """Return nothing: only the users know what is right."""
         return ()

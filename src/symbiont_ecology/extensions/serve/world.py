@@ -26,7 +26,7 @@ from symbiont_ecology.ecology import HOST
 from symbiont_ecology.ecology.strategies import StrategyContext, strategies
 from symbiont_ecology.extensions.serve.journal import JudgedReply
 from symbiont_ecology.extensions.serve.messages import Ask
-from symbiont_ecology.extensions.serve.tasks import ServiceHabitats
+from symbiont_ecology.extensions.serve.tasks import ServiceUsers
 from symbiont_ecology.run.runtime import GenerationContext
 from symbiont_ecology.tasks.mixture import TYPED, TaskMixture
 
@@ -86,7 +86,7 @@ class ServingSnapshot:
             state,
             population=dict(state.population),
             dormant=dict(state.dormant),
-            habitats=dict(state.habitats),
+            users=dict(state.users),
             posteriors={name: dict(posterior) for name, posterior in state.posteriors.items()},
         )
         weights = {
@@ -101,18 +101,16 @@ class ServingSnapshot:
         Raises:
             RunError: the strategy fails.
         """
-        turn, world = self.turn, self.turn.tasks.habitats
+        turn, world = self.turn, self.turn.tasks.users
         assert world is not None
         typed = (
             typed_item(ask.user, ask.family, ask.prompt, turn.tasks, ask.limit) for ask in asks
         )
         items = tuple(replace(item, id=str(place)) for place, item in enumerate(typed))
-        habitats = ServiceHabitats(world.config, items)
+        users = ServiceUsers(world.config, items)
         # Not the generation's own draw: users who come one by one must not all meet the same.
         draw = Draw(int(_chance().integers(1 << 63)), turn.state.generation)
-        context = replace(
-            turn.strategy_context, tasks=replace(turn.tasks, habitats=habitats), draw=draw
-        )
+        context = replace(turn.strategy_context, tasks=replace(turn.tasks, users=users), draw=draw)
         try:
             with Fence() as fence:
                 takers = fence(self._chosen, context)
@@ -157,7 +155,7 @@ def typed_item(user: str, family: str, prompt: str, tasks: TaskMixture, limit: i
         prompt=prompt,
         reply_limit=limit,
         verifier=_no_verdict,
-        habitat=user,
+        user=user,
     )
 
 

@@ -59,7 +59,7 @@ def gather(
     if 0 < len(rest) < len(shifts):
         raise ConfigError(
             "shift habitats: the adapters that serve users answer it, and routers answer "
-            f"{', '.join(rest)}: ask habitats alone"
+            f"{', '.join(rest)}: ask users alone"
         )
     seeds = sorted({run.config.seed for run in runs})
     check_questions(first.config, shifts, seeds)

@@ -1,7 +1,7 @@
 """Arms of comparisons: populations that share everything with an ecology but its way of deciding.
 
 Specialists hold a niche each, and share nothing: a family of tasks, a user, or a kind of users.
-In worlds with habitats others have a server for every habitat, which likeness or chance chooses.
+In worlds with users others have a server for every user, which likeness or chance chooses.
 Nobody breeds or goes bankrupt in any of them. One more shows the host what users accepted, instead
 of learning it.
 """
@@ -19,15 +19,7 @@ from pydantic import PositiveInt
 
 from symbiont_ecology.base.registry import PositiveShare
 from symbiont_ecology.base.types import BlobRef, Item, OrganelleId, in_turns, last_turn, turns
-from symbiont_ecology.ecology import (
-    Assignment,
-    Decision,
-    EcologyState,
-    Found,
-    Habitat,
-    Retire,
-    Serve,
-)
+from symbiont_ecology.ecology import Assignment, Decision, EcologyState, Found, Retire, Serve, User
 from symbiont_ecology.ecology.clusters import prior_in, stats_of
 from symbiont_ecology.ecology.strategies import (
     LearningStrategy,
@@ -38,12 +30,12 @@ from symbiont_ecology.ecology.strategies import (
     strategies,
 )
 from symbiont_ecology.ecology.strategies.controls import NICHE, Single
-from symbiont_ecology.tasks.habitats import Habitats, SyntheticHabitats
+from symbiont_ecology.tasks.users import SyntheticUsers, Users
 
 INITIAL_STEPS = 4
-"""Learning steps of a new adapter on what its habitats accepted, before it answers anything."""
+"""Learning steps of a new adapter on what its users accepted, before it answers anything."""
 Neighbour = tuple[OrganelleId | None, float]
-"""Adapter of another habitat, and how much more likely than not both want the same, in nats."""
+"""Adapter of another user, and how much more likely than not both want the same, in nats."""
 LEADS_OVER = ("\n", " ")
 """How a prompt ends behind which the answer stands as text. In a chat the template leads over."""
 
@@ -101,11 +93,11 @@ class Residents(Specialists):
     A subclass says what a niche is.
     """
 
-    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
+    worlds: ClassVar[frozenset[World]] = frozenset({"users"})
     service_fault: ClassVar[str] = "it founds adapters for who asks next, which nobody knows"
 
     @abstractmethod
-    def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
+    def niches(self, items: Sequence[Item], world: Users, generation: int) -> list[int]:
         """Return the number of the niche that each item belongs to."""
 
     def found(self, context: StrategyContext) -> list[Decision]:
@@ -128,7 +120,7 @@ class Residents(Specialists):
         return self._found(missing, context)
 
     def _asked(self, context: StrategyContext, generation: int) -> tuple[Sequence[Item], list[int]]:
-        world = context.tasks.habitats
+        world = context.tasks.users
         assert world is not None  # engine.build has checked it
         items = world.questions(generation)
         return items, self.niches(items, world, generation)
@@ -136,64 +128,64 @@ class Residents(Specialists):
 
 @strategies.register("per_habitat")
 @dataclass(frozen=True)
-class PerHabitat(Residents):
-    """One adapter per habitat: nothing is shared, and a newcomer starts from the host.
+class PerUser(Residents):
+    """One adapter per user: nothing is shared, and a newcomer starts from the host.
 
     With ``learning_rule.replay`` it is the strong control.
     """
 
-    def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
-        return [world.number(item.habitat) for item in items]
+    def niches(self, items: Sequence[Item], world: Users, generation: int) -> list[int]:
+        return [world.number(item.user) for item in items]
 
 
 @strategies.register("told")
 @dataclass(frozen=True)
 class Told(Residents):
-    """One adapter per kind. It is told the kind of every habitat at any time: the ceiling."""
+    """One adapter per kind. It is told the kind of every user at any time: the ceiling."""
 
     wants: ClassVar[frozenset[Want]] = frozenset({"kinds"})
 
-    def niches(self, items: Sequence[Item], world: Habitats, generation: int) -> list[int]:
-        assert isinstance(world, SyntheticHabitats)  # engine.build has checked it
+    def niches(self, items: Sequence[Item], world: Users, generation: int) -> list[int]:
+        assert isinstance(world, SyntheticUsers)  # engine.build has checked it
         kinds = world.kinds(generation)
-        return [int(kinds[world.number(item.habitat)]) for item in items]
+        return [int(kinds[world.number(item.user)]) for item in items]
 
 
-# Servers: every habitat has one, and another rule chooses it.
+# Servers: every user has one, and another rule chooses it.
 
 
 @dataclass(frozen=True)
 class Serving(LearningStrategy):
-    """Every question goes to the server of its habitat.
+    """Every question goes to the server of its user.
 
-    It begins with one organelle. A habitat without a server asks anybody, by draw. A subclass says
+    It begins with one organelle. A user without a server asks anybody, by draw. A subclass says
     who serves whom.
     """
 
-    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
+    worlds: ClassVar[frozenset[World]] = frozenset({"users"})
 
     def found(self, context: StrategyContext) -> list[Decision]:
         return [] if context.state.population else [Found(self.traits, context.rank)]
 
     def newcomer(
-        self, habitats: Sequence[str], context: StrategyContext, weights: BlobRef | None = None
+        self, users: Sequence[str], context: StrategyContext, weights: BlobRef | None = None
     ) -> Found:
-        """Return the founding of an adapter for habitats, with weights from the store or new."""
+        """Return the founding of an adapter for users, with weights from the store or new."""
         founding = Found(self.traits, context.rank, weights, operator="coloniser")
-        return replace(founding, habitats=tuple(habitats), initial_steps=INITIAL_STEPS)
+        return replace(founding, users=tuple(users), initial_steps=INITIAL_STEPS)
 
     def neighbours(self, names: Sequence[str], context: StrategyContext) -> dict[str, Neighbour]:
-        """Return who else may serve habitats without a server of their own; here it is nobody."""
+        """Return who else may serve users without a server of their own; here it is nobody."""
         return dict.fromkeys(names, (None, 0.0))
 
     def ask(self, context: StrategyContext) -> Sequence[Assignment]:
         items, generator = context.tasks.questions(context.state.generation), context.draw("serve")
         if not context.state.population:
             return []
-        near = self.neighbours([item.habitat for item in items], context)
+        near = self.neighbours([item.user for item in items], context)
         servers = [
-            _chosen(item.habitat, context.state)
-            or near[item.habitat][0]
+            _chosen(item.user, context.state)
+            or near[item.user][0]
             or _by_draw(context.state, generator)
             for item in items
         ]
@@ -206,42 +198,42 @@ def _by_draw(state: EcologyState, generator: np.random.Generator) -> OrganelleId
 
 
 def _chosen(name: str, state: EcologyState) -> OrganelleId | None:
-    """The server that was chosen for a habitat, if it is alive."""
-    habitat = state.habitats.get(name)
-    return habitat.chosen if habitat and habitat.chosen in state.population else None
+    """The server that was chosen for a user, if it is alive."""
+    user = state.users.get(name)
+    return user.chosen if user and user.chosen in state.population else None
 
 
 def _asked(context: StrategyContext) -> list[str]:
-    """The habitats that asked in this generation, in the order of asking."""
+    """The users that asked in this generation, in the order of asking."""
     practice = (outcome for outcome in context.outcomes if outcome.assignment.is_practice)
-    return list(dict.fromkeys(outcome.assignment.items[0].habitat for outcome in practice))
+    return list(dict.fromkeys(outcome.assignment.items[0].user for outcome in practice))
 
 
 @strategies.register("nearest")
 @dataclass(frozen=True)
 class Nearest(Serving):
-    """One adapter per habitat, and newcomers learn from neighbours (after Per-Pcs, 2406.10471).
+    """One adapter per user, and newcomers learn from neighbours (after Per-Pcs, 2406.10471).
 
-    A newcomer asks the adapter of the habitat that is most like it, by sketches of what both
+    A newcomer asks the adapter of the user that is most like it, by sketches of what both
     accepted. After some accepted answers it has an adapter of its own: a copy of that one, or a
     fresh one if nobody is like it.
     """
 
-    accepted: PositiveInt = 2  # answers that a habitat accepts before it has its own adapter
+    accepted: PositiveInt = 2  # answers that a user accepts before it has its own adapter
     wants: ClassVar[frozenset[Want]] = frozenset({"sketches"})
 
     def neighbours(self, names: Sequence[str], context: StrategyContext) -> dict[str, Neighbour]:
-        """Return the adapter of the habitat that is most like each."""
+        """Return the adapter of the user that is most like each."""
         state, families = context.state, context.tasks.names
         clusters = {
             server: stats
-            for name, habitat in state.habitats.items()
+            for name, user in state.users.items()
             if (server := _chosen(name, state))
-            and not (stats := stats_of(habitat.answers, families)).is_empty
+            and not (stats := stats_of(user.answers, families)).is_empty
         }
         prior, nearest = prior_in(state), dict[str, Neighbour]()
         for name in dict.fromkeys(names):
-            answers = state.habitats.get(name, Habitat()).answers
+            answers = state.users.get(name, User()).answers
             own = stats_of(answers, families, refusal_weight=prior.refusal_weight)
             if _chosen(name, state) or own.is_empty or not clusters:
                 nearest[name] = None, 0.0
@@ -256,7 +248,7 @@ class Nearest(Serving):
         ready = [
             name
             for name in _asked(context)
-            if not _chosen(name, state) and len(state.habitats[name].accepted) >= self.accepted
+            if not _chosen(name, state) and len(state.users[name].accepted) >= self.accepted
         ]
         for name, (neighbour, likeness) in self.neighbours(ready, context).items():
             weights = state.genome(neighbour).weights if neighbour and likeness > 0 else None
@@ -269,23 +261,23 @@ class Nearest(Serving):
 class Neutral(Serving):
     """Births and deaths happen by draw, at given rates: selection is off.
 
-    A newborn gets drawn habitats, and who dies is drawn. A habitat stays with its server while that
+    A newborn gets drawn users, and who dies is drawn. A user stays with its server while that
     lives. What an ecology does better than this at the same rates is what its births and deaths
     find out (neutral theory, Hubbell 2001).
     """
 
     births: PositiveShare = 0.05  # chance of a birth in each generation
     deaths: PositiveShare = 0.025  # chance of a death in each generation with two or more
-    size: PositiveInt = 2  # habitats of a newborn
+    size: PositiveInt = 2  # users of a newborn
 
     def tell(self, context: StrategyContext) -> list[Decision]:
         state, generator = context.state, context.draw("neutral")
         servers = {
-            name: habitat.last
-            for name, habitat in state.habitats.items()
-            if not _chosen(name, state) and habitat.last in state.population
+            name: user.last
+            for name, user in state.users.items()
+            if not _chosen(name, state) and user.last in state.population
         }
-        names, decisions = list(state.habitats), list[Decision]()
+        names, decisions = list(state.users), list[Decision]()
         if servers:
             decisions.append(Serve(servers))
         if names and generator.random() < self.births:
@@ -311,14 +303,14 @@ class InContext(Single):
     """
 
     examples: PositiveInt = 3  # most accepted answers in front of a question
-    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
+    worlds: ClassVar[frozenset[World]] = frozenset({"users"})
     service_fault: ClassVar[str] = "it puts examples in front of questions, and a service does not"
 
     def items(self, context: StrategyContext) -> tuple[Item, ...]:
         return tuple(self._behind_examples(item, context.state) for item in super().items(context))
 
     def _behind_examples(self, item: Item, state: EcologyState) -> Item:
-        accepted = state.habitats.get(item.habitat, Habitat()).accepted[-self.examples :]
+        accepted = state.users.get(item.user, User()).accepted[-self.examples :]
         is_text = item.prompt.endswith(LEADS_OVER)
         examples = [
             part

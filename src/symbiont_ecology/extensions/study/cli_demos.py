@@ -54,9 +54,9 @@ def demo(
     changes = [f"seed={seed}", *(overrides or [])]
     ecology = _live("comparison", presets, changes, out, quiet)
     summary = _lived_through(ecology)
-    somebody = next((n for living in ecology.population.values() for n in living.habitats), "h01")
+    somebody = next((n for living in ecology.population.values() for n in living.users), "h01")
     more = (
-        ("infer", ecology.folder, "math.add: 47+8", "--habitat", somebody),
+        ("infer", ecology.folder, "math.add: 47+8", "--user", somebody),
         ("evaluate", ecology.folder, "--shift", "habitats", "--routing", "habitat"),
         ("export", ecology.folder),
         ("learn-from", "logs/thumbs.jsonl"),

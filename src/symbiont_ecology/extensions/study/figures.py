@@ -248,7 +248,7 @@ def _course(streams: Sequence[Stream], count: int) -> Curve:
 
 
 def _draw_servers(run: Stream, axis: Axes) -> None:
-    """Draw who serves whom through time: a row per habitat, by kind, and a colour per organelle."""
+    """Draw who serves whom through time: a row per user, by kind, and a colour per organelle."""
     servers, kinds = run.servers, run.kinds[:, -1]
     order = np.lexsort((run.asked.world.arrivals, kinds))
     colours = np.ones((*servers.shape, 3))  # white where nobody serves

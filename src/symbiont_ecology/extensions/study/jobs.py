@@ -45,9 +45,9 @@ from symbiont_ecology.run import start as runs
 from symbiont_ecology.run.build import build_host, mixture
 from symbiont_ecology.run.config import RunConfig
 from symbiont_ecology.run.runtime import Host
-from symbiont_ecology.tasks.habitats import END, Habitats, SyntheticHabitats
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.synthetic.styles import prompt_styles
+from symbiont_ecology.tasks.users import END, SyntheticUsers, Users
 
 OUTCOME_FILE, LEGS_FILE, TUNED_FILE = "outcome.json", "legs.json", "tuned.json"
 STAGE_SEED = 1
@@ -299,8 +299,8 @@ def run_parts(run: LoadedRun, arrived: Sequence[object] = ()) -> dict[str, objec
 
 
 def stream_parts(run: LoadedRun) -> dict[str, object]:
-    """Return what a run in a world with habitats leaves."""
-    world = run.tasks.habitats
+    """Return what a run in a world with users leaves."""
+    world = run.tasks.users
     assert world is not None
     state, events = run.pool.state, list(read_events(run.folder / living.EVENTS_FILE))
     course = {**course_of(events, world, state.served), "scored": state.scored}
@@ -308,10 +308,10 @@ def stream_parts(run: LoadedRun) -> dict[str, object]:
 
 
 def course_of(
-    events: Sequence[Event], world: Habitats, served: Mapping[OrganelleId, Sequence[str]]
+    events: Sequence[Event], world: Users, served: Mapping[OrganelleId, Sequence[str]]
 ) -> dict[str, object]:
     """Return what became of every question, and of everybody (``StreamRecord``); ``served`` are the
-    habitats of each living organelle at the end."""
+    users of each living organelle at the end."""
     answers: dict[tuple[int, str, str], list[float]] = defaultdict(list)
     servers, moves = dict[str, OrganelleId](), list[tuple[int, int, int]]()
     numbers: dict[OrganelleId, int] = defaultdict(lambda: len(numbers))
@@ -320,18 +320,18 @@ def course_of(
     acts = (event for event in events if isinstance(event, Acted) and event.purpose == "practice")
     for event in acts:
         for item, verdict in zip(event.items, event.verdicts[:: event.samples], strict=True):
-            answers[event.generation, event.habitat, item].append(verdict)
-        if servers.get(event.habitat) != event.id:
-            servers[event.habitat] = event.id
-            moves.append((event.generation, world.number(event.habitat), numbers[event.id]))
+            answers[event.generation, event.user, item].append(verdict)
+        if servers.get(event.user) != event.id:
+            servers[event.user] = event.id
+            moves.append((event.generation, world.number(event.user), numbers[event.id]))
     verdicts = list[str]()
     for generation in range(ended[-1].generation + 1 if ended else 0):
         for question in world.questions(generation):
-            marks = answers.get((generation, question.habitat, question.id))
+            marks = answers.get((generation, question.user, question.id))
             verdicts.append(str(int(marks.pop(0) >= 0.5)) if marks else "-")
     served_by = dict.fromkeys(world.names, -1)
-    for organelle_id, habitats in served.items():
-        served_by |= dict.fromkeys(habitats, numbers[organelle_id])
+    for organelle_id, users in served.items():
+        served_by |= dict.fromkeys(users, numbers[organelle_id])
     return {
         "verdicts": "".join(verdicts),
         "moves": moves,
@@ -346,7 +346,7 @@ def items_of(
 ) -> Sequence[Item]:
     """Return what every reported run is asked; the same for all arms and seeds, but that the seed
     draws the users of a synthetic world. They are judged as in ``generation``."""
-    seed = config.seed if config.tasks.habitats else 0
+    seed = config.seed if config.tasks.users else 0
     about = config.model_copy(update={"seed": seed}).model_dump_json(include={"seed", "tasks"})
     return _drawn(about, tuple(shifts), protocol.per_cell, generation)
 
@@ -377,7 +377,7 @@ def check_questions(config: RunConfig, names: Sequence[str], seeds: Sequence[int
             to be asked what users want whom each seed draws anew.
     """
     mix = mixture(config)
-    if isinstance(mix.habitats, SyntheticHabitats) and "habitats" in names and len(seeds) > 1:
+    if isinstance(mix.users, SyntheticUsers) and "habitats" in names and len(seeds) > 1:
         raise ConfigError(
             f"shift habitats: expected runs of one seed, got seeds {', '.join(map(str, seeds))}: "
             "each seed draws users of its own, so compare the runs of one seed at a time"

@@ -1,6 +1,6 @@
 """Measures of runs, as functions of their answers.
 
-A stream is what users lived through in a world with habitats; a measure of it is a number, or None
+A stream is what users lived through in a world with users; a measure of it is a number, or None
 where it does not apply to the world. Legs are what was asked after a flip, or whenever a family had
 come; they are rows of the table of answers (``results``).
 """
@@ -23,10 +23,10 @@ from symbiont_ecology.extensions.study.jobs import stream_parts
 from symbiont_ecology.extensions.study.outcomes import StreamRecord
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks.users import SyntheticUsers
 
 NEWCOMER, RETURN, RECOVERY = 10, 30, 10
-"""The first questions of a newcomer; those after a habitat comes back to what it wanted before;
+"""The first questions of a newcomer; those after a user comes back to what it wanted before;
 those after a change, until which an adapter may take to find it out."""
 SETTLED = 20
 """Generations before a change in which a level is taken."""
@@ -37,26 +37,26 @@ SIDES = ("all", "flipped", "kept")
 @dataclass(frozen=True, eq=False)
 class Questions:
     """The questions of a world, in the order of the stream, ``(questions,)`` each: the generation,
-    the number of the habitat, and how many that habitat has asked with it."""
+    the number of the user, and how many that user has asked with it."""
 
-    world: SyntheticHabitats
+    world: SyntheticUsers
     generations: np.ndarray
-    habitats: np.ndarray
+    users: np.ndarray
     numbers: np.ndarray
 
     @classmethod
     def of(cls, config: RunConfig, length: int) -> Questions:
         """Return what is asked in the first generations of a run."""
-        world = mixture(config).habitats
-        assert isinstance(world, SyntheticHabitats)
+        world = mixture(config).users
+        assert isinstance(world, SyntheticUsers)
         rows = [
-            (generation, world.number(item.habitat))
+            (generation, world.number(item.user))
             for generation in range(length)
             for item in world.questions(generation)
         ]
-        table = pd.DataFrame(rows, columns=["generation", "habitat"])
-        numbers = table.groupby("habitat").cumcount().to_numpy() + 1
-        return cls(world, table.generation.to_numpy(), table.habitat.to_numpy(), numbers)
+        table = pd.DataFrame(rows, columns=["generation", "user"])
+        numbers = table.groupby("user").cumcount().to_numpy() + 1
+        return cls(world, table.generation.to_numpy(), table.user.to_numpy(), numbers)
 
     @property
     def length(self) -> int:
@@ -92,16 +92,16 @@ class Stream:
 
     @cached_property
     def servers(self) -> np.ndarray:
-        """The number of the organelle that last answered each habitat by the end of each
-        generation, ``(habitats, generations)``; -1 before its first question."""
+        """The number of the organelle that last answered each user by the end of each
+        generation, ``(users, generations)``; -1 before its first question."""
         table = np.full((len(self.asked.world.names), self.asked.length), -1)
-        for generation, habitat, organelle in self.record.moves:
-            table[habitat, generation:] = organelle
+        for generation, user, organelle in self.record.moves:
+            table[user, generation:] = organelle
         return table
 
     @cached_property
     def last_servers(self) -> np.ndarray | None:
-        """The number of the organelle that serves each habitat at the end, ``(habitats,)``; -1
+        """The number of the organelle that serves each user at the end, ``(users,)``; -1
         where nobody alive does.
 
         Where an old outcome does not say it, it is who answered last, as far as it is alive. Alive
@@ -112,30 +112,30 @@ class Stream:
         asked, last = self.asked, self.servers[:, -1]
         is_answered = np.array(list(self.record.verdicts)) != "-"
         is_late = is_answered & (asked.generations > max(self.record.deaths, default=-1))
-        living = np.unique(self.servers[asked.habitats[is_late], asked.generations[is_late]])
+        living = np.unique(self.servers[asked.users[is_late], asked.generations[is_late]])
         is_living = np.isin(last, living)
         is_known = len(living) == self.record.population[-1] or (is_living | (last < 0)).all()
         return np.where(is_living, last, -1) if is_known else None
 
     @cached_property
     def kinds(self) -> np.ndarray:
-        """The kind of each habitat in each generation, ``(habitats, generations)``."""
+        """The kind of each user in each generation, ``(users, generations)``."""
         world = self.asked.world
         return np.array([world.kinds(generation) for generation in range(self.asked.length)]).T
 
     @cached_property
     def regimes(self) -> list[tuple[np.ndarray, bool]]:
-        """The questions of each habitat in each of its regimes, and whether it was in it before;
+        """The questions of each user in each of its regimes, and whether it was in it before;
         none in a world without regimes."""
         if not self.asked.world.config.regimes:
             return []
         regimes = list[tuple[np.ndarray, bool]]()
-        for habitat, kinds in enumerate(self.kinds):
+        for user, kinds in enumerate(self.kinds):
             changes = [0, *(np.flatnonzero(np.diff(kinds)) + 1), len(kinds)]
             past_kinds, generations = set[int](), self.asked.generations
             for start, stop in pairwise(changes):
                 is_within = (generations >= start) & (generations < stop)
-                rows = np.flatnonzero(is_within & (self.asked.habitats == habitat))
+                rows = np.flatnonzero(is_within & (self.asked.users == user))
                 if len(rows):
                     regimes.append((rows, int(kinds[start]) in past_kinds))
                 past_kinds.add(int(kinds[start]))
@@ -143,14 +143,14 @@ class Stream:
 
     def around_drift(self, moved: bool) -> tuple[np.ndarray, np.ndarray] | None:
         """Return the generation of each question minus that of the world's change, and which
-        questions are of habitats that changed kind then, or of others, ``(questions,)`` each; only
+        questions are of users that changed kind then, or of others, ``(questions,)`` each; only
         of those that were there when the level was taken. None in a world without a change."""
         moment = self.asked.world.config.drift_at
         if moment is None:
             return None
         has_moved = self.kinds[:, 0] != self.kinds[:, -1]
         was_there = self.asked.world.arrivals <= max(moment - SETTLED, 0)
-        chosen = ((has_moved == moved) & was_there)[self.asked.habitats]
+        chosen = ((has_moved == moved) & was_there)[self.asked.users]
         return self.asked.generations - moment, chosen
 
 
@@ -160,9 +160,9 @@ def late(run: Stream) -> float | None:
 
 
 def newcomers(run: Stream) -> float | None:
-    """Return the share of the first questions of habitats that came after the first third."""
+    """Return the share of the first questions of users that came after the first third."""
     asked = run.asked
-    is_late = asked.world.arrivals[asked.habitats] > asked.length / 3
+    is_late = asked.world.arrivals[asked.users] > asked.length / 3
     return run.share(is_late & (asked.numbers <= NEWCOMER))
 
 
@@ -173,7 +173,7 @@ def serving(run: Stream) -> float | None:
 
 
 def is_exact(run: Stream) -> float | None:
-    """Return 1 if all habitats are served at the end, and have the same server if, and only if,
+    """Return 1 if all users are served at the end, and have the same server if, and only if,
     they are of one kind; else 0."""
     servers = run.last_servers
     if servers is None:
@@ -182,13 +182,13 @@ def is_exact(run: Stream) -> float | None:
 
 
 def back(run: Stream) -> float | None:
-    """Return the share of habitats that changed, from their eleventh question after it on, divided
+    """Return the share of users that changed, from their eleventh question after it on, divided
     by that before."""
     if (found := run.around_drift(moved=True)) is None:
         return None
     offsets, is_moved = found
-    early = run.asked.habitats[offsets < 0]
-    before = np.bincount(early, minlength=len(run.asked.world.names))[run.asked.habitats]
+    early = run.asked.users[offsets < 0]
+    before = np.bincount(early, minlength=len(run.asked.world.names))[run.asked.users]
     level = run.share(is_moved & (offsets < 0) & (offsets >= -SETTLED))
     is_after = (run.asked.numbers > before + RECOVERY) & (offsets < SETTLED)
     after = run.share(is_moved & is_after)
@@ -196,7 +196,7 @@ def back(run: Stream) -> float | None:
 
 
 def others(run: Stream) -> float | None:
-    """Return the share of habitats that did not change after the change of others, minus that
+    """Return the share of users that did not change after the change of others, minus that
     before."""
     if (found := run.around_drift(moved=False)) is None:
         return None
@@ -207,7 +207,7 @@ def others(run: Stream) -> float | None:
 
 
 def returns(run: Stream) -> float | None:
-    """Return the share of the first questions after a habitat came back to what it wanted
+    """Return the share of the first questions after a user came back to what it wanted
     before."""
     visits = [rows[:RETURN] for rows, is_back in run.regimes if is_back]
     return float(np.mean([run.accepted[rows].mean() for rows in visits])) if visits else None
@@ -220,11 +220,11 @@ def thirds(run: Stream) -> float | None:
 
 
 def honest(run: Stream) -> float | None:
-    """Return the share without the habitats that answer at random; without the one that would if
+    """Return the share without the users that answer at random; without the one that would if
     one did."""
     world = run.asked.world
     fickle = world.most_fickle[: max(world.config.fickle, 1)]
-    return run.share(~np.isin(run.asked.habitats, fickle))
+    return run.share(~np.isin(run.asked.users, fickle))
 
 
 STREAM_MEASURES: dict[str, Callable[[Stream], float | None]] = {

@@ -102,14 +102,14 @@ class RunRecord(_Record):
 
 
 class StreamRecord(_Record):
-    """Answers of a run in a world with habitats, question by question, and who lived in it."""
+    """Answers of a run in a world with users, question by question, and who lived in it."""
 
     verdicts: str
     """A letter per question in the order of the stream: 1 accepted, 0 refused, - not answered."""
     moves: list[tuple[int, int, int]] = []
-    """Generation, number of the habitat, number of the organelle that answers it from then on."""
+    """Generation, number of the user, number of the organelle that answers it from then on."""
     served_by: list[int] | None = None
-    """The number of the organelle that serves each habitat at the end; -1 where nobody alive does.
+    """The number of the organelle that serves each user at the end; -1 where nobody alive does.
     Outcomes of older versions do not say it."""
     population: list[int]
     """Organelles alive at the end of each generation."""

@@ -12,7 +12,7 @@ anything runs.
         tune: [[strategy.learning_rate=0.002], …]
 
 Without worlds there is one, which ``base`` makes: every arm lives a run for each budget of training
-FLOPs and is asked held-out questions. In worlds with habitats a run ends by its generations, every
+FLOPs and is asked held-out questions. In worlds with users a run ends by its generations, every
 arm meets the same questions for a seed, and what counts is what users accepted on the way. All else
 is alike. Results name the protocol by its hash: one that was changed afterwards has another.
 """

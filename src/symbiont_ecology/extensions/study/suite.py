@@ -46,7 +46,7 @@ from symbiont_ecology.extensions.study.results import Results
 from symbiont_ecology.extensions.study.workers import STOP_FILE, work, worker_processes
 from symbiont_ecology.run.build import check, mixture
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks.users import SyntheticUsers
 
 PROTOCOL_FILE = "protocol.json"
 
@@ -89,9 +89,9 @@ def _check_comparable(protocol: Protocol, arm: str, config: RunConfig, first: Ru
     mine, theirs = (_common(protocol, one, is_bare=is_bare) for one in (config, first))
     if others := [part for part, value in mine.items() if value != theirs[part]]:
         raise ConfigError(f"expected the {others[0]} of {protocol.main!r}, got others")
-    if protocol.worlds and not isinstance(mixture(config).habitats, SyntheticHabitats):
+    if protocol.worlds and not isinstance(mixture(config).users, SyntheticUsers):
         raise ConfigError(
-            "expected a world with habitats that the seed draws, got none, or users of data, whose "
+            "expected a world with users that the seed draws, got none, or users of data, whose "
             "kinds nobody knows"
         )
 
@@ -105,7 +105,7 @@ def _common(protocol: Protocol, config: RunConfig, *, is_bare: bool) -> dict[str
     """
     parts: dict[str, object] = {"host.model": config.host.model}
     if protocol.worlds:
-        tasks = config.tasks.model_dump(exclude={"style": True, "habitats": {"shown"}})
+        tasks = config.tasks.model_dump(exclude={"style": True, "users": {"shown"}})
         return {**parts, "tasks": tasks, "run.generations": config.run.generations}
     loose = {"arrivals": (), **({"style": "terse"} if is_bare else {})}
     return {**parts, "tasks": config.tasks.model_copy(update=loose)}

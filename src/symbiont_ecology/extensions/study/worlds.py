@@ -1,4 +1,4 @@
-"""A comparison in worlds with habitats: what users accepted, measured by seed.
+"""A comparison in worlds with users: what users accepted, measured by seed.
 
 All differences of a comparison in acceptance, in all worlds, are one family of tests.
 """

@@ -1,7 +1,7 @@
 """Open questions whose users want their answers in a style: brief, one sentence, a list …
 
 A question is a template around a topic, such as ``What should I know about rivers?``. Its variants
-are styles, so users of hidden kinds can ask it (``tasks.habitats``). What a reply says is not
+are styles, so users of hidden kinds can ask it (``tasks.users``). What a reply says is not
 judged, only that it says something about the topic, in the style that the user wants. The split is
 by topic: whoever is examined is asked about topics that nobody practised.
 """

@@ -30,7 +30,7 @@ class Mechanism:
     ``worlds`` are like those of a strategy."""
 
     wants: ClassVar[frozenset[Want]] = frozenset()
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "habitats"})
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells", "users"})
 
     def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
         """Return the founders; nobody leaves it to others, and to the strategy."""
@@ -42,7 +42,7 @@ class Mechanism:
 
     def taker(self, item: Item, context: StrategyContext, earlier: int = 0) -> OrganelleId | None:
         """Return who takes a question, which may be the bare host; None leaves it to others, and to
-        the allocator. ``earlier`` questions of its habitat were given out in this generation."""
+        the allocator. ``earlier`` questions of its user were given out in this generation."""
         return None
 
     def tell(self, context: StrategyContext, room: Room) -> Sequence[Decision]:

@@ -41,7 +41,7 @@ class Merging(Mechanism):
     operator: Spec = "svd"  # parents' weights to the child's
     questions: PositiveFloat = 1  # per cell and generation; below one, one in some generations
     gate: Gate = field(default_factory=Gate)  # what the child must show
-    worlds: ClassVar[frozenset[World]] = frozenset({"cells"})  # no habitat asks its questions
+    worlds: ClassVar[frozenset[World]] = frozenset({"cells"})  # no user asks its questions
 
     def __post_init__(self) -> None:
         with_arity(self.operator, 2)

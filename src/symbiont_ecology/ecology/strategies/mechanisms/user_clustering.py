@@ -15,7 +15,7 @@ from typing import ClassVar
 from pydantic import NonNegativeFloat, NonNegativeInt
 
 from symbiont_ecology.base.types import Item, OrganelleId
-from symbiont_ecology.ecology import Awaken, Decision, Found, Habitat, Serve
+from symbiont_ecology.ecology import Awaken, Decision, Found, Serve, User
 from symbiont_ecology.ecology.clusters import (
     CENTRED_SKETCHES,
     MIN_ACCEPTED,
@@ -24,9 +24,9 @@ from symbiont_ecology.ecology.clusters import (
     cluster,
     stats_of,
 )
-from symbiont_ecology.ecology.habitats import shared_among
 from symbiont_ecology.ecology.strategies import StrategyContext, Want, World
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
+from symbiont_ecology.ecology.users import shared_among
 
 SWEEPS, FULL_SWEEP = 2, 5
 """Looks of a user with news for a cluster in a generation; generations from one look of all users
@@ -42,7 +42,7 @@ class UserClustering(Mechanism):
     move_penalty: NonNegativeFloat = 2.0  # nats by which another cluster must be better
     memory: bool = True  # organelles remember users that changed, and come back for them
     examples: bool = True  # founders divide a warm start's examples, one cluster for each
-    worlds: ClassVar[frozenset[World]] = frozenset({"habitats"})
+    worlds: ClassVar[frozenset[World]] = frozenset({"users"})
     renamed: ClassVar[dict[str, str]] = {"meals": "initial_steps", "loyalty": "move_penalty"}
 
     @property
@@ -76,14 +76,14 @@ class UserClustering(Mechanism):
         too.
         """
         state = context.state
-        user = state.habitats.get(item.habitat, Habitat())
+        user = state.users.get(item.user, User())
         is_served = user.chosen in state.population
         tries_others = earlier and context.tasks.families[item.family].is_open
         if is_served and (user.accepted or not tries_others):
             return user.chosen
         pleased = Counter(
             other.chosen
-            for other in state.habitats.values()
+            for other in state.users.values()
             if other.chosen in state.population and other.accepted
         )
         if not pleased:
@@ -92,7 +92,7 @@ class UserClustering(Mechanism):
 
         def promise(name: OrganelleId) -> float:
             # Log-odds that it is of the user's kind, and answers well then.
-            record = state.record(name, but_for=item.habitat)
+            record = state.record(name, but_for=item.user)
             return user.trust(name, shared) + log(max(pleased[name], 1) * record)
 
         candidates = [name for name in state.population if name != user.chosen]
@@ -105,7 +105,7 @@ class UserClustering(Mechanism):
         assignment = ClusterAssignment.of(context.state, context.tasks.names, self.move_penalty)
         names = list(assignment.evidence)
         askers = {
-            outcome.assignment.items[0].habitat: None
+            outcome.assignment.items[0].user: None
             for outcome in context.outcomes
             if outcome.assignment.is_practice
         }
@@ -127,10 +127,10 @@ class UserClustering(Mechanism):
         moved, decisions = dict[str, OrganelleId](), list[Decision]()
         for server, users in assignment.by_server().items():
             if server in state.population:
-                moved |= {name: server for name in users if state.habitats[name].chosen != server}
+                moved |= {name: server for name in users if state.users[name].chosen != server}
             elif server not in state.dormant and not assignment.may_found(*users):
                 # Nobody for now: others are tried in turn.
-                moved |= {name: NEW_CLUSTER for name in users if state.habitats[name].chosen}
+                moved |= {name: NEW_CLUSTER for name in users if state.users[name].chosen}
             elif places:
                 places -= 1
                 decisions.append(
@@ -140,7 +140,7 @@ class UserClustering(Mechanism):
                         dict(room.traits),
                         context.rank,
                         operator="coloniser",
-                        habitats=tuple(users),
+                        users=tuple(users),
                         initial_steps=self.initial_steps,
                     )
                 )

@@ -36,10 +36,10 @@ def lines() -> list[Row]:
 
 def config(path: Path, more: Path | None = None) -> RunConfig:
     paths = {"quiz": path, **({"more": more} if more else {})}
-    sources = [quiz(place, name) | {"habitat": "user"} for name, place in paths.items()]
+    sources = [quiz(place, name) | {"user": "user"} for name, place in paths.items()]
     words = (
         f"tasks.families={json.dumps(sources)}",
-        "tasks.habitats.questions=8",
+        "tasks.users.questions=8",
         f"strategy={json.dumps(ECOLOGY)}",
         "learning_rule={kind: expert_iteration, skip: 0.0, replay: 1.0}",
         "economy={ticket: 0, rent: 60000, lowest: 6000, base: 6000, highest: 6000}",
@@ -55,23 +55,23 @@ def file(tmp_path: Path) -> Path:
 
 def test_users_of_a_file_find_their_kind(file: Path, tmp_path: Path) -> None:
     start(config(file), tmp_path / "run", host=ToyHost())
-    habitats = checkpoint.load_state(tmp_path / "run").habitats
-    servers = [habitats[user].chosen for user in USERS]
+    users = checkpoint.load_state(tmp_path / "run").users
+    servers = [users[user].chosen for user in USERS]
     assert servers[0] == servers[2] != servers[1] == servers[3]
     run = LoadedRun.of_run(tmp_path / "run")
     items = draw_shifts(run.tasks, ["habitats"], 10)
     assert run.evaluate(items, ToyHost(), "habitat").accuracy().estimate > 0.9
     acted = [e for e in read_events(tmp_path / "run" / "events.jsonl") if isinstance(e, Acted)]
-    assert {event.habitat for event in acted if event.purpose == "practice"} == set(USERS)
+    assert {event.user for event in acted if event.purpose == "practice"} == set(USERS)
 
 
 def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
     mix = mixture(config(file))
     drawn = draw_shifts(mix, ["habitats"], 5)
-    assert Counter(item.habitat for item in drawn) == dict.fromkeys(USERS, 5)
+    assert Counter(item.user for item in drawn) == dict.fromkeys(USERS, 5)
     for item in drawn:
         assert "\t" not in item.prompt
-        assert item.answer == "ab"[USERS.index(item.habitat) % 2]
+        assert item.answer == "ab"[USERS.index(item.user) % 2]
         assert item.verifier(item.answer)
         assert mix.prompt(item.id) == item.prompt
     assert mix.questions(3) == mix.questions(3)
@@ -83,8 +83,8 @@ def test_the_same_prompt_has_other_answers_for_everyone(file: Path) -> None:
 def test_two_files_of_the_same_users_share_no_prompt(file: Path, tmp_path: Path) -> None:
     others = [{**line, "prompt": f"other {line['prompt']}"} for line in lines()]
     mix = mixture(config(file, jsonl(tmp_path / "more.jsonl", others)))
-    assert mix.habitats is not None
-    assert mix.habitats.names == USERS
+    assert mix.users is not None
+    assert mix.users.names == USERS
     with pytest.raises(DataError, match=r"have the prompt 'quiz: no 0' in common"):
         check(config(file, jsonl(tmp_path / "same.jsonl", lines())))
 

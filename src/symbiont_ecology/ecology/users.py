@@ -21,7 +21,7 @@ import numpy as np
 from symbiont_ecology.base.types import Item, OrganelleId
 
 MAX_ANSWERS = 24
-"""The newest answers of a habitat that are remembered."""
+"""The newest answers of a user that are remembered."""
 DIRECTIONS = 8
 """Kept of a family: with 4 or 16, users of four styles find servers less surely (docs/history)."""
 MIN_PART = 1e-5
@@ -31,7 +31,7 @@ SHARED = 0.3
 STRANGE, BEST = 0.1, 0.97
 """Rate at which answers are accepted where another kind is right; the highest where the same is."""
 SURE, MIN_KNOWN = 6.0, 4
-"""Evidence in nats from which on a habitat counts as changed; accepted answers of its server that
+"""Evidence in nats from which on a user counts as changed; accepted answers of its server that
 must be known before."""
 PRIOR_RATE, PRIOR_ANSWERS = 0.9, 5.0
 """Rate at which sure answers are accepted where nothing is known, and the number of answers for
@@ -40,11 +40,11 @@ which that counts."""
 
 @dataclass(frozen=True)
 class RememberedAnswer:
-    """An answer that a habitat was given, and its verdict.
+    """An answer that a user was given, and its verdict.
 
-    ``reply`` is the answer as text; empty in a world without habitats. ``confidence`` is the
+    ``reply`` is the answer as text; empty in a world without users. ``confidence`` is the
     probability that ``organelle_id`` gave to it, or where replies are open how often it pleased its
-    other habitats. ``sketch`` stands for the answer's gradient at the bare host
+    other users. ``sketch`` stands for the answer's gradient at the bare host
     (``host.sketches``), and ``coordinates`` say where the answer lies in the basis of its family
     (``Basis``), if it has one: signed bytes in base64, or empty. ``token_ids`` hold the
     end of answer.
@@ -121,7 +121,7 @@ class SketchSpace:
 
 
 @dataclass(frozen=True)
-class Habitat:
+class User:
     """A place that asks.
 
     ``chosen`` is the organelle that a strategy chose for it, or empty; ``last`` is who answered it
@@ -170,8 +170,8 @@ class Habitat:
                 sure += sum(answer.confidence for answer in group)
         return min(right / sure, BEST)
 
-    def after(self, answer: RememberedAnswer, shared: float = SHARED) -> Habitat:
-        """Return it with one more answer. What is older than a change of the habitat is
+    def after(self, answer: RememberedAnswer, shared: float = SHARED) -> User:
+        """Return it with one more answer. What is older than a change of the user is
         forgotten."""
         answers = (*self.answers, answer)[-MAX_ANSWERS:]
         return replace(
@@ -181,7 +181,7 @@ class Habitat:
             answers=answers[_change_in(answers, shared) :],
         )
 
-    def has_changed_from(self, before: Habitat) -> bool:
+    def has_changed_from(self, before: User) -> bool:
         """Return true if the newest answer showed that it wants something else than before."""
         return len(self.answers) < min(len(before.answers) + 1, MAX_ANSWERS)
 
@@ -193,7 +193,7 @@ def shared_among(families: int) -> float:
 
 
 def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
-    """Return the place of the first answer since the habitat wants something else; 0 if it does
+    """Return the place of the first answer since the user wants something else; 0 if it does
     not.
 
     The moment that explains the verdicts on its server best (generalised likelihood ratio, Lorden
@@ -206,7 +206,7 @@ def _change_in(answers: Sequence[RememberedAnswer], shared: float) -> int:
     latest = list(takewhile(lambda one: one.organelle_id == server, reversed(answers)))
     start, best, change = len(answers) - len(latest), SURE, 0
     for place in range(start, len(answers)):
-        before = Habitat(answers=tuple(answers[start:place]))
+        before = User(answers=tuple(answers[start:place]))
         if len(before.accepted) >= MIN_KNOWN:
             evidence = _conflict(answers[place:], before.reliability, shared)
             if evidence > best:

@@ -1,7 +1,7 @@
-"""Habitats: many places that ask the same model, and want different things.
+"""Users: many places that ask the same model, and want different things.
 
-A habitat is where a question comes from: a user, a team, a site. Data of one's own may bring theirs
-(``tasks.habitats``). In synthetic worlds, the *kind* of a habitat is what counts as right
+A user is where a question comes from: a person, a team, a site. Data of one's own may bring theirs
+(``tasks.users``). In synthetic worlds, the *kind* of a user is what counts as right
 there: one variant for each group of tasks, such as a convention or a style. Kinds are hidden. They
 show in verdicts alone, and in the evaluation of an experiment.
 
@@ -23,7 +23,7 @@ import numpy as np
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Cell, Item, map_last_turn
-from symbiont_ecology.tasks.config import HabitatsConfig
+from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
 from symbiont_ecology.tasks.verification import as_verdict
@@ -31,50 +31,50 @@ from symbiont_ecology.tasks.verification import as_verdict
 Kind = int
 """Number of a kind, from 0."""
 PIONEERS, DRIFTING = 12, 0.25
-"""Habitats that are there from the start, if others arrive; part of them that changes kind."""
+"""Users that are there from the start, if others arrive; part of them that changes kind."""
 UNEVEN = 0.25
 """By how much regimes are longer or shorter than their mean, at most."""
 BEFORE, END = -1, 1 << 40
 """The generation of draws that hold for the whole run, and one after everything has changed."""
 
 
-class Habitats(ABC):
-    """Stream of questions of a world with habitats."""
+class Users(ABC):
+    """Stream of questions of a world with users."""
 
-    config: HabitatsConfig
+    config: UsersConfig
 
     @property
     @abstractmethod
     def names(self) -> Sequence[str]:
-        """The ids of all habitats, in the order in which they come."""
+        """The ids of all users, in the order in which they come."""
 
     @abstractmethod
     def questions(self, generation: int) -> tuple[Item, ...]:
         """Return the questions of a generation, in the order of asking, each item with its
-        habitat."""
+        user."""
 
     @abstractmethod
     def drawn(
-        self, per_habitat: int, seed: int, split: Split, generation: int = END
+        self, per_user: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        """Return as many questions of every habitat, for an evaluation; fewer if it has no more.
+        """Return as many questions of every user, for an evaluation; fewer if it has no more.
         They are judged as in a generation, by default after every change."""
 
-    def number(self, habitat: str) -> int:
-        """Return the place of a habitat among the names, from 0."""
-        return self.names.index(habitat)
+    def number(self, user: str) -> int:
+        """Return the place of a user among the names, from 0."""
+        return self.names.index(user)
 
 
 @dataclass(frozen=True)
-class SyntheticHabitats(Habitats):
-    """Habitats of hidden kinds, which ask tasks that can be right in several ways.
+class SyntheticUsers(Users):
+    """Users of hidden kinds, which ask tasks that can be right in several ways.
 
     Attributes:
         tasks: those that are asked; a kind is a variant for each of their groups.
         cells: what is asked about, all alike.
     """
 
-    config: HabitatsConfig
+    config: UsersConfig
     tasks: tuple[Task, ...]
     cells: tuple[Cell, ...]
     seed: int
@@ -83,12 +83,12 @@ class SyntheticHabitats(Habitats):
         regimes, kinds = self.config.regimes, self.config.kinds
         if regimes and self.config.drift_at is not None:
             raise ConfigError(
-                "tasks.habitats.regimes: habitats change by regimes or by drift_at: leave one out"
+                "tasks.users.regimes: users change by regimes or by drift_at: leave one out"
             )
         most = math.prod(self._groups.values())
         if kinds > most or not all(0 <= kind < kinds for kind in regimes):
             raise ConfigError(
-                f"tasks.habitats.kinds: {len(self._groups)} groups of families have {most} kinds "
+                f"tasks.users.kinds: {len(self._groups)} groups of families have {most} kinds "
                 f"at most, got {kinds} and regimes {list(regimes)}: name families of more groups, "
                 "and regimes by numbers of kinds"
             )
@@ -100,14 +100,14 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def arrivals(self) -> np.ndarray:
-        """The generation in which each habitat arrives, ``(habitats,)``, rising."""
+        """The generation in which each user arrives, ``(users,)``, rising."""
         last, count = max(self.config.arrivals, 1), self.config.count
         generations = np.sort(self._draw("arrivals").integers(0, last, count))
         generations[:PIONEERS] = 0
         return generations
 
     def kinds(self, generation: int) -> np.ndarray:
-        """Return the kind of each habitat in a generation, ``(habitats,)``."""
+        """Return the kind of each user in a generation, ``(users,)``."""
         if self.config.regimes:
             places = (self.switches <= generation).sum(axis=1)
             return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
@@ -118,15 +118,15 @@ class SyntheticHabitats(Habitats):
     def questions(self, generation: int) -> tuple[Item, ...]:
         draw = Draw(self.seed, generation)
         askers, generator = self._askers(generation, draw), draw("habitats", "questions")
-        return tuple(self._item(habitat, generation, generator, "train") for habitat in askers)
+        return tuple(self._item(user, generation, generator, "train") for user in askers)
 
     def drawn(
-        self, per_habitat: int, seed: int, split: Split, generation: int = END
+        self, per_user: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
         generator, items = Draw(self.seed, BEFORE)("habitats", "drawn", seed, split), list[Item]()
-        for number in range(self.config.count * per_habitat):
-            item = self._question(number // per_habitat, generation, generator, split)
-            items.append(replace(item, id=f"{item.id} by {item.habitat} {number}"))
+        for number in range(self.config.count * per_user):
+            item = self._question(number // per_user, generation, generator, split)
+            items.append(replace(item, id=f"{item.id} by {item.user} {number}"))
         return tuple(items)
 
     def _askers(self, generation: int, draw: Draw) -> np.ndarray:
@@ -140,26 +140,26 @@ class SyntheticHabitats(Habitats):
         return generator.choice(present, count, p=activity / activity.sum())
 
     def _item(
-        self, habitat: int, generation: int, generator: np.random.Generator, split: Split
+        self, user: int, generation: int, generator: np.random.Generator, split: Split
     ) -> Item:
-        item = self._question(habitat, generation, generator, split)
+        item = self._question(user, generation, generator, split)
         is_wrong = generator.random() < self.config.noise
         coin = generator.random() < 0.5
-        if habitat in self.most_fickle[: self.config.fickle]:
+        if user in self.most_fickle[: self.config.fickle]:
             return replace(item, verifier=partial(_by_coin, coin))
         return replace(item, verifier=partial(_contrary, item.verifier)) if is_wrong else item
 
     def _question(
-        self, habitat: int, generation: int, generator: np.random.Generator, split: Split
+        self, user: int, generation: int, generator: np.random.Generator, split: Split
     ) -> Item:
-        own = (self.tasks[habitat % len(self.tasks)],) if self.config.apart else self.tasks
-        by_name, name = {task.name: task for task in own}, self.names[habitat]
+        own = (self.tasks[user % len(self.tasks)],) if self.config.apart else self.tasks
+        by_name, name = {task.name: task for task in own}, self.names[user]
         cells = [cell for cell in self.cells if cell[0] in by_name]
         family, depth = cells[int(generator.integers(len(cells)))]
-        task, kind = by_name[family], self._vectors[int(self.kinds(generation)[habitat])]
+        task, kind = by_name[family], self._vectors[int(self.kinds(generation)[user])]
         variant = task.in_variant(kind[list(self._groups).index(task.group)])
         item = variant.sample(depth, generator, split=split)
-        return replace(item, prompt=shown_prompt(item.prompt, name, self.config), habitat=name)
+        return replace(item, prompt=shown_prompt(item.prompt, name, self.config), user=name)
 
     @cached_property
     def _groups(self) -> dict[str, int]:
@@ -180,7 +180,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _kinds_before(self) -> np.ndarray:
-        """Kinds of all habitats before any change: equal numbers of each, in random order."""
+        """Kinds of all users before any change: equal numbers of each, in random order."""
         kinds = np.arange(self.config.count) % self.config.kinds
         return self._draw("kinds").permutation(kinds)
 
@@ -196,7 +196,7 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def _courses(self) -> np.ndarray:
-        """The kind of each habitat in each of its regimes, ``(habitats, regimes)``: the same course
+        """The kind of each user in each of its regimes, ``(users, regimes)``: the same course
         for all, with the kinds in another order."""
         generator, regimes = self._draw("courses"), np.array(self.config.regimes)
         orders = [generator.permutation(self.config.kinds) for _ in self.names]
@@ -204,33 +204,33 @@ class SyntheticHabitats(Habitats):
 
     @cached_property
     def switches(self) -> np.ndarray:
-        """The generations in which each habitat enters its next regime, rising,
-        ``(habitats, regimes - 1)``."""
+        """The generations in which each user enters its next regime, rising,
+        ``(users, regimes - 1)``."""
         count, mean = len(self.config.regimes) - 1, self.config.regime
         lengths = self._draw("switches").uniform(1 - UNEVEN, 1 + UNEVEN, (len(self.names), count))
         return np.rint(mean * lengths).astype(int).cumsum(axis=1)
 
     @cached_property
     def _activity(self) -> np.ndarray:
-        """Number of questions of each habitat, in relation to the others, ``(habitats,)``."""
+        """Number of questions of each user, in relation to the others, ``(users,)``."""
         ranks = self._draw("activity").permutation(self.config.count) + 1
         return ranks.astype(float) ** -self.config.activity
 
     @cached_property
     def most_fickle(self) -> np.ndarray:
-        """The numbers of all habitats, in the order in which they answer at random if so many do,
-        ``(habitats,)``."""
+        """The numbers of all users, in the order in which they answer at random if so many do,
+        ``(users,)``."""
         return self._draw("fickle").permutation(self.config.count)
 
     def _draw(self, name: str) -> np.random.Generator:
         return Draw(self.seed, BEFORE)("habitats", name)
 
 
-def shown_prompt(prompt: str, habitat: str, config: HabitatsConfig) -> str:
-    """Return a habitat's question as the host is asked it: with its id, if that is shown."""
-    if not (config.shown and habitat):
+def shown_prompt(prompt: str, user: str, config: UsersConfig) -> str:
+    """Return a user's question as the host is asked it: with its id, if that is shown."""
+    if not (config.shown and user):
         return prompt
-    return map_last_turn(lambda question: f"{habitat} {question}", prompt)
+    return map_last_turn(lambda question: f"{user} {question}", prompt)
 
 
 def _contrary(verifier: Callable[[str], object], reply: str) -> object:

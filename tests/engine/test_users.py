@@ -1,4 +1,4 @@
-"""Runs in worlds with habitats: one stream for all, foraging; nothing lost, nothing by name."""
+"""Runs in worlds with users: one stream for all, foraging; nothing lost, nothing by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from symbiont_ecology.base.types import Completions, turns
 from symbiont_ecology.ecology import state as checkpoint
 from symbiont_ecology.ecology.state import EcologyState
 from symbiont_ecology.run.start import resume, start
-from symbiont_ecology.tasks.habitats import SyntheticHabitats
+from symbiont_ecology.tasks.users import SyntheticUsers
 from towns import GENERATIONS, acceptance, asked, config, lived, world_of
 from toy import Crash, ToyHost, toy_prices
 
@@ -44,10 +44,10 @@ def test_examples_are_the_users_own_and_were_accepted(
     state, events = lived(tmp_path / "run", plan)
     assert asked(events) == asked(town[1])
     shown = 0
-    for habitat in state.habitats.values():
-        for place, answer in enumerate(habitat.answers):
+    for user in state.users.values():
+        for place, answer in enumerate(user.answers):
             *examples, _ = turns(answer.prompt)
-            before = [one for one in habitat.answers[:place] if one.is_accepted][-3:]
+            before = [one for one in user.answers[:place] if one.is_accepted][-3:]
             if len(before) == 3:
                 own = [(turns(one.prompt)[-1], f"{one.reply}\n") for one in before]
                 assert examples == [part for both in own for part in both]
@@ -55,28 +55,26 @@ def test_examples_are_the_users_own_and_were_accepted(
     assert shown > 50
 
 
-def test_habitats_that_want_the_same_find_each_other(
-    town: tuple[EcologyState, list[Event]],
-) -> None:
+def test_users_that_want_the_same_find_each_other(town: tuple[EcologyState, list[Event]]) -> None:
     state, events = town
-    servers = {name: habitat.chosen for name, habitat in state.habitats.items()}
+    servers = {name: user.chosen for name, user in state.users.items()}
     kinds = by_server(servers, world_of(config()))
     assert sorted(map(tuple, kinds)) == [(0,), (1,), (2,)]
     assert acceptance(events, GENERATIONS // 2) > 0.8
 
 
-def test_a_habitat_that_changed_finds_another_server(tmp_path: Path) -> None:
+def test_a_user_that_changed_finds_another_server(tmp_path: Path) -> None:
     plan = config(drift_at=20, length=45)
     state, events = lived(tmp_path / "run", plan)
     world, by_server = world_of(plan), defaultdict(set)
     for name, kind in zip(world.names, world.kinds(44), strict=True):
-        by_server[state.habitats[name].chosen].add(int(kind))
+        by_server[state.users[name].chosen].add(int(kind))
     assert all(len(kinds) == 1 for kinds in by_server.values())
     assert acceptance(events, 35) > 0.75
 
 
 @pytest.mark.parametrize("stop", [2, 11])
-def test_a_run_with_habitats_resumes_exactly(
+def test_a_run_with_users_resumes_exactly(
     stop: int, tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
     left = iter(range(stop, 0, -1))
@@ -86,7 +84,7 @@ def test_a_run_with_habitats_resumes_exactly(
     assert checkpoint.load_state(tmp_path / "run") == town[0]
 
 
-def test_a_run_with_habitats_that_crashes_resumes_exactly(
+def test_a_run_with_users_that_crashes_resumes_exactly(
     tmp_path: Path, town: tuple[EcologyState, list[Event]]
 ) -> None:
     with pytest.raises(Crash):
@@ -95,19 +93,19 @@ def test_a_run_with_habitats_that_crashes_resumes_exactly(
     assert list(read_events(tmp_path / "run" / "events.jsonl")) == town[1]
 
 
-def test_nothing_depends_on_what_a_habitat_is_called(
+def test_nothing_depends_on_what_a_user_is_called(
     tmp_path: Path, town: tuple[EcologyState, list[Event]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = world_of(config()).names
     order = np.random.default_rng(5).permutation(len(names))
     new = tuple(names[place] for place in order)
-    monkeypatch.setattr(SyntheticHabitats, "names", property(lambda world: new))
+    monkeypatch.setattr(SyntheticUsers, "names", property(lambda world: new))
     _, events = lived(tmp_path / "run", config())
     renamed = dict(zip(names, new, strict=True))
     for before, after in zip(town[1], events, strict=True):
         was = vars(before).copy()
         if isinstance(before, Acted):
-            was["habitat"] = renamed.get(before.habitat, "")
+            was["user"] = renamed.get(before.user, "")
         if isinstance(before, Archived):
             was["cell"] = renamed[before.cell]
         if isinstance(before, Served):
@@ -145,5 +143,5 @@ class BlankHost(ToyHost):
 
 def test_a_checkpoint_can_be_read_though_log_probabilities_are_not_finite(tmp_path: Path) -> None:
     written = start(config(length=4), tmp_path, host=BlankHost()).state
-    assert checkpoint.load_state(tmp_path).habitats == written.habitats
-    assert written.habitats
+    assert checkpoint.load_state(tmp_path).users == written.users
+    assert written.users
