@@ -123,17 +123,6 @@ def alike(ours: Sequence[int], theirs: Sequence[int]) -> int:
     return next((at for at, (one, other) in enumerate(pairs) if one != other), len(ours))
 
 
-def test_equal_prompts_beside_others_are_answered_alike(
-    kernel: HostKernel, adapters: list[AdapterWeights], is_exact: bool
-) -> None:
-    expected = alone(kernel, adapters, Decoding())
-    asked = requests(kernel, adapters, Decoding())
-    found = in_company(kernel.continuous(3), [*asked[:4], asked[4], asked[4]], (0, 0, 0, 0, 1, 1))
-    assert found[4] == found[5]
-    if is_exact:
-        assert [tuple(row.ids) for row in found[:5]] == [row.token_ids for row in expected[:5]]
-
-
 def test_a_request_waits_for_a_free_slot(
     kernel: HostKernel, adapters: list[AdapterWeights]
 ) -> None:

@@ -56,24 +56,6 @@ def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
         )
 
 
-@pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 1.0])
-def test_slerp_turns_evenly_and_keeps_to_lengths_in_between(
-    at: float, parents: list[Parent]
-) -> None:
-    one, child, other = map(deltas, (parents[0], merged("slerp", parents, at=at), parents[1]))
-
-    def angle(a: np.ndarray, b: np.ndarray) -> float:
-        cosine = np.sum(a * b) / np.linalg.norm(a) / np.linalg.norm(b)
-        return float(np.arccos(np.clip(cosine, -1, 1)))
-
-    for name in NAMES:
-        whole = angle(one[name], other[name])
-        assert angle(one[name], child[name]) == pytest.approx(at * whole, abs=1e-3)
-        assert angle(child[name], other[name]) == pytest.approx((1 - at) * whole, abs=1e-3)
-        length = (1 - at) * np.linalg.norm(one[name]) + at * np.linalg.norm(other[name])
-        assert np.linalg.norm(child[name]) == pytest.approx(length, rel=1e-5)
-
-
 def test_ties_keeps_what_is_large_and_agreed_upon(parents: list[Parent]) -> None:
     one, other = map(deltas, parents)
     expected = {}
@@ -207,15 +189,6 @@ def test_every_direction_of_a_child_can_learn(name: str, ranks: tuple[int, int])
         for _, a, b in child.factors():
             can_learn = a.any(axis=1) | b.any(axis=0)
             assert can_learn[: min(child.rank, a.shape[1], b.shape[0])].all()
-
-
-def test_opposites_have_a_middle() -> None:
-    """No great circle is determined between them."""
-    one = parent(0)
-    other = Parent(**vars(AdapterWeights(LAYOUT, 8, -3.0, one.vector)))
-    assert is_close(
-        merged("slerp", [one, other], at=0.25), {name: 0 * d for name, d in deltas(one).items()}
-    )
 
 
 @pytest.mark.parametrize("name", MERGES)
