@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -73,15 +72,6 @@ def test_a_prompt_depends_on_the_convention_only_where_the_style_says_so(name: s
         assert len(prompts) == expected, style_name
 
 
-@every_family
-def test_payloads_do_not_blur_the_form_of_a_prompt(name: str) -> None:
-    for depth in DEPTHS:
-        for item in items(name, depth, 50):
-            assert item.question == item.question.strip()
-            assert item.question.isascii()
-            assert item.question.isprintable()
-
-
 # What the embedded host reads in pre-training.
 
 
@@ -121,29 +111,6 @@ def test_pretraining_knows_every_family_but_the_compositions_and_those_that_say_
     } - {"regex.find", "regex.mend", "regex.write"}
 
 
-def test_pretraining_never_uses_the_frame_that_a_family_is_denied(
-    lines: list[tuple[str, str, str, str]],
-) -> None:
-    seen = {(name, head) for name, head, _, _ in lines}
-    shifted = prompt_styles.build({"kind": "wording", "shift": 0})
-    for family in pretrained_families():
-        assert (family.name, wording(family, family.unseen_frame)) not in seen
-        frames = {
-            frame for frame in range(len(FRAMES)) if (family.name, wording(family, frame)) in seen
-        }
-        assert frames == set(range(len(FRAMES))) - {family.unseen_frame}
-        item = family.sample("short", np.random.default_rng(0))
-        assert (
-            shifted.render(family, item.question)
-            == f"{wording(family, family.unseen_frame)}: {item.question}\n"
-        )
-
-
-def test_every_frame_is_familiar_from_some_family() -> None:
-    denied = Counter(family.unseen_frame for family in pretrained_families())
-    assert set(denied) == set(range(len(FRAMES)))
-
-
 def test_a_cued_line_shows_the_convention_that_it_names(
     lines: list[tuple[str, str, str, str]],
 ) -> None:
@@ -153,18 +120,6 @@ def test_a_cued_line_shows_the_convention_that_it_names(
     assert len(cued) > 1000
     for name, convention, payload, said in cued:
         assert said == family_of(name).answers(payload)[convention]
-
-
-def test_uncued_lines_are_answered_in_any_of_the_conventions(
-    lines: list[tuple[str, str, str, str]],
-) -> None:
-    is_target = []
-    for name, head, payload, said in lines:
-        answers = family_of(name).answers(payload)
-        assert said in answers
-        if "#" not in head:
-            is_target.append(said == answers[family_of(name).target])
-    assert 0.1 < np.mean(is_target) < 0.35  # the habit hides the ability
 
 
 def test_a_composition_asks_for_what_pretraining_never_showed(
@@ -216,13 +171,6 @@ def test_a_reward_is_one_for_right_and_less_for_anything_else(rule: str, name: s
             assert (worth == 1.0) == (verdict_of(item, reply) == 1.0), (item, reply)
 
 
-def test_only_the_verdict_learns_without_gold() -> None:
-    assert {name: reward_rules[name].sees_gold for name in ("verdict", "shaped")} == {
-        "verdict": False,
-        "shaped": True,
-    }
-
-
 @pytest.mark.parametrize("rule", [name for name in FOLLOWING if not reward_rules[name].sees_gold])
 @every_family
 def test_a_reward_without_gold_equals_the_verdict(rule: str, name: str) -> None:
@@ -263,15 +211,6 @@ def test_a_wrong_reply_never_earns_more_than_the_ceiling(name: str, reply: str) 
     (item,) = items(name, "short", 1)
     if not verdict_of(item, reply):
         assert 0.0 <= rewarded(reward, item, reply) <= 0.3
-
-
-def test_part_of_a_verdict_is_not_worth_less_than_a_near_reply() -> None:
-    reward, (item,) = reward_rules.build("shaped"), items("string.reverse", "short", 1)
-    earned = [
-        reward(Rollout(item, "o1", (), np.zeros(0), item.answer, verdict, verdict, Cost()))
-        for verdict in (0.0, 0.1, 0.7)
-    ]
-    assert earned == [0.4, 0.4, 0.7]
 
 
 def test_a_nearer_reply_earns_more_when_shaped() -> None:

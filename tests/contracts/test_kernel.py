@@ -12,7 +12,7 @@ import torch
 
 from company import SLOTS, Company, as_vector, assert_same_weights, some_lessons
 from hosts import PROMPTS
-from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import OptimizerState
 from symbiont_ecology.base.types import LearningBatch, Lesson
 
 
@@ -67,19 +67,6 @@ def by_token(lesson: Lesson, slope: float) -> Lesson:
     assert isinstance(lesson.weight, float)
     weights = tuple(lesson.weight + slope * place for place in range(len(lesson.completion)))
     return dataclasses.replace(lesson, weight=weights)
-
-
-def test_equal_weights_of_tokens_are_one_weight(company: Company) -> None:
-    lessons, batch = some_lessons(company)
-    lessons = [by_token(lesson, slope=0.0) for lesson in lessons]
-    weights = dict(enumerate(company.adapters))
-    learned, memories, statistics = company.kernel.learn(batch, weights, {})
-    batch = dataclasses.replace(batch, lessons=tuple(lessons))
-    again, memories_again, statistics_again = company.kernel.learn(batch, weights, {})
-    assert statistics == statistics_again
-    for slot in weights:
-        np.testing.assert_array_equal(learned[slot].vector, again[slot].vector)
-        np.testing.assert_array_equal(memories[slot].first, memories_again[slot].first)
 
 
 def test_too_many_or_too_few_weights_are_refused(company: Company) -> None:
@@ -137,23 +124,6 @@ def test_a_sick_slot_does_not_disturb_its_neighbours_answers(company: Company) -
     assert [a for a, slot in zip(texts, SLOTS, strict=True) if slot != 3] == [
         a for a, slot in zip(reference.texts, SLOTS, strict=True) if slot != 3
     ]
-
-
-def test_padding_ranks_stay_exactly_zero(company: Company) -> None:
-    small = company.adapters[3]
-    padded = AdapterWeights.from_factors(
-        small.layout, 8, small.scaling, {name: (a, b) for name, a, b in small.factors()}
-    )
-    lessons = (Lesson("12+7=", (70, 71), 0),)
-    weights, optimizer_state = {0: padded}, {0: OptimizerState()}
-    for _ in range(3):
-        weights, optimizer_state, _ = company.kernel.learn(
-            LearningBatch(lessons, {0: 1e-2}), weights, optimizer_state
-        )
-    for _, a, b in weights[0].factors():
-        assert a[:1].any()
-        assert not a[1:].any()
-        assert not b[:, 1:].any()
 
 
 def test_slots_without_lessons_come_back_as_they_were(company: Company) -> None:

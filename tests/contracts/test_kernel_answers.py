@@ -25,17 +25,6 @@ def test_bare_host_rows_equal_the_host_without_adapters(company: Company) -> Non
     assert empty == list(alone.texts)
 
 
-def test_texts_and_their_token_ids_are_read_alike(company: Company) -> None:
-    answers = [" one", "=2", "and three"]
-    asked = company.kernel.encode(PROMPTS[:3])
-    said = company.kernel.codec.encode(answers, special=False)
-    by_text = company.kernel.score(PROMPTS[:3], answers, SLOTS[:3])
-    by_ids = company.kernel.score(asked, said, SLOTS[:3])
-    mixed = company.kernel.score([PROMPTS[0], *asked[1:]], [said[0], *answers[1:]], SLOTS[:3])
-    for one, *others in zip(by_text, by_ids, mixed, strict=True):
-        assert all(torch.equal(one, other) for other in others)
-
-
 def test_the_likeliest_tokens_are_those_that_are_written_greedily(company: Company) -> None:
     written = company.rollout()
     completions = [written[row].token_ids for row in range(len(PROMPTS))]
@@ -87,14 +76,6 @@ def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> Non
         rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60)
     )
     assert held.lengths.min() >= 60
-
-
-def test_a_gold_answer_is_learned_with_its_end(company: Company) -> None:
-    kernel = company.kernel
-    for text, ids in zip(("=55", ""), kernel.encode_answers(["=55", ""]), strict=True):
-        assert ids[-1] == kernel.end_token_id
-        assert ids.count(kernel.end_token_id) == 1
-        assert company.tokenizer.decode(ids[:-1]) == text
 
 
 def test_rows_that_end_early_leave_and_change_nothing(company: Company) -> None:

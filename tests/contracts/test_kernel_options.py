@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -246,12 +245,3 @@ def test_grouped_products_are_the_same_products(
     assert kernel.generate(PROMPTS, [index % 4 for index in range(len(PROMPTS))]) == texts
     for slot, gradient in gradients(kernel, batch).items():
         np.testing.assert_allclose(gradient, reference[slot], atol=1e-5)
-
-
-@pytest.mark.parametrize("has_grouped", [True, False])
-def test_a_grouped_product_is_asked_of_a_torch_that_has_it(
-    has_grouped: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lowrank, "HAS_GROUPED", has_grouped)
-    on_cuda = SimpleNamespace(is_cuda=True, dtype=torch.bfloat16, shape=(8, 16))
-    assert lowrank._is_grouped(on_cuda, on_cuda) is has_grouped

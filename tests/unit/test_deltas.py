@@ -17,7 +17,6 @@ from symbiont_ecology.adapters.deltas import (
     from_dense,
     grown,
     grown_optimizer_state,
-    inner,
     shares,
     truncated,
 )
@@ -85,12 +84,6 @@ def test_shares_are_those_of_the_singular_values_of_deltas(adapter: AdapterWeigh
             expected[: len(energy)] += energy / energy.sum()
             counted += 1
     assert shares(adapter) == pytest.approx(expected[: adapter.rank] / max(counted, 1), abs=1e-6)
-
-
-@given(adapters(), adapters())
-def test_inner_products_are_those_of_deltas(one: AdapterWeights, other: AdapterWeights) -> None:
-    expected = [np.sum(a * b) for a, b in zip(deltas_of(one), deltas_of(other), strict=True)]
-    assert list(inner(one, other).values()) == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 @given(adapters(), adapters())

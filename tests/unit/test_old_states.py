@@ -48,7 +48,7 @@ def test_what_earlier_files_call_habitats_are_users(tmp_path: Path) -> None:
     save_state(state, tmp_path)
     body = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     del body["checkpoint"]
-    text = json.dumps({"habitats": body.pop("users"), **body}).encode()
+    text = json.dumps({"habitats": body.pop("users"), **body}, indent=1).encode()
     (tmp_path / "state.json").write_bytes(with_header(text, None, version=3))
     assert load_state(tmp_path) == state
     fields = {"generation": 0, "id": "o1", "purpose": "practice", "habitat": "ann"}

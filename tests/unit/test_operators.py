@@ -38,22 +38,14 @@ def test_exact_merges_are_what_they_say_on_dense_deltas(parents: list[Parent]) -
     assert svd.rank == 8
 
 
-@pytest.mark.parametrize("at", [0.0, 0.25, 0.5, 1.0])
-def test_slerp_turns_evenly_and_keeps_to_lengths_in_between(
-    at: float, parents: list[Parent]
-) -> None:
-    one, child, other = map(deltas, (parents[0], merged("slerp", parents, at=at), parents[1]))
-
-    def angle(a: np.ndarray, b: np.ndarray) -> float:
-        cosine = np.sum(a * b) / np.linalg.norm(a) / np.linalg.norm(b)
-        return float(np.arccos(np.clip(cosine, -1, 1)))
-
+def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
+    parents = [parent(0, 2), parent(1, 3, 2.0)]
+    child, mean = deltas(merged("svd", parents)), mixed(parents, (0.5, 0.5))
     for name in NAMES:
-        whole = angle(one[name], other[name])
-        assert angle(one[name], child[name]) == pytest.approx(at * whole, abs=1e-3)
-        assert angle(child[name], other[name]) == pytest.approx((1 - at) * whole, abs=1e-3)
-        length = (1 - at) * np.linalg.norm(one[name]) + at * np.linalg.norm(other[name])
-        assert np.linalg.norm(child[name]) == pytest.approx(length, rel=1e-5)
+        lost = np.linalg.svd(mean[name], compute_uv=False)[3:]
+        assert np.linalg.norm(child[name] - mean[name]) == pytest.approx(
+            np.linalg.norm(lost), rel=1e-5
+        )
 
 
 def test_ties_keeps_what_is_large_and_agreed_upon(parents: list[Parent]) -> None:
@@ -165,11 +157,15 @@ def test_every_direction_of_a_child_can_learn(name: str, ranks: tuple[int, int])
             assert can_learn[: min(child.rank, a.shape[1], b.shape[0])].all()
 
 
-def test_opposites_have_a_middle() -> None:
-    """No great circle is determined between them."""
-    one = parent(0)
-    other = Parent(**vars(AdapterWeights(LAYOUT, 8, -3.0, one.vector)))
-    assert is_close(merged("slerp", [one, other], at=0.25), mixed([one], (0.0,)))
+@pytest.mark.parametrize("name", MERGES)
+def test_a_parent_that_does_nothing_leaves_a_part_of_the_other(name: str) -> None:
+    one, nothing = parent(0, 8), parent(1, 2, b_std=0.0)
+    child, whole = deltas(merged(name, [one, nothing])), deltas(one)
+    if name not in OF_PARTS:
+        for module in NAMES:
+            share = np.sum(child[module] * whole[module]) / np.sum(whole[module] ** 2)
+            assert 0 <= share <= 1 + 1e-6
+            assert np.abs(child[module] - share * whole[module]).max() < 1e-5
 
 
 def in_other_coordinates(one: Parent, seed: int) -> Parent:

@@ -192,14 +192,6 @@ class BlobStore:
                 f"cannot delete {path}, which the run does not need: {error.strerror}; remove it"
             ) from error
 
-    def check(self, ref: BlobRef) -> None:
-        """Check that a blob is whole on the disk, whatever is in memory.
-
-        Raises:
-            RunError: it is missing or damaged.
-        """
-        self._read(ref)
-
     def files(self) -> list[Path]:
         """Return all files of the folder, blobs or not."""
         return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
@@ -214,9 +206,14 @@ class BlobStore:
         for blobs in (self._new, self._latest):
             if ref in blobs:
                 return blobs[ref]
-        return self._read(ref)
+        return self.check(ref)
 
-    def _read(self, ref: BlobRef) -> _Blob:
+    def check(self, ref: BlobRef) -> _Blob:
+        """Return a blob as it is on the disk, whatever is in memory.
+
+        Raises:
+            RunError: it is missing or damaged.
+        """
         path = self._path(ref)
         try:
             data = path.read_bytes()

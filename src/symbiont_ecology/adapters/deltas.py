@@ -138,14 +138,6 @@ def singular_values(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return values
 
 
-def inner(one: AdapterWeights, other: AdapterWeights) -> dict[str, float]:
-    """Return ⟨ΔW, ΔW'⟩ of every module (Frobenius), without making either."""
-    return {
-        name: float(np.sum((b.T @ b_other) * (a @ a_other.T)))
-        for name, [(a, b), (a_other, b_other)] in modules([one, other])
-    }
-
-
 def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]]:
     """Yield, module after module, its name and ΔW of all adapters, ``(adapters, d_out, d_in)``."""
     for name, parts in modules(adapters):

@@ -24,8 +24,8 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save
 
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights
-from symbiont_ecology.base.errors import AdapterError
-from symbiont_ecology.base.files import remove_unfinished, replace_durably
+from symbiont_ecology.base.errors import AdapterError, RunError
+from symbiont_ecology.base.files import write_whole
 from symbiont_ecology.base.registry import MAX_RANK
 from symbiont_ecology.base.untrusted import PatternError, parse_json, read_pattern, read_regular
 
@@ -93,7 +93,13 @@ def read_peft(folder: str | Path, layout: AdapterLayout) -> AdapterWeights:
                 "attach it to the model that it was made for, or load the host without narrowing "
                 "its targets",
             )
-        check_module_size(module, (a.shape[1], b.shape[0]), sizes[module], folder)
+        size = a.shape[1], b.shape[0]
+        if size != sizes[module]:
+            wanted, got = (
+                f"A (r, {one}) and B ({other}, r)" for one, other in (sizes[module], size)
+            )
+            todo = "it was made for a host of another size"
+            raise _refusal(f"{wanted} for {module}", got, folder, todo)
         ratio = _scaling(config, module, len(a)) / scaling
         with np.errstate(over="ignore"):  # what is too large is refused
             scaled = b if ratio == 1.0 else (b * ratio).astype(np.float32)
@@ -120,20 +126,6 @@ def adapter_modules(folder: str | Path) -> dict[str, tuple[int, int]]:
     """
     _, pairs = _read_whole(Path(folder))
     return {module: (a.shape[1], b.shape[0]) for module, (a, b) in pairs.items()}
-
-
-def check_module_size(
-    module: str, size: tuple[int, int], wanted: tuple[int, int], folder: str | Path
-) -> None:
-    """Compare the size ``(d_in, d_out)`` of an adapted module with the host's.
-
-    Raises:
-        AdapterError: they differ.
-    """
-    if size != wanted:
-        shapes = (f"A (r, {d_in}) and B ({d_out}, r)" for d_in, d_out in (wanted, size))
-        todo = "it was made for a host of another size"
-        raise _refusal(f"{next(shapes)} for {module}", next(shapes), folder, todo)
 
 
 def stated_rank(folder: str | Path) -> int:
@@ -208,12 +200,12 @@ def write_peft(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / PEFT_CONFIG_FILE).unlink(missing_ok=True)
-        _replace(folder / WEIGHTS_FILE, save(tensors, metadata={"format": "pt"}))
-        _replace(folder / "README.md", (head + card).encode())
-        _replace(folder / PEFT_CONFIG_FILE, (json.dumps(config, indent=2) + "\n").encode())
-    except OSError as error:
+        write_whole(folder / WEIGHTS_FILE, save(tensors, metadata={"format": "pt"}))
+        write_whole(folder / "README.md", head + card)
+        write_whole(folder / PEFT_CONFIG_FILE, json.dumps(config, indent=2) + "\n")
+    except (OSError, RunError) as error:
         raise AdapterError(
-            f"expected a folder that can be written, got {folder} ({error.strerror})"
+            f"expected a folder that can be written, got {folder} ({error})"
         ) from error
 
 
@@ -321,29 +313,24 @@ def _read_config(folder: Path) -> PeftConfig:
         unusual.append(f"factors for a changed host ({start})")
     if unusual:
         raise _refusal("plain LoRA", unusual[0], path, "train it without, or convert it")
-    limits = {
-        "rank": (1, MAX_RANK, f"r >= 1, at most {MAX_RANK}"),
-        "alpha": (-MAX_ALPHA, MAX_ALPHA, f"lora_alpha up to {MAX_ALPHA:g}"),
-    }
-    for kind, field in (("rank", "r"), ("alpha", "lora_alpha")):
-        low, high, wanted = limits[kind]
-        pattern = config.get(f"{kind}_pattern") or {}
-        if not _is_within(config.get(field), low, high):
-            raise _refusal(wanted, f"{config.get(field)!s:.60}", path)
-        values = pattern.values() if isinstance(pattern, dict) else [None]
-        if not all(_is_within(value, low, high) for value in values):
-            wanted = f"{kind}_pattern as a table of numbers, {wanted}"
-            raise _refusal(wanted, f"{pattern!r:.100}", path)
-        if len(pattern) > MAX_PATTERNS:
-            raise _refusal(
-                f"at most {MAX_PATTERNS} names in {kind}_pattern", str(len(pattern)), path
-            )
+    _check_numbers(config, "r", "rank_pattern", 1, MAX_RANK, path)
+    _check_numbers(config, "lora_alpha", "alpha_pattern", -MAX_ALPHA, MAX_ALPHA, path)
     return config
 
 
-def _is_within(value: object, low: float, high: float) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and low <= value <= high  # type: ignore[operator]
+def _check_numbers(
+    config: PeftConfig, field: str, patterns: str, low: float, high: float, path: Path
+) -> None:
+    """Refuse a rank or an alpha beyond these bounds, or too many of them."""
+    pattern = config.get(patterns) or {}
+    if not isinstance(pattern, dict) or len(pattern) > MAX_PATTERNS:
+        wanted = f"a table of at most {MAX_PATTERNS} numbers in {patterns}"
+        raise _refusal(wanted, f"{pattern!r:.100}", path)
+    for name, value in ((field, config.get(field)), *pattern.items()):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and low <= value <= high):
+            wanted = f"numbers from {low:g} to {high:g} in {field} and {patterns}"
+            raise _refusal(wanted, f"{value!s:.60} for {name!s:.60}", path)
 
 
 def _read_tensors(folder: Path) -> dict[str, np.ndarray]:
@@ -428,15 +415,3 @@ def _compiled(pattern: str, field: str) -> Any:
 
 def _nothing(d_in: int, d_out: int) -> tuple[np.ndarray, np.ndarray]:
     return np.zeros((0, d_in), dtype=np.float32), np.zeros((d_out, 0), dtype=np.float32)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file so that it is whole or not there."""
-    part = path.with_name(f".{path.name}.part")
-    remove_unfinished(part)
-    try:
-        part.write_bytes(data)
-        replace_durably(part, path)
-    except OSError:
-        part.unlink(missing_ok=True)
-        raise

@@ -284,7 +284,7 @@ def _rope(values: ModelConfig, theta: float) -> Rope | None:
     fields = {"default": (), "linear": ("factor",), "llama3": _LLAMA_3}.get(
         kind, ("",)
     )  # which nothing has
-    numbers = [values.get(name) for name in fields]
+    numbers: list[Any] = [values.get(name) for name in fields]
     is_odd = values.get("partial_rotary_factor", 1.0) != 1.0 or any(
         isinstance(value, dict) for value in values.values()
     )

@@ -75,8 +75,8 @@ class Writer:
         with torch.inference_mode():
             for rows in self._waves():
                 self._write(rows)
-        parts, counts = (self._ids, self._scores, self._lengths), (self._read, self._fed)
-        return completions_of(self.codec, self.decoding, self.prompts, *parts, *counts)
+        parts = self._ids, self._scores, self._lengths, self._read, self._fed
+        return completions_of(self.codec, self.decoding, self.prompts, *parts)
 
     def _waves(self) -> Iterator[np.ndarray]:
         """Return row numbers, sorted by slot and what is read, in equal batches that fit the
@@ -182,16 +182,17 @@ def completions_of(
     ids: np.ndarray,
     scores: np.ndarray,
     lengths: np.ndarray,
-    *counts: np.ndarray,
+    read: np.ndarray | None = None,
+    fed: np.ndarray | None = None,
 ) -> Completions:
     """Return answers with their texts: token ids and log-probabilities ``(rows, tokens)``, of which
-    ``lengths (rows,)`` count; ``counts`` are what was read and fed, if it was counted."""
+    ``lengths (rows,)`` count; ``read`` and ``fed`` are those of ``Completions``."""
     pairs = zip(ids.tolist(), lengths, strict=True)
     whole = codec.decode([row[:length] for row, length in pairs])
     texts = tuple(map(decoding.cut, whole))
     stopped = np.array([text != cut for text, cut in zip(whole, texts, strict=True)])
     sizes = np.array([len(prompt) for prompt in prompts])
-    return Completions(texts, ids, scores, lengths, sizes, *counts, stopped=stopped)
+    return Completions(texts, ids, scores, lengths, sizes, read, fed, stopped)
 
 
 def inverse_cdf(

@@ -294,10 +294,13 @@ class HostKernel:
             None if draw is None else draw.random(limit)
             for draw, limit in zip(draws, limits, strict=True)
         ]
-        parts, batch = (self._decoder, self._bank, self.codec), (rows, prompts, uniforms, decoding)
-        return self._within_memory(
-            lambda budget: Writer(*parts, budget, *batch, observer).completions()
-        )
+        host = self._decoder, self._bank, self.codec
+
+        def write(budget: MemoryBudget) -> Completions:
+            writer = Writer(*host, budget, rows, prompts, uniforms, decoding, observer)
+            return writer.completions()
+
+        return self._within_memory(write)
 
     def share_time(self, between: Callable[[], None]) -> None:
         """Calls this between pieces of learning, scoring, sketching and embedding. It may use what

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -183,7 +184,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 def keep_freed_memory(threshold: int = 1 << 30) -> None:
     """Keeps blocks below ``threshold`` bytes inside the process, where the allocator can."""
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    library: Any = ctypes.CDLL(None) if sys.platform == "linux" else None
     if hasattr(library, "mallopt"):  # musl has none
         for name in (_MMAP_THRESHOLD, _TRIM_THRESHOLD):
             library.mallopt(name, threshold)

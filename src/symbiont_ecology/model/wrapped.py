@@ -13,7 +13,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -97,7 +97,7 @@ class WrappedDecoder:
     ) -> Tensor:
         """Return logits of the answers; the model's own head runs on the span that holds them all.
         All layers learn."""
-        order, ids, *hooked = self._padded(packing, adapters, dropout)
+        order, ids, hooked = self._padded(packing, adapters, dropout)
         starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
         stops = np.array([len(packing.texts[row].ids) for row in order])
         back = np.argsort(order)
@@ -115,8 +115,8 @@ class WrappedDecoder:
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """Return hidden states (``decoder.Decoder``); the model computes all layers."""
-        order, ids, *hooked = self._padded(packing, bare(len(self.sites)))
-        few = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
+        order, ids, hooked = self._padded(packing, bare(len(self.sites)))
+        few: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
         hidden = self._read(ids, *hooked, output_hidden_states=True, **few).hidden_states
         last = torch.tensor([len(packing.texts[row].ids) - 1 for row in order], device=ids.device)
         rows = torch.arange(len(order), device=ids.device)
@@ -138,7 +138,7 @@ class WrappedDecoder:
 
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
-    ) -> tuple[np.ndarray, Tensor, Adapters, Shares]:
+    ) -> tuple[np.ndarray, Tensor, tuple[Adapters, Shares]]:
         """Return texts as rows padded on the right, sorted by owner: order, ids ``(rows,
         longest)``, adapters and their shares of the tokens."""
         order = np.argsort(np.asarray(packing.row_owners), kind="stable")
@@ -146,7 +146,7 @@ class WrappedDecoder:
         counts = Counter(packing.row_owners)
         adapters = adapters.dropping(dropout and dropout.laid(places))
         shares = [counts[owner] * places.shape[1] for owner in packing.owners]
-        return order, packing.ids[places], adapters, shares
+        return order, packing.ids[places], (adapters, shares)
 
     def _read(
         self, ids: Tensor, adapters: Adapters, shares: Shares, **inputs: object

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hosts import KINDS, PROMPTS, make_host, random_weights
+from hosts import PROMPTS, make_host, random_weights
 from symbiont_ecology.base.errors import HostError
-from symbiont_ecology.base.types import Decoding, LearningBatch, Lesson, Request
+from symbiont_ecology.base.types import Decoding, Request
 from symbiont_ecology.extensions.native.int8 import MAX_TERMS, Rounded, ways
 from symbiont_ecology.model.kernel import HostKernel
 
@@ -99,18 +98,6 @@ def test_the_host_says_nearly_the_same_and_has_another_fingerprint(folder: Path)
     eight.rollout(rows, None, Decoding(min_new_tokens=8))
 
 
-def test_adapters_learn_much_the_same_on_it(folder: Path) -> None:
-    lessons = tuple(Lesson(prompt, (70, 71, 72, 73), 0) for prompt in PROMPTS)
-    batch, found = LearningBatch(lessons, {0: 1e-3}, 1e9), []
-    for dtype in ("float32", "int8"):
-        kernel = kernel_of(folder, dtype)
-        _, states, _ = kernel.learn(batch, {0: kernel.weights_of(0)}, {})
-        assert states[0].first is not None
-        found.append(states[0].first)
-    assert np.corrcoef(*found)[0, 1] > 0.98
-
-
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind == "gpt2"])
-def test_it_is_refused_where_it_cannot_be(kind: str, tmp_path: Path) -> None:
+def test_it_is_refused_where_it_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="Llama-like"):
-        HostKernel.from_pretrained(make_host(tmp_path, kind, layers=2), dtype="int8")
+        HostKernel.from_pretrained(make_host(tmp_path, "gpt2", layers=2), dtype="int8")

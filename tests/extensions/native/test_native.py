@@ -4,7 +4,8 @@ threads."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pytest
@@ -163,58 +164,65 @@ def test_softmax_of_extreme_scores() -> None:
     torch.testing.assert_close(found[0, 0], torch.tensor(7.0))
 
 
-def test_what_does_not_fit_is_refused() -> None:
-    spec = AttentionSpec(None, None, torch.zeros(2, 4, 8), 1.0, 1)
-    heads, cache = torch.zeros(1, 3, 8), torch.zeros(2, 1, 1, 9, 8)
-    for entry, length in ((1, 0), (0, 4), (0, 9), (-1, 0), (0, -1)):
-        with pytest.raises(IndexError):
-            native_ops.decode_attention(heads, spec, cache, np.array([entry]), np.array([length]))
+SPEC = AttentionSpec(None, None, torch.zeros(2, 4, 8), 1.0, 1)
+ONE = np.array([(0, 1, -1, 0, 0, 0)], STRETCH)
+
+
+def newest(
+    entry: int = 0,
+    length: int = 0,
+    heads: torch.Tensor | None = None,
+    kv_heads: int = 1,
+    norm: RMSNorm | None = None,
+) -> object:
+    cache, spec = torch.zeros(2, 1, kv_heads, 9, 8), dataclasses.replace(SPEC, norm=norm)
+    rows = torch.zeros(1, 3, 8) if heads is None else heads
+    places = np.array([entry]), np.array([length])
+    return native_ops.decode_attention(rows, spec, cache, *places)
+
+
+def seen(heads: int, kv_heads: int, stretches: np.ndarray) -> object:
+    return native_ops.attention(made(1, heads, 8), made(1, kv_heads, 8), stretches, SPEC)
+
+
+def laid(heads: int, kv_heads: int, tokens: int) -> object:
+    parts = made(1, heads, 8), made(1, kv_heads, 8), np.array([[0, 0, 0, tokens]])
+    return native_ops.write_kv(torch.zeros(2, 1, kv_heads, 9, 8), *parts)
+
+
+def turned(position: int, norm: RMSNorm | None = None) -> object:
+    spec = dataclasses.replace(SPEC, norm=norm)
+    return native_ops.rope(torch.zeros(1, 2, 8), spec, torch.tensor([position]))
+
+
+MISFITS: list[Callable[[], object]] = [
+    *(partial(newest, *place) for place in ((1, 0), (0, 4), (0, 9), (-1, 0), (0, -1))),
+    *(partial(newest, norm=a_norm(*size)) for size in ((8,), (2, 4), (3, 8))),
+    partial(newest, heads=made(1, 5, 8), kv_heads=2),  # three heads cannot share two key heads
+    partial(seen, 2, 1, np.array([(0, 2, -1, 0, 0, 0)], STRETCH)),
+    partial(seen, 5, 2, ONE),
+    partial(seen, 6, 2, np.array([[0, 1, -1, 0, 0, 0]])),  # numbers without names
+    partial(seen, 2, 2, ONE),  # no head at all
+    partial(laid, 2, 1, 2),
+    partial(laid, 5, 2, 1),
+    *(partial(turned, position) for position in (4, -1)),
+    *(partial(turned, 0, a_norm(*size)) for size in ((8,), (2, 4), (3, 8))),
+    *(partial(native_ops.normalize, made(3, 8), a_norm(size)) for size in (0, 1, 4, 9)),
+    partial(native_ops.swiglu, made(3, 1)),
+]
+
+
+@pytest.mark.parametrize("call", MISFITS)
+def test_sizes_that_do_not_fit_are_refused(call: Callable[[], object]) -> None:
     with pytest.raises(IndexError):
-        native_ops.decode_attention(
-            heads, spec, cache, np.array([0], dtype=np.int32), np.array([0])
-        )
+        call()
+
+
+def test_other_numbers_are_refused() -> None:
     with pytest.raises(TypeError, match="autocast"):
-        native_ops.decode_attention(heads.bfloat16(), spec, cache, np.array([0]), np.array([0]))
+        newest(heads=torch.zeros(1, 3, 8).bfloat16())
     with pytest.raises(ValueError, match="contiguous"):
-        native_ops.decode_attention(
-            heads.transpose(1, 2).contiguous().transpose(1, 2), spec, cache, *np.zeros((2, 1), int)
-        )
-    with pytest.raises(IndexError):
-        native_ops.write_kv(cache, heads[:, :2], heads[:, 2:], np.array([[0, 0, 0, 2]]))
-    with pytest.raises(IndexError):
-        native_ops.attention(
-            heads[:, :2], heads[:, 2:], np.array([(0, 2, -1, 0, 0, 0)], STRETCH), spec
-        )
-    for position in (4, -1):
-        with pytest.raises(IndexError):
-            native_ops.rope(heads, spec, torch.tensor([position]))
-    for norm in (a_norm(0), a_norm(1), a_norm(4), a_norm(9)):
-        with pytest.raises(IndexError, match="fit together for normalize"):
-            native_ops.normalize(made(3, 8), norm)
-    for norm in (a_norm(8), a_norm(2, 4), a_norm(3, 8)):
-        normed = dataclasses.replace(spec, norm=norm)
-        with pytest.raises(IndexError, match="fit together for rope"):
-            native_ops.rope(heads[:, :2], normed, torch.tensor([0]))
-        with pytest.raises(IndexError, match="fit together for decode_attention"):
-            native_ops.decode_attention(heads, normed, cache, np.array([0]), np.array([0]))
-    one, three = np.array([(0, 1, -1, 0, 0, 0)], STRETCH), made(1, 5, 8)
-    # Three heads cannot share two key heads.
-    with pytest.raises(IndexError, match="fit together for decode_attention"):
-        native_ops.decode_attention(
-            three, spec, torch.zeros(2, 1, 2, 9, 8), np.array([0]), np.array([0])
-        )
-    with pytest.raises(IndexError, match="fit together for attention"):
-        native_ops.attention(made(1, 5, 8), made(1, 2, 8), one, spec)
-    with pytest.raises(IndexError):  # numbers without names
-        native_ops.attention(made(1, 6, 8), made(1, 2, 8), np.array([[0, 1, -1, 0, 0, 0]]), spec)
-    with pytest.raises(IndexError, match="fit together for write_kv"):
-        native_ops.write_kv(
-            torch.zeros(2, 1, 2, 9, 8), made(1, 5, 8), made(1, 2, 8), np.array([[0, 0, 0, 1]])
-        )
-    with pytest.raises(IndexError, match="fit together for attention"):  # no head at all
-        native_ops.attention(made(1, 2, 8), made(1, 2, 8), one, spec)
-    with pytest.raises(IndexError, match="fit together for swiglu"):
-        native_ops.swiglu(made(3, 1))
+        newest(heads=torch.zeros(1, 8, 3).transpose(1, 2))
     layout = AdapterLayout((("m", 8, 8),))
     addresses = Addresses((layout.modules,), layout, 1)
     weights = AdapterWeights.random(layout, 1, 1.0, np.random.default_rng(0))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.random import Generator
 
 from symbiont_ecology.adapters import AdapterWeights
-from symbiont_ecology.adapters.deltas import combined, inner, truncated
+from symbiont_ecology.adapters.deltas import combined, truncated
 from symbiont_ecology.adapters.operators import Merge, Parent, Parents, largest_rank, operators
 from symbiont_ecology.base.registry import Share
 
@@ -55,42 +54,6 @@ class Concatenation(Merge):
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
         share = 1 / len(parents) ** self.decay
         return combined(parents, [share] * len(parents))
-
-
-@operators.register("slerp")
-@dataclass(frozen=True)
-class Slerp(Merge):
-    """Module by module, the direction turns from the first parent's ΔW to the second's and the
-    length changes in proportion (Shoemake 1985); cut to the larger parent's rank. Unlike the mean,
-    it does not shrink what the parents disagree about."""
-
-    at: Share = 0.5  # how far from the first parent to the second, in [0, 1]
-
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        return truncated(combined(parents, self.shares(parents)), largest_rank(parents))
-
-    def shares(self, parents: Parents) -> dict[str, tuple[float, float]]:
-        """Return the share of each parent's ΔW in the child, module by module."""
-        first, second = parents
-        first_squares, second_squares = inner(first, first), inner(second, second)
-        return {
-            name: self._shares(first_squares[name], second_squares[name], overlap)
-            for name, overlap in inner(first, second).items()
-        }
-
-    def _shares(self, square: float, other_square: float, overlap: float) -> tuple[float, float]:
-        """Return the shares of the two ΔW of a module, from their squared lengths and inner
-        product."""
-        length, other_length = math.sqrt(max(square, 0.0)), math.sqrt(max(other_square, 0.0))
-        cosine = overlap / (length * other_length) if length and other_length else 1.0
-        angle = math.acos(min(max(cosine, -1.0), 1.0))
-        if math.sin(angle) < 1e-4:  # along one line: no turning is needed, or none is determined
-            return 1 - self.at, self.at
-        turned = (1 - self.at) * length + self.at * other_length
-        return (
-            turned * math.sin((1 - self.at) * angle) / math.sin(angle) / length,
-            turned * math.sin(self.at * angle) / math.sin(angle) / other_length,
-        )
 
 
 @operators.register("fisher")

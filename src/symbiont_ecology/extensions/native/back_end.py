@@ -97,17 +97,16 @@ class RaggedAttention(PackedAttention):
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         spec, packing = self.specs[layer], self.packing
         border = heads.shape[1] - spec.kv_heads
-        rotated = native_ops.rope(heads[:, :border], spec, packing.positions)
         values = heads[:, border:]
+        rotated = native_ops.rope(heads[:, :border], spec, packing.positions)
         if self.states is not None:
             native_ops.write_kv(self.states[layer], rotated, values, packing.pieces)
-        is_last = self.is_narrow(layer)
-        stretches = packing.stretches(is_ends=True) if is_last else self._stretches
+        stretches = self._stretches[self.is_narrow(layer)]
         return native_ops.attention(rotated, values, stretches, spec)
 
     @cached_property
-    def _stretches(self) -> np.ndarray:
-        return self.packing.stretches()
+    def _stretches(self) -> list[np.ndarray]:
+        return [self.packing.stretches(is_ends=is_ends) for is_ends in (False, True)]
 
 
 class AddressBank(SlotBank):
@@ -124,10 +123,8 @@ class AddressBank(SlotBank):
         if weights is self._held[slot]:
             return
         super().place(slot, weights)
-        if weights is None:
-            self._addresses.forget(slot)
-        else:
-            self._addresses.place(slot, weights.vector.ctypes.data, weights)
+        address = 0 if weights is None else weights.vector.ctypes.data
+        self._addresses.place(slot, address, weights)
 
     def gather(self, owners: Sequence[int]) -> Adapters:
         held = [self._held[slot] for slot in owners if slot != HOST_SLOT]
@@ -148,15 +145,11 @@ class Addresses:
         self._counts, self._totals, table = _modules_of(sites, layout)
         self._d_ins, self._starts, self._widths, self._columns = table
 
-    def place(self, slot: int, address: int, weights: AdapterWeights) -> None:
+    def place(self, slot: int, address: int, weights: AdapterWeights | None) -> None:
         """Note the address of an adapter's numbers, or of its gradient's. They must live for as
         long as they are noted."""
-        self._ranks[slot], self._scales[slot] = weights.rank, weights.scaling
-        self._bases[slot] = address
-
-    def forget(self, slot: int) -> None:
-        """Forget the address of a slot."""
-        self._ranks[slot] = 0
+        sizes = (0, 0.0) if weights is None else (weights.rank, weights.scaling)
+        (self._ranks[slot], self._scales[slot]), self._bases[slot] = sizes, address
 
     def of(
         self, owners: Sequence[int], weights: Sequence[object] = ()
@@ -271,23 +264,15 @@ class _LowRank(torch.autograd.Function):
         return native_ops.low_rank_back(x, dy, *places, ctx.counts), dy, None, None
 
 
-class LearningAttention(PackedAttention):
+class LearningAttention(RaggedAttention):
     """Attention straight on the line; only the input is kept."""
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         assert self.states is None, "who learns keeps no cache"
-        stretches = self._narrow if self.is_narrow(layer) else self._wide
+        stretches = self._stretches[self.is_narrow(layer)]
         line = self.specs[layer], self.packing.positions, stretches
         seen: Tensor = _Attended.apply(heads, *line)  # type: ignore[no-untyped-call]
         return seen
-
-    @cached_property
-    def _wide(self) -> np.ndarray:
-        return self.packing.stretches()
-
-    @cached_property
-    def _narrow(self) -> np.ndarray:
-        return self.packing.stretches(is_ends=True)
 
 
 class _Normed(torch.autograd.Function):

@@ -168,18 +168,20 @@ def swiglu(x: Tensor) -> Tensor:
 
 def rope(x: Tensor, spec: AttentionSpec, positions: Tensor) -> Tensor:
     """Return heads ``(tokens, heads, head_dim)`` normed and rotated (see ``apply_rotary``)."""
-    tokens, heads, size = x.shape
+    turning, out = _turning(x, spec, positions), x.new_empty(x.shape)
+    call_native("rope", *turning, out.data_ptr())
+    return out
+
+
+def _turning(x: Tensor, spec: AttentionSpec, positions: Tensor) -> tuple[float | None, ...]:
+    """Return the arguments that say how heads are turned."""
+    tokens, _, size = x.shape
     is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
     if positions.shape != (tokens,) or not is_plain:
         raise IndexError(f"expected the positions of {tokens} tokens, got {positions.shape}")
     check_plain(x)
-    out = x.new_empty(x.shape)
-    call_native(
-        "rope",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_arguments(spec.norm)),
-        *(*table_arguments(spec.table, size), positions.data_ptr(), out.data_ptr()),
-    )
-    return out
+    norm, table = norm_arguments(spec.norm), table_arguments(spec.table, size)
+    return (*x.shape, x.data_ptr(), x.stride(0), *norm, *table, positions.data_ptr())
 
 
 def decode_attention(
@@ -241,20 +243,25 @@ def attention(
 
     ``stretches`` are of ``packing.STRETCH``.
     """
-    tokens, kv_heads, size = values.shape
+    line = _line(rotated, values, stretches, spec)
     count = max(0, int((stretches["count"] - stretches["first"]).sum()))
-    if len(rotated) != tokens or rotated.shape[2] != size or stretches.dtype != STRETCH:
+    out = rotated.new_empty(count, (rotated.shape[1] - values.shape[1]) * values.shape[2])
+    call_native("attention", *line, out.data_ptr(), count)
+    return out
+
+
+def _line(
+    rotated: Tensor, values: Tensor, stretches: np.ndarray, spec: AttentionSpec
+) -> tuple[float | None, ...]:
+    """Return the arguments that say what stands on a line, and who looks."""
+    tokens, kv_heads, size = values.shape
+    if rotated.shape[::2] != (tokens, size) or stretches.dtype != STRETCH:
         raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
     check_plain(rotated, values)
-    heads = rotated.shape[1] - kv_heads
-    out = rotated.new_empty(count, heads * size)
-    call_native(
-        "attention",
-        *(len(stretches), address_of(stretches.view(np.int64)), heads, kv_heads, size, tokens),
-        *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
-        *(spec.window or 0, spec.scale, out.data_ptr(), count),
-    )
-    return out
+    sizes = rotated.shape[1] - kv_heads, kv_heads, size, tokens
+    parts = rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)
+    numbers = address_of(stretches.view(np.int64))
+    return (len(stretches), numbers, *sizes, *parts, spec.window or 0, spec.scale)
 
 
 def multiply_rounded(x: Tensor, weights: Tensor, scales: Tensor) -> Tensor:
@@ -319,18 +326,11 @@ def swiglu_back(x: Tensor, dy: Tensor) -> Tensor:
 
 def rope_back(x: Tensor, spec: AttentionSpec, positions: Tensor, dy: Tensor, out: Tensor) -> None:
     """Write the gradient of ``x (tokens, heads, head_dim)`` to ``out``."""
-    tokens, heads, size = x.shape
-    is_plain = positions.dtype == torch.int64 and positions.is_contiguous()
-    if not (x.shape == dy.shape == out.shape and positions.shape == (tokens,) and is_plain):
+    if not x.shape == dy.shape == out.shape:
         raise IndexError(f"expected gradients of heads {tuple(x.shape)}, got {tuple(dy.shape)}")
-    dy = dy.contiguous()
-    check_plain(x, dy, out)
-    call_native(
-        "rope_back",
-        *(tokens, heads, size, x.data_ptr(), x.stride(0), *norm_arguments(spec.norm)),
-        *(*table_arguments(spec.table, size), positions.data_ptr(), dy.data_ptr()),
-        *(out.data_ptr(), out.stride(0)),
-    )
+    turning, dy = _turning(x, spec, positions), dy.contiguous()
+    check_plain(dy, out)
+    call_native("rope_back", *turning, dy.data_ptr(), out.data_ptr(), out.stride(0))
 
 
 def attention_back(
@@ -343,22 +343,15 @@ def attention_back(
 ) -> Tensor:
     """Return the gradient of ``rotated``, and write that of ``values`` to ``d_values``. All tokens
     stand on the line, none is kept from before."""
-    tokens, kv_heads, size = values.shape
-    heads = rotated.shape[1] - kv_heads
-    if rotated.shape[::2] != (tokens, size) or d_values.shape != values.shape:
-        raise IndexError(f"expected {tokens} tokens with heads of size {size}, got {rotated.shape}")
-    if stretches.dtype != STRETCH:
-        raise IndexError(f"expected stretches of {STRETCH}, got {stretches.dtype}")
-    dy = rows_like(dy, (len(dy), heads * size)).contiguous()
-    check_plain(rotated, values, d_values)
-    rotated, d_rotated = rotated.contiguous(), rotated.new_empty(rotated.shape)
-    call_native(
-        "attention_back",
-        *(len(stretches), address_of(stretches.view(np.int64)), heads, kv_heads, size, tokens),
-        *(rotated.data_ptr(), rotated.stride(0), values.data_ptr(), values.stride(0)),
-        *(spec.window or 0, spec.scale, dy.data_ptr(), len(dy), d_rotated.data_ptr()),
-        *(d_values.data_ptr(), d_values.stride(0)),
-    )
+    if d_values.shape != values.shape:
+        raise IndexError(f"expected gradients {tuple(values.shape)}, got {tuple(d_values.shape)}")
+    rotated = rotated.contiguous()
+    line, d_rotated = _line(rotated, values, stretches, spec), rotated.new_empty(rotated.shape)
+    width = (rotated.shape[1] - values.shape[1]) * values.shape[2]
+    dy = rows_like(dy, (len(dy), width)).contiguous()
+    check_plain(d_values)
+    seen = dy.data_ptr(), len(dy), d_rotated.data_ptr()
+    call_native("attention_back", *line, *seen, d_values.data_ptr(), d_values.stride(0))
     return d_rotated
 
 
