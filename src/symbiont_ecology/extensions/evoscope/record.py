@@ -257,11 +257,10 @@ def _evaluation_rows(folder: Path) -> list[PageRecord]:
 
 
 def _reply_row(transcript: Transcript) -> PageRecord:
-    row = {
+    return {
         name: value[:MAX_TEXT] if isinstance(value, str) else value
         for name, value in vars(transcript).items()
     }
-    return row
 
 
 def chosen_news(news: Sequence[News], max_count: int = MAX_NEWS) -> list[News]:
