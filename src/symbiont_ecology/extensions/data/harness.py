@@ -142,7 +142,8 @@ def _task_file(path: Path, about: str) -> HarnessFile:
     values = parse_yaml(text, about)
     if not isinstance(values, dict):
         raise DataError(f"{about}: expected keys with values, got {values!r:.60}")
-    if unread := [str(key) for key in values if key not in HarnessFile.model_fields]:
+    others = [str(key) for key in values if key not in HarnessFile.model_fields]
+    if unread := [key for key in others if not SAYS_NOTHING.fullmatch(key)]:
         message = f"{about}: keys that are not read: {', '.join(unread)}"
         warnings.warn(message, EcologyWarning, stacklevel=2)
     return validate(HarnessFile, values, about)
