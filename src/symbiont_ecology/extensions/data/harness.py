@@ -48,6 +48,11 @@ MAX_CHARS = 100_000
 """Of a text that a template makes."""
 LETTERS = string.ascii_uppercase
 """Of listed choices."""
+SAYS_NOTHING = re.compile(
+    "task.*|tag|group.*|metadata|dataset_.*|.*_split|num_fewshot|fewshot_.*|repeats|output_type|"
+    "target_delimiter|.*decontamina.*"
+)
+"""Keys that change nothing here: solved examples come from the prompt style."""
 METHODS = {
     one.__name__: one for one in (str.strip, str.lower, str.upper, str.capitalize, str.title)
 }
