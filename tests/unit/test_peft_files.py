@@ -96,17 +96,17 @@ def test_every_delta_is_scaled_by_its_own_alpha_and_rank(tmp_path: Path, use_rsl
         ({"peft_type": "IA3"}, "IA3"),
         ({"init_lora_weights": "pissa_niter_4"}, "pissa"),
         ({"layer_replication": [[0, 2]]}, "layer_replication"),
-        *(({"r": rank}, "r >= 1, at most 4096") for rank in (None, 0.5, 10**400)),
-        *(({"lora_alpha": alpha}, "lora_alpha up to 1e+06") for alpha in ("many", 1e308, 10**400)),
+        *(({"r": rank}, "numbers from 1 to 4096") for rank in (None, 0.5, 10**400)),
+        *(({"lora_alpha": alpha}, "lora_alpha") for alpha in ("many", 1e308, 10**400)),
         ({"rank_pattern": [1]}, "rank_pattern"),
         *(
             ({"alpha_pattern": {pattern: 1}}, "regular expressions")
             for pattern in ("(", "(?=q)q_proj", "(x{1,1000}){1,1000}")
         ),
-        *(({"rank_pattern": {"q_proj": rank}}, "a table of numbers") for rank in (10**9, True)),
-        ({"alpha_pattern": {"q_proj": 1e308}}, "a table of numbers"),
-        ({"alpha_pattern": {f"m{n}": 1 for n in range(10_001)}}, "at most 10000 names"),
-        ({"lora_alpha": float("nan")}, "lora_alpha up to 1e+06"),
+        *(({"rank_pattern": {"q_proj": rank}}, "rank_pattern") for rank in (10**9, True)),
+        ({"alpha_pattern": {"q_proj": 1e308}}, "alpha_pattern"),
+        ({"alpha_pattern": {f"m{n}": 1 for n in range(10_001)}}, "at most 10000"),
+        ({"lora_alpha": float("nan")}, "lora_alpha"),
         ({"lora_alpha": 1e-300, "alpha_pattern": {"q_proj": 4}}, "that float32 can hold"),
         ({"x": json.loads(200 * "[" + 200 * "]")}, "nested deeper than 100 levels"),
         ({"r": 5}, "rank that adapter_config.json states"),

@@ -71,7 +71,7 @@ def verdicts(task: DataTask, question: str, *replies: str) -> list[float]:
 
 
 def test_a_text_is_asked_and_judged_as_the_config_says(tmp_path: Path) -> None:
-    with pytest.warns(EcologyWarning, match="not read: task, dataset_path, output_type, filter"):
+    with pytest.warns(EcologyWarning, match="keys that are not read: filter_list"):
         task = harness(tmp_path, OPEN, open_rows())
     line = task.lines[0]
     assert line.prompt == "Question: the word after 0?\nAnswer:"

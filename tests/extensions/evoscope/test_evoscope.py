@@ -149,18 +149,6 @@ def test_one_selection_shows_in_every_view_and_in_the_address(
 
 
 @in_a_browser
-def test_plots_and_their_buttons_have_names_that_can_be_read_aloud(
-    browser: sync_api.Browser, pages: dict[str, str]
-) -> None:
-    with opened(browser, pages["eventful"]) as visit:
-        for title in ("Who serves whom", "Muller plot", "Lineages", "Archive"):
-            assert visit.page.get_by_role("img", name=title, exact=True).is_visible()
-            assert visit.page.get_by_role("button", name=f"save {title} as SVG").is_visible()
-        visit.page.click("#play")
-        assert visit.page.get_by_role("button", name="pause").is_visible()
-
-
-@in_a_browser
 def test_a_printed_page_is_light_and_whole_and_has_no_controls(
     browser: sync_api.Browser, pages: dict[str, str]
 ) -> None:
@@ -215,23 +203,6 @@ def test_a_view_can_be_saved_as_a_picture(
                 waiting.value.save_as(tmp_path / "picture")
                 assert (tmp_path / "picture").read_bytes().startswith(start_of)
         assert visit.said == []
-
-
-@in_a_browser
-def test_the_slider_keeps_its_generation_when_a_step_gets_wider(
-    browser: sync_api.Browser, pages: dict[str, str]
-) -> None:
-    with opened(browser, pages["users"]) as visit:
-        visit.page.fill("#slider", "10")
-        visit.page.evaluate(WIDER)
-        assert visit.page.evaluate("page.run.generation(page.frame)") == 11
-
-
-WIDER = """() => {
-  const record = JSON.parse(document.getElementById("record").textContent), run = record.runs[0];
-  run.frames = { width: 2, ends: run.frames.ends.filter((_, place) => place % 2) };
-  page.take(record);
-}"""
 
 
 @in_a_browser

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from seen import METHODS, method_plan
-from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import (
     Acted,
@@ -130,11 +129,6 @@ def test_genes_are_told_as_people_read_them() -> None:
     assert said_genes(genes) == {**said, "modules": "q and v"}
     assert said_genes({"targets": 99.0}) == {"modules": "99"}  # a log may say anything
     assert tuple(MODULES) == TARGETS
-
-
-def test_an_exam_of_somebody_unknown_is_one_line() -> None:
-    with pytest.raises(RunError, match="Scored in generation 0 of 'zz'"):
-        told(Scored(0, "zz", 1.0))
 
 
 def test_energy_is_no_news_without_an_economy(methods: dict[str, Path]) -> None:

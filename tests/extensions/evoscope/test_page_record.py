@@ -18,11 +18,9 @@ from symbiont_ecology.base.transcripts import Transcript
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.evoscope.adapters import adapter_measures
 from symbiont_ecology.extensions.evoscope.compare import RunDiff
-from symbiont_ecology.extensions.evoscope.figures import lineages
 from symbiont_ecology.extensions.evoscope.history import History
 from symbiont_ecology.extensions.evoscope.news import News
 from symbiont_ecology.extensions.evoscope.page import embedded_json, page_record
-from symbiont_ecology.extensions.evoscope.palette import VIEW_COLOURS
 from symbiont_ecology.extensions.evoscope.record import canvas_places, chosen_news, chosen_replies
 from symbiont_ecology.extensions.evoscope.report import RunReport
 from symbiont_ecology.run.start import start
@@ -88,15 +86,6 @@ def test_columns_of_a_record_have_one_length_and_sum_to_the_run(eventful: Path) 
     json.loads(embedded_json({"record": record}))
 
 
-def test_figures_have_the_colours_of_the_page(eventful: Path) -> None:
-    rows = page_record([eventful])["runs"][0]["organelles"]
-    coloured = {VIEW_COLOURS[one["colour"]] for one in rows if one["colour"] >= 0}
-    colours = (patch.get_facecolor()[0] for patch in lineages(eventful).collections)
-    drawn = {"#" + bytes(round(255 * part) for part in c[:3]).hex() for c in colours}
-    assert coloured < drawn
-    assert len(drawn - coloured) == 1
-
-
 def test_the_rows_with_most_answers_stay_where_one_step_has_too_many(
     eventful: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,13 +116,6 @@ def test_a_run_that_spent_its_budget_is_complete_and_one_in_service_never_is(
     assert not page_record([tmp_path / "stopped"])["runs"][0]["isComplete"]
     (folder / "service.jsonl").touch()
     assert not page_record([folder])["runs"][0]["isComplete"]
-
-
-def test_news_of_a_generation_that_goes_on_are_not_said_to_be_left_out(
-    seen: dict[str, Path],
-) -> None:
-    (record,) = page_record([seen["begun"]])["runs"]
-    assert (record["news"], record["leftOut"]) == ([], [])
 
 
 def test_json_on_a_page_cannot_end_its_element() -> None:

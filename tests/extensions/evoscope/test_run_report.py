@@ -48,13 +48,6 @@ def test_a_report_of_a_run_that_asked_nothing_says_so(symbiont: Symbiont, tmp_pa
     assert {"name": "right, %", "one": "–", "other": "–"} in json.loads(said.out)["outcome"]
 
 
-def test_a_family_that_nobody_asks_at_the_end_has_no_share_in_a_report(tmp_path: Path) -> None:
-    tasks = TasksConfig(families=("math.add", "string.sort"), arrivals=(1e7,))
-    plan = eventful_plan().model_copy(update={"tasks": tasks, "seed": 4})
-    page = RunReport.of(lived_to_its_end(tmp_path / "run", plan)).page()
-    assert "| math.add | – | not solved |" in page
-
-
 @pytest.mark.parametrize("name", ["eventful", "users", "single"])
 def test_every_figure_of_a_report_is_what_its_query_says(
     symbiont: Symbiont, runs: dict[str, Path], name: str

@@ -48,6 +48,11 @@ MAX_CHARS = 100_000
 """Of a text that a template makes."""
 LETTERS = string.ascii_uppercase
 """Of listed choices."""
+SAYS_NOTHING = re.compile(
+    "task.*|tag|group.*|metadata|dataset_.*|.*_split|num_fewshot|fewshot_.*|repeats|output_type|"
+    "target_delimiter|.*decontamina.*"
+)
+"""Keys that change nothing here: solved examples come from the prompt style."""
 METHODS = {
     one.__name__: one for one in (str.strip, str.lower, str.upper, str.capitalize, str.title)
 }
@@ -142,7 +147,8 @@ def _task_file(path: Path, about: str) -> HarnessFile:
     values = parse_yaml(text, about)
     if not isinstance(values, dict):
         raise DataError(f"{about}: expected keys with values, got {values!r:.60}")
-    if unread := [str(key) for key in values if key not in HarnessFile.model_fields]:
+    others = [str(key) for key in values if key not in HarnessFile.model_fields]
+    if unread := [key for key in others if not SAYS_NOTHING.fullmatch(key)]:
         message = f"{about}: keys that are not read: {', '.join(unread)}"
         warnings.warn(message, EcologyWarning, stacklevel=2)
     return validate(HarnessFile, values, about)

@@ -41,6 +41,11 @@ LEFT_OUT = frozenset(_LEFT_OUT.split())
 """Data sets of this version that are not offered; ``docs/data.md`` has the reason of each."""
 PLAIN_WORD = re.compile(r"[\w .-]*|[-+*/]")
 """Texts in a data set's config: words and signs. Some become Python that is run."""
+FAULTS = (
+    *(ArithmeticError, AssertionError, AttributeError, LookupError),
+    *(OSError, RuntimeError, TypeError, ValueError),
+)
+"""Ways in which reasoning-gym fails on knobs and replies that it did not expect."""
 OPENING, CLOSING = "<answer>", "</answer>"
 
 Entry = tuple[Any, Mapping[str, Any]]
@@ -69,7 +74,7 @@ class GymTask(DataTask):
             try:
                 if dataset.score_answer(text, drawn) == 1:
                     return True
-            except Exception:  # of a scorer, on a reply of another form
+            except FAULTS:  # of a scorer, on a reply of another form
                 continue
         return False
 
@@ -152,7 +157,7 @@ def _drawn(knobs: str) -> GymTask:
         knobs_of_set = {"seed": source.seed, "size": source.size, **source.config}
         dataset = factory.create_dataset(source.dataset, **knobs_of_set)
         questions = [dataset[number] for number in range(source.size)]
-    except Exception as error:  # of a generator: it checks some knobs, and fails on others
+    except FAULTS as error:  # of a generator: it checks some knobs, and fails on others
         reason = " ".join(lines_of(error)) or "knobs that do not fit each other"
         raise ConfigError(f"{source}: config: {reason:.200}") from error
     for drawn in questions:

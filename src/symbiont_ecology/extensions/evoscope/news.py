@@ -73,16 +73,12 @@ class Chronicle:
         """Generation since which each family is solved."""
         self._has_economy = has_economy
         self._servers: dict[str, OrganelleId] = {}
-        self._books = defaultdict[OrganelleId, deque[events.Settled]](lambda: deque(maxlen=WINDOW))
-        self._answers = defaultdict[OrganelleId, deque[_Answers]](deque)
         self._families = defaultdict[str, deque[_Answers]](deque)
         self._proposed: dict[OrganelleId, events.Proposed] = {}
 
     def add(self, event: events.Event, ancestors: Sequence[OrganelleId] = ()) -> None:
         """Read the next event. ``ancestors`` are those of a newborn, the dead included."""
         match event:
-            case events.Settled():
-                self._books[event.id].append(event)
             case events.Acted() if event.verdicts and event.purpose == "practice":
                 self._count(event)
             case events.Born():
@@ -123,10 +119,7 @@ class Chronicle:
 
     def _count(self, event: events.Acted) -> None:
         answers = _Answers(event.generation, event.id, len(event.verdicts), sum(event.verdicts))
-        for queue in (self._answers[event.id], self._families[cell_family(event.cell)]):
-            queue.append(answers)
-            while queue[0].generation <= event.generation - WINDOW:
-                queue.popleft()
+        self._families[cell_family(event.cell)].append(answers)
 
     def _add_birth(self, event: events.Born, ancestors: Sequence[OrganelleId]) -> None:
         how = f"({event.operator}{f', rank {event.rank}' if event.rank else ''})"
@@ -144,26 +137,7 @@ class Chronicle:
     def _add_death(self, event: events.Retired) -> None:
         estate = f"; it leaves {event.balance / 1000:+.1f} ATP" if self._has_economy else ""
         text = f"{event.id} dies after {event.age} generations: {event.cause}{estate}."
-        if (books := self._books.pop(event.id, None)) and event.cause == "bankrupt":
-            text += f" {self._last_books(event, books)}"
-        self._answers.pop(event.id, None)
         self._say(event, "death", text, (event.id,))
-
-    def _last_books(self, event: events.Retired, books: Sequence[events.Settled]) -> str:
-        count = len(books)
-        earned, cost, rent, spent = (
-            sum(getattr(book, name) for book in books) / count / 1000
-            for name in ("revenue", "cost", "rent", "spent")
-        )
-        start = event.generation - WINDOW
-        answers = [row for row in self._answers.get(event.id, ()) if row.generation >= start]
-        asked, right = sum(row.asked for row in answers), sum(row.right for row in answers)
-        lately = f"In its last {count} generations it" if count > 1 else "In its last generation it"
-        text = f"{right:g} of {asked} answers were right" if asked else "nobody asked it"
-        return (
-            f"{lately} earned {earned:.1f} ATP and spent {spent:.1f} in each (compute {cost:.1f}, "
-            f"rent {rent:.1f}); {text}."
-        )
 
     def _add_verdict(self, event: events.Gated) -> None:
         proposed = self._proposed.pop(event.id, None)
