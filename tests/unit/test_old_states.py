@@ -52,7 +52,8 @@ def test_what_earlier_files_call_habitats_are_users(tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(with_header(text, None, version=3))
     assert load_state(tmp_path) == state
     fields = {"generation": 0, "id": "o1", "purpose": "practice", "habitat": "ann"}
-    answers = {"cell": "math.add/short", "items": ["x"], "verdicts": [1.0]}
+    answers = {"cell": "math.add/short", "items": ["x"], "verdicts": [1.0], "samples": 1}
+    answers |= dict.fromkeys(("tokens_in", "tokens_out", "flops"), 1)
     reply = {"item": "x", "prompt": "1+1", "reply": "2", "verdict": 1.0, "price": 0}
     rows = {
         "events.jsonl": ({"schema": 1}, {"seq": 0, "kind": "Acted", **fields, **answers}),
