@@ -30,6 +30,8 @@ REMOVED: Mapping[tuple[str, str], str] = {
     **{("strategy", name): _ONE_RUN for name in ("cycleqd", "m2n2", "swarm")},
     ("strategy", "mixing"): "no comparison measured it",
     ("strategy", "tpe"): "hyper is as good, 96 and 97 % right",
+    ("engine", "sglang"): "it was never tried on a real server: take vllm",
+    ("operator", "slerp"): "no preset or result used it: take svd",
     ("operator", "shrink"): "thrift alone used it",
     ("operator", "split"): "m2n2 alone used it",
     ("operator", "crossover"): "it mattered little what a crossover mixes: take directions",
