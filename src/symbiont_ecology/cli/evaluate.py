@@ -1,4 +1,4 @@
-"""What a run has bred, in use: ``evaluate``, ``infer`` and ``export``."""
+"""Use of what a run has bred: ``evaluate``, ``infer`` and ``export``."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class RegexFind(SyntheticTask):
 
 
 def _between(reply: str, marks: str) -> str | None:
-    """What stands between two marks; None if they do not stand around it."""
+    """Return the text between two marks; None if they do not stand around it."""
     is_marked = len(reply) > 1 and reply.startswith(marks[0]) and reply.endswith(marks[1])
     return reply[1:-1] if is_marked else None
 
