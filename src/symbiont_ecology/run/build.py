@@ -123,7 +123,8 @@ def _misfits(config: RunConfig, parts: Components) -> Iterator[str]:
 def _misfits_of_style(config: RunConfig, style: PromptStyle, mix: TaskMixture) -> Iterator[str]:
     """Yield what a style of prompts would tell, or what it needs of the host's files."""
     is_secret = config.tasks.flip or isinstance(mix.users, SyntheticUsers)
-    if style.tells_convention and is_secret:
+    is_told = style.tells_convention and any(isinstance(one, SyntheticTask) for one in mix.tasks)
+    if is_secret and is_told:
         yield f"tasks.style: {config.tasks.style!r} tells what is right, which is to be found out"
     if style.is_chat and has_chat_template(config.host.model) is False:
         yield (
