@@ -54,7 +54,7 @@ def test_the_budget_of_ranks_and_places_binds_whatever_happens(tmp_path: Path) -
         "morphogenesis": {"every": 2, "rich": 14_000, "poor": 6_000, "full": 0.01},
     }
     most, fullest, seen = 13, 0, set[str]()
-    for seed in (0, 4):
+    for seed in (4, 5):
         plan = flipping(tmp_path / str(seed), 80, seed, questions=4, **mechanisms)
         plan = plan.model_copy(update={"strategy": {**plan.strategy, "ranks": most, "capacity": 4}})  # type: ignore[dict-item]
         host, log = ToyHost(), EventLog(tmp_path / f"{seed}.jsonl")

@@ -77,4 +77,4 @@ def test_adapters_that_cannot_found_are_refused_in_one_line(
     with pytest.raises(kind, match=message) as caught:
         Run.start(*words, folder=tmp_path / "run").finish()
     assert "\n" not in str(caught.value)
-    assert not (tmp_path / "run").exists()
+    assert not (tmp_path / "run/state.json").exists()

@@ -139,5 +139,5 @@ def test_a_run_with_verifiers_that_fail_resumes_exactly(tmp_path: Path) -> None:
 def test_what_reads_reference_answers_is_refused_where_there_are_none(part: str, spec: str) -> None:
     learning = {"learning_rule": "policy_gradient"} if part == "reward" else {}
     plan = config(strategy=SINGLE).model_copy(update={**learning, part: spec})
-    with pytest.raises(ConfigError, match=f"{part}: expected tasks with .*, and 'letters'"):
+    with pytest.raises(ConfigError, match=f"{part}: expected reference answers, 'letters' has"):
         check(plan)

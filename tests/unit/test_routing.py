@@ -87,7 +87,7 @@ def test_what_was_answered_once_is_not_asked_again(
 
 def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: list[Item]) -> None:
     bare = accuracy(candidates, questions, "host")
-    for routing in ("single", "cell", "learned"):
+    for routing in ("single", "learned"):
         gain = difference(accuracy(candidates, questions, routing), bare)
         assert gain.low > 0.1, (routing, gain)
     assert 0.1 < bare.accuracy().estimate < 0.6
@@ -97,7 +97,7 @@ def test_routed_portfolios_beat_the_bare_host(candidates: LoadedRun, questions: 
 def test_answers_come_in_the_order_of_the_questions_whatever_the_slots(
     slots: int, candidates: LoadedRun, questions: list[Item]
 ) -> None:
-    whom = chosen(candidates, questions, "cell")
+    whom = chosen(candidates, questions, "learned")
     found = Evaluator(ToyHost(slots=slots), candidates.pool.adapter).ask(questions, whom)
     assert [one.item for one in found] == questions
     assert [one.organelle_id for one in found] == whom

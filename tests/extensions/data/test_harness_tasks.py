@@ -79,9 +79,9 @@ def test_a_text_is_asked_and_judged_as_the_config_says(tmp_path: Path) -> None:
     assert task.depths == ("short",)
     assert verdicts(task, line.question, "Word 1", "word 1", "Word 2") == [1.0, 0.0, 0.0]
     text = 'description: "Go on.\\n"\ndoc_to_text: question\ndoc_to_target: answer\n'
-    graded = harness(tmp_path, text, open_rows(), grade="contains", reply_tokens=9)
+    graded = harness(tmp_path, text, open_rows(), grade="stated", reply_tokens=9)
     assert graded.lines[0].prompt == "Go on.\nthe word after 0?"
-    assert verdicts(graded, graded.lines[0].question, "It is word 1, I say") == [1.0]
+    assert verdicts(graded, graded.lines[0].question, "It is word 1.") == [1.0]
     assert graded.reply_limit("short") == 9
 
 

@@ -106,7 +106,7 @@ def test_a_lesson_is_the_advantage_of_a_rollout_that_was_traced() -> None:
     "words", [["host.engine={kind: vllm, adapters_folder: x}"], ["executor=ray"]]
 )
 def test_nothing_but_the_kernel_can_be_observed(words: list[str]) -> None:
-    with pytest.raises(ConfigError, match=r"expected host\.engine=kernel and executor=local"):
+    with pytest.raises(ConfigError, match=r"set host\.engine=kernel and executor=local"):
         check(load_config("steady", ["learning_rule=hebbian", *words]))
 
 
