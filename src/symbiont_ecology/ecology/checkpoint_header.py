@@ -4,7 +4,7 @@ found out, and a log that is not the one that the state was made with.
 It is the second line of the file; the fields of the state stand below it::
 
     {
-     "checkpoint": {"format":3,"log":{"bytes":60199,"digest":"…"},"checksum":"…"},
+     "checkpoint": {"format":4,"log":{"bytes":60199,"digest":"…"},"checksum":"…"},
      "seed": 0,
 
 The checksum is over all other bytes. It is against accidents and edits by hand: who means harm can

@@ -58,10 +58,11 @@ class EcologyState:
     population: dict[OrganelleId, Organelle] = field(default_factory=dict)
     ledger: Ledger = field(default_factory=Ledger)
     posteriors: dict[OrganelleId, dict[str, SuccessPosterior]] = field(default_factory=dict)
+    """Success of each organelle per niche: a cell, or where users ask a user."""
     success: dict[str, float] = field(default_factory=dict)
-    """Moving average of success per cell name, which prices follow."""
+    """Moving average of success per niche, which prices follow."""
     drift_detectors: dict[str, DriftDetector] = field(default_factory=dict)
-    """The last verdicts per cell name: by them a change of the world is noticed."""
+    """The last verdicts per niche: by them a change of the world is noticed."""
     effort: dict[str, float] = field(default_factory=dict)
     """Useful FLOPs that a rollout in a cell took lately, its lessons included."""
     archive: Archive = field(default_factory=Archive)

@@ -45,7 +45,7 @@ class RememberedAnswer:
     ``reply`` is the answer as text; empty in a world without users. ``confidence`` is the
     probability that ``organelle_id`` gave to it, or where replies are open how often it pleased its
     other users. ``sketch`` stands for the answer's gradient at the bare host
-    (``host.sketches``), and ``coordinates`` say where the answer lies in the basis of its family
+    (``model.sketches``), and ``coordinates`` say where the answer lies in the basis of its family
     (``Basis``), if it has one: signed bytes in base64, or empty. ``token_ids`` hold the
     end of answer.
     """

@@ -60,8 +60,6 @@ class LoggedEvaluation(BaseModel):
     generation: int
     routing: str
     accuracy: Interval
-    selection_flops: int = 0
-    selection_tokens: int = 0
     asked: dict[str, Any]
 
 

@@ -33,8 +33,6 @@ OBSERVATION_HALF_LIFE, MAX_HALF_LIFE_SHARE = 50, 0.25
 It is at most such a share of a whole run, or a short run is judged by how it began."""
 MIN_WEIGHT = 0.1
 """Observations that count less are left out."""
-TIMES = " × "
-"""Between a candidate and the part of its ΔW, in the id of one that is scaled."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -42,8 +40,7 @@ class AdapterPool:
     """Candidates with their weights, and what is known of them.
 
     ``scores`` holds success rates by cell and candidate. ``elites`` are the candidates that a
-    router chooses among. ``source`` says where the scores come from: ``practice`` (training items)
-    or ``selection``.
+    router chooses among.
     """
 
     state: EcologyState
@@ -52,7 +49,6 @@ class AdapterPool:
     elites: tuple[OrganelleId, ...]
     scores: Mapping[str, Mapping[OrganelleId, float]]
     observations: tuple[Observation, ...]
-    source: str = "practice"
 
     @classmethod
     def of_run(
@@ -87,10 +83,7 @@ class AdapterPool:
         return cls(state, config, weights, ids, scores=scores, observations=observations)
 
     def __repr__(self) -> str:
-        return (
-            f"<{len(self.elites)} elites, {len(self.state.population)} alive, judged by "
-            f"{self.source}>"
-        )
+        return f"<{len(self.elites)} elites, {len(self.state.population)} alive>"
 
     @property
     def organelles(self) -> frozenset[OrganelleId]:
@@ -107,14 +100,14 @@ class AdapterPool:
         """Return the candidate with the highest success summed over all cells; the host if there is
         none. With ``among``, one of these.
 
-        Judged by practice, only the living have a record in more than one cell. Of equals it is the
+        Only the living have a record in more than one cell. Of equals it is the
         one with the highest score in an exam: where exams are read, nobody has a success.
         """
         alive = self.state.population
         record: dict[OrganelleId, float] = dict.fromkeys(sorted(alive), 0.0)
         for scores in self.scores.values():
             for name, score in scores.items():
-                if name != HOST and (self.source == "selection" or name in alive):
+                if name in alive:
                     record[name] = record.get(name, 0.0) + score
         exams = {name: o.score for name, o in alive.items() if o.score is not None}
 
@@ -129,9 +122,8 @@ class AdapterPool:
         return entry.server if entry and entry.server in self.state.population else HOST
 
     def adapter(self, name: OrganelleId) -> AdapterWeights:
-        """Return the weights of a candidate; of ``o7 × 0.65`` those of o7 with that part of ΔW."""
-        name, _, scale = name.partition(TIMES)
-        return self.weights[name].times(float(scale)) if scale else self.weights[name]
+        """Return the weights of a candidate."""
+        return self.weights[name]
 
 
 def elite_id(elite: Elite) -> OrganelleId:

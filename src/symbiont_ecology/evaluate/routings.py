@@ -8,7 +8,7 @@ returns one rollout for each item, whose cost is that of everyone who was asked 
 ``Strategy.ask`` gives out the questions, by its mechanisms and an allocator. Neither does a service
 (``extensions/serve``), which goes on learning: it asks the same strategy
 (``ServingSnapshot.takers``), so that a user may try adapters and new users find theirs. The key
-``router`` plays no part there; where nobody explores, a service answers as the routing ``user``.
+``router`` plays no part there; where nobody explores, a service answers as the routing ``habitat``.
 """
 
 from __future__ import annotations

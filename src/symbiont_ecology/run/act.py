@@ -67,11 +67,7 @@ class _Row:
 
 
 def act(assignments: Sequence[Assignment], context: GenerationContext) -> list[Outcome]:
-    """Roll out and judge every assignment, and charge the budget; outcomes in their order.
-
-    Raises:
-        WaitingError: people have to judge some of the answers first.
-    """
+    """Roll out and judge every assignment, and charge the budget; outcomes in their order."""
     host, state, asked = context.host, context.state, Counter[tuple[object, ...]]()
     questions = [one for assignment in assignments for one in _samples(assignment, context, asked)]
 

@@ -53,7 +53,7 @@ class Checkpoints:
         """The generation of ``state.json``."""
         self._needed = set[BlobRef]()
         self._needed_before = set[BlobRef]()
-        """Blobs of the states of evaluations, by their files."""
+        """Blobs of the last checkpoint, and of the one before it."""
 
     def restore(self) -> EcologyState:
         """Return the last checkpoint, if its log and its blobs are whole. The log is cut behind it.

@@ -2,7 +2,7 @@
 users, cells remember what was right.
 
 Learning replays what was accepted, so that nothing is forgotten and little is asked twice.
-Their sketches (``host.sketches``) or embeddings (``host.embeddings``) say which users want the
+Their sketches (``model.sketches``) or embeddings (``HostKernel.embed``) say which users want the
 same.
 """
 

@@ -204,17 +204,17 @@ class Run:
         return LivingOrganelle(self, population[pool.best(pool.state.served)], pool.state)
 
     def ask(
-        self, prompt: str, routing: Spec = "learned", max_new_tokens: int = 64, user: str = ""
+        self, prompt: str, routing: Spec | None = None, max_new_tokens: int = 64, user: str = ""
     ) -> Rollout:
-        """Return the answer to a prompt, by whom the routing chooses (``symbiont list routings``).
-
-        With a ``user`` the routing ``user`` asks the organelle that serves it.
+        """Return the answer to a prompt, by whom the routing chooses (``symbiont list routings``):
+        without one, by the organelle that serves the ``user``, or else by the router.
 
         Raises:
             DataError: the prompt cannot be written in UTF-8.
         """
         if not is_text(prompt):
             raise DataError("expected a prompt in UTF-8, got bytes that are none")
+        routing = routing or ("habitat" if user else "learned")
         return self.loaded.answer(prompt, self.host, routing, max_new_tokens, user)
 
     def evaluate(

@@ -39,10 +39,7 @@ ARMS: dict[str, dict[str, Any]] = {
         "strategy": {"kind": "es", "population": 6, "questions": 3, "looks": 4},
         "learning_rule": "none",
     },
-    "genetic": {
-        "strategy": {"kind": "genetic", "questions": 3},
-        "learning_rule": "none",
-    },
+    "genetic": {"strategy": {"kind": "genetic", "questions": 3}, "learning_rule": "none"},
     "hyper": {
         "strategy": {"kind": "hyper", "train_size": 96, "eval_size": 96, "ranks": [2, 4]},
         "learning_rule": "supervised",

@@ -17,7 +17,8 @@ from symbiont_ecology.ecology.learning.experience import (
 
 
 class LearningRule(ABC):
-    """A rule of learning. Frozen: what it must remember goes into the organelle's notes.
+    """A rule of learning. Frozen: what it must remember goes into notes, which are kept with
+    the organelle's optimizer state.
 
     A subclass declares what it needs.
 

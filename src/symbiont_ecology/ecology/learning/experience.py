@@ -123,7 +123,7 @@ LearnedSlots: TypeAlias = tuple[
 class Estimator(Protocol):
     """A gradient estimator of its own, for a rule that does without a backward pass.
 
-    ``host`` is the kernel itself (``host.kernel.HostKernel``), in this process.
+    ``host`` is the kernel itself (``model.kernel.HostKernel``), in this process.
     """
 
     def rollout(

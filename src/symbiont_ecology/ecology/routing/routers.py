@@ -41,7 +41,7 @@ class Router(Protocol):
         """Return what to expect of the bare host and of each candidate; the highest is asked."""
 
 
-routers: Registry[Router] = Registry("router", "symbiont_ecology.evaluate")
+routers: Registry[Router] = Registry("router", "symbiont_ecology.ecology.routing")
 
 FEATURES, MAX_NGRAM, RIDGE = 4096, 6, 1.0
 """Hash buckets; longest n-gram, in characters; strength of the pull towards the host's mean."""

@@ -9,9 +9,7 @@ VIEW_COLOURS = (
 """Okabe & Ito (2008), then Tol's "muted": told apart by people who are colour-blind."""
 OTHERS_COLOUR = "#b4b9bd"
 """Of organelles that have no colour of their own, and of the bare host."""
-HEAT = "cividis"
-"""The colour map of heat maps (Nuñez et al. 2018)."""
-MAIN_COLOUR, SECOND_COLOUR = "#17805c", "#8fbf3f"
-"""Of the arm that is compared with all others, and of one more that is."""
+MAIN_COLOUR = "#17805c"
+"""Of the arm that is compared with all others."""
 ARM_COLOURS = ("#8c8c8c", *VIEW_COLOURS[:2], *VIEW_COLOURS[3:9])
 """Of the other arms, one after another: grey, and what is not green."""
