@@ -76,7 +76,7 @@ def test_a_prompt_of_megabytes_is_refused(symbiont: Symbiont, lived: Path, tmp_p
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
-        ("reward=odd_reward", "reward rule 'odd_reward' (mine.py) failed at each of its last "),
+        ("reward=odd_reward", "reward rule 'odd_reward' (mine.py) failed at each of its "),
         ("allocator=odd_allocator", "a plug-in raised SystemExit: 0 (mine.py line 26): mend it"),
     ],
 )

@@ -23,7 +23,6 @@ from symbiont_ecology.evaluate.evaluation_log import (
     logged,
 )
 from symbiont_ecology.evaluate.measure import Evaluation, LoadedRun, difference
-from symbiont_ecology.extensions.study.shifts import PERTURBATIONS
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.start import resume, start
 from symbiont_ecology.tasks import tasks
@@ -148,29 +147,6 @@ def test_a_question_that_is_asked_in_several_ways_is_tested_by_its_mean() -> Non
     assert apart.p == sign_flip([2 / 3] * 6 + [-1.0] * 2)
     once = difference(graded([1.0] * 6 + [0.0] * 2), graded([0.0] * 6 + [1.0] * 2))
     assert (once.test, once.p) == ("McNemar", mcnemar(6, 2))
-
-
-def test_what_is_asked_in_five_ways_counts_once(candidates: LoadedRun) -> None:
-    plain = candidates.items(10)
-    in_all_ways = candidates.items(10, ["perturbed", "perturbed"])
-    assert len(in_all_ways) == len(PERTURBATIONS) * len(plain)
-
-    def answered(questions: list[Item], share: float) -> Evaluation:
-        """Right in the first share of them, by what they ask."""
-        known = sorted({one.subject for one in questions})
-        right = set(known[: round(share * len(known))])
-        rollouts = [answer(one, verdict=float(one.subject in right)) for one in questions]
-        return replace(graded([1.0]), rollouts=tuple(rollouts))
-
-    assert answered(in_all_ways, 0.75).accuracy() == answered(plain, 0.75).accuracy()
-    better, worse = (
-        [answered(some, share) for some in (plain, in_all_ways)] for share in (0.7, 0.5)
-    )
-    once, often = difference(better[0], worse[0]), difference(better[1], worse[1])
-    assert (often.test, often.p) == (once.test, once.p)
-    assert (often.estimate, often.low, often.high) == pytest.approx(
-        (once.estimate, once.low, once.high)
-    )
 
 
 def test_a_run_whose_world_changed_for_good_is_judged_by_what_holds_there(tmp_path: Path) -> None:

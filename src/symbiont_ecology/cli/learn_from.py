@@ -145,7 +145,7 @@ def _report(run: Run, row_count: int, users: Sequence[str]) -> None:
 
     target, loaded, pool = run.folder / EXPORT, run.loaded, run.loaded.pool
     export_run(run, target)
-    held_out = loaded.items(ALL_OF_A_USER, ("users",))
+    held_out = loaded.items(ALL_OF_A_USER, ("habitats",))
     items = some_of([i for i in held_out if pool.server(i.user) != HOST], MAX_ASKED)
     servers = [pool.server(item.user) for item in items]
     columns: dict[str, list[float]] = {}

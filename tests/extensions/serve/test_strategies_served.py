@@ -14,8 +14,8 @@ from symbiont_ecology.extensions.serve.service import check_served
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig, load_config
 
-USUAL = ("ecology", "single", "genetic", "nearest", "neutral")
-REFUSED = ("per_habitat", "told", "in_context", "es")
+USUAL = ("ecology", "single", "nearest", "neutral")
+REFUSED = ("per_habitat", "told", "in_context")
 
 
 def town_of(strategy: str) -> RunConfig:

@@ -83,8 +83,8 @@ def test_users_are_asked_through_their_own_adapters(
     _, many, one = adhoc.ask(protocol, arms)
     (run,) = arms["per_habitat"]
     alone = run.evaluate(run.items(2, ("habitats",)), ToyHost(), "habitat")
-    assert many.legs[0].systems["user"] == SystemAnswers.of(alone)
-    assert many.legs[0].systems["user"].organelles > 1
+    assert many.legs[0].systems["habitat"] == SystemAnswers.of(alone)
+    assert many.legs[0].systems["habitat"].organelles > 1
     assert one.legs[0].systems["single"].organelles == 1
 
 

@@ -22,9 +22,6 @@ from pathlib import Path
 from typing import Any
 
 import yaml  # type: ignore[import-untyped, unused-ignore]
-from jinja2 import StrictUndefined, Template, TemplateError, nodes
-from jinja2.nativetypes import NativeEnvironment
-from jinja2.sandbox import SandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
 from symbiont_ecology.base.config_layers import parse_yaml
@@ -44,8 +41,6 @@ from symbiont_ecology.tasks.data import (
 from symbiont_ecology.tasks.grading import Choice, graders
 from symbiont_ecology.tasks.tables import as_written, check_columns, locate, rows_of_file
 
-MAX_CHARS = 100_000
-"""Of a text that a template makes."""
 LETTERS = string.ascii_uppercase
 """Of listed choices."""
 SAYS_NOTHING = re.compile(
@@ -53,15 +48,6 @@ SAYS_NOTHING = re.compile(
     "target_delimiter|.*decontamina.*"
 )
 """Keys that change nothing here: solved examples come from the prompt style."""
-METHODS = {
-    one.__name__: one for one in (str.strip, str.lower, str.upper, str.capitalize, str.title)
-}
-"""Methods and filters of templates. None makes a long text of a short one."""
-SYNTAX = (
-    *(nodes.Output, nodes.TemplateData, nodes.Name, nodes.Const, nodes.List, nodes.CondExpr),
-    *(nodes.Getattr, nodes.Getitem, nodes.Call, nodes.Filter),
-)
-"""Parts of templates. Loops and arithmetic could take for ever, or fill the memory."""
 
 
 class HarnessFile(BaseModel):
@@ -199,40 +185,15 @@ def _index(target: object, choices: Sequence[str], where: str) -> int:
     )
 
 
-class _Values(SandboxedEnvironment, NativeEnvironment):
-    """Templates that know columns and ``METHODS``, and whose values stay what they are."""
-
-    def is_safe_callable(self, obj: object) -> bool:
-        return getattr(obj, "__name__", "") in {*METHODS, "index"}
-
-
-_JINJA = _Values(undefined=StrictUndefined, finalize=lambda value: "" if value is None else value)
-_JINJA.globals, _JINJA.filters = {}, METHODS | {"trim": str.strip}
-
-
-@lru_cache(maxsize=64)
-def _template(source: str) -> Template:
-    for node in _JINJA.parse(source).find_all(nodes.Node):
-        if not isinstance(node, SYNTAX):
-            raise ValueError(f"{type(node).__name__} is not supported")
-    return _JINJA.from_string(source)
-
-
 def _filled(source: str, row: Mapping[str, Any], where: str) -> object:
     """Return what a column or a template says of a row: a text, or the value itself of a template
     that is one expression alone."""
     if source in row or "{" not in source:
         check_columns(row, [source], where, "name a column, or write a template of {{…}}")
         return row[source]
-    pieces, length = list[object](), 0
+    from symbiont_ecology.extensions.data.templates import filled  # jinja2 takes its time
+
     try:
-        for piece in _template(source.strip("\n")).generate(row):
-            pieces.append(piece)
-            length += len(piece) if isinstance(piece, str) else 0
-            if length > MAX_CHARS:
-                raise ValueError(f"more than {MAX_CHARS} characters")
-        if len(pieces) > 1 and any(isinstance(piece, list | dict) for piece in pieces):
-            raise ValueError("a list stands between texts")
-        return pieces[0] if len(pieces) == 1 else "".join(map(str, pieces))
-    except (TemplateError, LookupError, TypeError, ValueError, RecursionError) as error:
+        return filled(source.strip("\n"), row)
+    except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise DataError(f"{where}: cannot be filled in: {' '.join(str(error).split())}") from error
