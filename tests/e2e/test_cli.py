@@ -41,7 +41,7 @@ def test_dry_run_needs_no_torch_and_writes_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", presets())
 def test_every_preset_can_be_run(name: str) -> None:
-    whole = name.startswith(("base", "demo", "steady", "experiments", "users", "service"))
+    whole = name.startswith(("base", "demo", "steady", "experiments", "habitats", "service"))
     check(load_config(name, () if whole else ("tasks.families=[math.add]",)))
 
 
@@ -128,8 +128,8 @@ def test_a_full_disk_loses_nothing(
         (["evaluate"], "expected either a run folder or --adapter"),
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
-            ["evaluate", "--adapter", "x", "--again", "--per-cell", "20"],
-            "--adapter: expected no --per-cell, --again beside it: leave it out",
+            ["evaluate", "--adapter", "x", "--per-cell", "20"],
+            "--adapter: expected no --per-cell beside it: leave it out",
         ),
         (
             ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
@@ -219,7 +219,7 @@ def test_evaluate_refuses_another_host_and_another_word(
     assert "was founded on host" in said.error
     said = symbiont("evaluate", lived, "--routing", "best")
     assert "no routing 'best';" in said.error
-    assert "known: family, user, host, learned, single" in said.error
+    assert "known: family, habitat, host, learned, single" in said.error
 
 
 def test_a_holdout_line_without_target_is_named(

@@ -52,7 +52,7 @@ def test_a_log_becomes_adapters_that_go_on_after_ctrl_c(
     ("words", "error"),
     [
         (("nothing.jsonl",), "log nothing.jsonl: no such file"),
-        (("{log}", "--user", "user"), "no column 'user'; it has user, family, prompt"),
+        (("{log}", "--user", "who"), "no column 'who'; it has user, family, prompt"),
         (("{log}", "--passes", "0"), "--passes: expected a number above 0, got 0"),
         (("{log}", "--host", "nowhere/at-all", "--dry-run", "tasks.depths=[long]"), "tasks.depths"),
     ],

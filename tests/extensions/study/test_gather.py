@@ -102,7 +102,7 @@ def test_towns_of_two_seeds_have_no_users_in_common(tmp_path: Path) -> None:
     folders = [tmp_path / "a", tmp_path / "b"]
     for seed, folder in enumerate(folders):
         start(town(seed=seed, length=3), folder, host=ToyHost())
-    with pytest.raises(ConfigError, match="users: expected runs of one seed, got seeds 0, 1"):
+    with pytest.raises(ConfigError, match="habitats: expected runs of one seed, got seeds 0, 1"):
         gather(folders, ("habitats",), 5, "any")
     with pytest.raises(ConfigError, match="routers answer in-distribution: ask users alone"):
         gather(folders, ("in-distribution", "habitats"), 5, "any")
