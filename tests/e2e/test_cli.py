@@ -129,7 +129,7 @@ def test_a_full_disk_loses_nothing(
         (["evaluate", "--adapter", "/no/such/adapter"], "expected --holdout FILE"),
         (
             ["evaluate", "--adapter", "x", "--per-cell", "20"],
-            "--adapter: expected no --per-cell beside it: leave it out",
+            "--adapter: expected no --per-cell beside it",
         ),
         (
             ["evaluate", "x", "--holdout", "y", "--shift", "wording"],
