@@ -35,7 +35,7 @@ BUDGETS = {
     "model": 3040,
     "run": 2370,
     "tasks": 1720,
-    "tests": 24690,
+    "tests": 24490,
     "top level": 40,
 }
 """Lines of code of each folder. Raising one takes a sentence in the change log."""

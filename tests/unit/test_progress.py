@@ -9,9 +9,8 @@ import pytest
 
 from symbiont_ecology.base.events import GenerationEnded
 from symbiont_ecology.base.flops import Cost
-from symbiont_ecology.cli.console import RunProgress, fraction_done
+from symbiont_ecology.cli.console import RunProgress
 from symbiont_ecology.ecology import EcologyState
-from symbiont_ecology.run.config import LoopConfig
 from symbiont_ecology.run.start import start
 from toy import ToyHost, toy_config
 
@@ -62,20 +61,3 @@ def test_the_time_to_go_follows_the_pace_of_this_sitting(
     lines = capsys.readouterr().out.splitlines()
     assert "left ?" in lines[0]
     assert " 60%  left 0:13:20" in lines[-1]
-
-
-@pytest.mark.parametrize(
-    ("limit", "fraction"),
-    [
-        ({}, 0.5),
-        ({"train_flops": 100.0}, 0.8),
-        ({"train_flops": 60.0}, 1.0),
-        ({"train_rollouts": 16.0}, 0.5),
-        ({"train_rollouts": 10.0}, 0.8),
-        ({"train_tokens": 40.0}, 0.75),
-        ({"train_seconds": 100.0}, 0.9),
-    ],
-)
-def test_the_nearest_end_counts(limit: dict[str, float], fraction: float) -> None:
-    loop = LoopConfig(generations=10, **limit)
-    assert fraction_done(loop, state_at(5, flops=80, tokens_in=30), 90.0) == fraction

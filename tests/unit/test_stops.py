@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Completions, Decoding, Item, Request
+from symbiont_ecology.base.types import Decoding, Item
 from symbiont_ecology.ecology import HOST, Assignment, Outcome, Rollout
 from symbiont_ecology.ecology.learning import Experience, learning_rules
 from symbiont_ecology.evaluate.measure import LoadedRun
@@ -95,18 +95,3 @@ def test_a_stopped_answer_is_imitated_as_one_that_ends(kernel: HostKernel) -> No
     assert learned["expert_iteration"] == learned["supervised"] == reference
     # A policy gradient is about what was drawn.
     assert learned["policy_gradient"] == rollout.token_ids
-
-
-def test_an_answer_that_ended_by_itself_is_imitated_as_it_was(kernel: HostKernel) -> None:
-    item = tasks.build("math.add").sample("short", Draw(0)("question"))
-    decoding = Decoding(stop=("never said",))
-    ((rollout,), _) = roll_out([Question(item, HOST)], kernel, lambda _: None, decoding)  # type: ignore[arg-type,return-value]
-    assert rollout.answer_ids == rollout.token_ids
-    assert rollout.token_ids[-1] == kernel.end_token_id
-
-
-def test_completions_say_which_of_them_were_stopped(kernel: HostKernel) -> None:
-    item, whole, _ = stopped(kernel)
-    rows = [Request(item.prompt, -1, item.reply_limit), Request("math.add: 1+2\n", -1, 8)]
-    found: Completions = kernel.rollout(rows, None, Decoding(stop=(whole[4:6],)))
-    assert [found[row].is_stopped for row in range(2)] == [True, False]

@@ -215,11 +215,3 @@ def test_a_run_lives_on_them_and_goes_on_with_the_same_alone(
     monkeypatch.setattr(GymTask, "digest", property(lambda task: "of other versions"))
     with pytest.raises(RunError, match="is not what the run in"):
         resume(tmp_path / "run", overrides=["run.generations=6"], host=ToyHost())
-
-
-def test_the_page_names_every_data_set_that_is_left_out() -> None:
-    page = (Path(__file__).parents[3] / "docs/data.md").read_text(encoding="utf-8")
-    _, _, section = page.partition("## reasoning-gym")
-    table = section.partition("| left out | because |")[2].partition("##")[0]
-    named = {name for row in table.splitlines()[2:] for name in row.split("|")[1:2]}
-    assert {name.strip() for names in named for name in names.split(",")} == set(LEFT_OUT)

@@ -20,18 +20,8 @@ from symbiont_ecology.base.events import (
     Scored,
 )
 from symbiont_ecology.extensions.evoscope.history import History
-from symbiont_ecology.extensions.evoscope.methods import (
-    MAX_PEDIGREE,
-    TARGETS,
-    lesser_lives,
-    lives_of,
-    look_rows,
-    said_genes,
-    step_rows,
-    variants_of,
-)
+from symbiont_ecology.extensions.evoscope.methods import lives_of, look_rows, step_rows, variants_of
 from symbiont_ecology.extensions.evoscope.page import page_record
-from symbiont_ecology.extensions.methods.hyper import MODULES
 
 
 def ended(generation: int) -> GenerationEnded:
@@ -110,33 +100,6 @@ def test_everybody_who_sat_an_exam_is_in_a_life(methods: dict[str, Path], name: 
     assert all(len(life.survivors) == 2 for life in lives)
     best = [life.ranking[0].fitness for life in lives]
     assert all(one <= other for one, other in pairwise(best))  # the elite stays
-
-
-def test_a_pedigree_of_many_leaves_out_the_dead_without_children() -> None:
-    history = told(born(0, "o0"))
-    for number in range(1, 2 * MAX_PEDIGREE):
-        history.add(born(number, f"o{number}", "o0"))
-        history.add(Scored(number, f"o{number}", 0.5))
-        if number > 1:
-            history.add(Retired(number, f"o{number}", "eliminated", 0, 0))
-        history.add(ended(number))
-    assert history.taxa.keys() - lesser_lives(history) == {"o0", "o1"}
-
-
-def test_genes_are_told_as_people_read_them() -> None:
-    genes = {"rank": 4.0, "alpha": 2.0, "dropout": 0.05, "learning_rate": 0.002, "targets": 1.0}
-    said = {"rank": "4", "alpha": "8", "dropout": "0.05", "learning rate": "0.002"}
-    assert said_genes(genes) == {**said, "modules": "q and v"}
-    assert said_genes({"targets": 99.0}) == {"modules": "99"}  # a log may say anything
-    assert tuple(MODULES) == TARGETS
-
-
-def test_energy_is_no_news_without_an_economy(methods: dict[str, Path]) -> None:
-    history = History.of_run(methods["genetic"])
-    assert not history.has_economy
-    deaths = [one.text for one in history.chronicle.news if one.kind == "death"]
-    assert deaths
-    assert not any("ATP" in text for text in deaths)
 
 
 def test_a_page_has_a_row_for_each_step_and_exam_and_a_long_one_has_means(

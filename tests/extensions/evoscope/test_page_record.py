@@ -19,9 +19,8 @@ from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.extensions.evoscope.adapters import adapter_measures
 from symbiont_ecology.extensions.evoscope.compare import RunDiff
 from symbiont_ecology.extensions.evoscope.history import History
-from symbiont_ecology.extensions.evoscope.news import News
 from symbiont_ecology.extensions.evoscope.page import embedded_json, page_record
-from symbiont_ecology.extensions.evoscope.record import canvas_places, chosen_news, chosen_replies
+from symbiont_ecology.extensions.evoscope.record import canvas_places, chosen_replies
 from symbiont_ecology.extensions.evoscope.report import RunReport
 from symbiont_ecology.run.start import start
 from toy import ToyHost
@@ -30,16 +29,6 @@ from toy import ToyHost
 @pytest.fixture(scope="module")
 def eventful(seen: dict[str, Path]) -> Path:
     return seen["eventful"]
-
-
-def test_lesser_news_go_first_and_the_rest_keeps_its_order() -> None:
-    news = [News(g, kind, f"{g}") for g in range(100) for kind in ("move", "birth")]
-    kept = chosen_news(news, 120)
-    assert len(kept) == 120
-    assert sum(one.kind == "birth" for one in kept) == 100
-    assert [one.generation for one in kept] == sorted(one.generation for one in kept)
-    assert len(chosen_news(news, 50)) == 50
-    assert chosen_news(news) == news
 
 
 def test_everyone_keeps_right_and_wrong_replies_however_few_are_chosen() -> None:

@@ -13,7 +13,7 @@ from exams import flipping, variants_in_exams
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born, Event, Learned, Retired, Scored
+from symbiont_ecology.base.events import Acted, Event, Learned, Retired, Scored
 from symbiont_ecology.ecology.state import load_state
 from symbiont_ecology.evaluate.shifts import draw_shifts
 from symbiont_ecology.run.build import check, mixture
@@ -111,28 +111,6 @@ def test_a_variant_is_what_its_genes_say(tmp_path: Path) -> None:
         assert genes["learning_rate"] in HYPER["learning_rates"]  # type: ignore[operator]
 
 
-def test_crossover_happens_at_the_default_rate(tmp_path: Path) -> None:
-    born = [e for e in lived(tmp_path / "run", lives=30, train_size=6) if isinstance(e, Born)]
-    crossed = [event for event in born if event.operator == "crossover"]
-    mutated = [event for event in born if event.operator == "mutation"]
-    assert len(crossed) >= 10  # a cross of two that are alike is drawn again
-    assert len(mutated) > len(crossed)
-    genes = {event.id: event.traits for event in born}
-    for event in crossed:
-        first, second = (genes[parent] for parent in event.parents)
-        assert all(value in (first[name], second[name]) for name, value in event.traits.items())
-
-
-def test_no_two_of_a_generation_are_alike(tmp_path: Path) -> None:
-    alive: dict[str, dict[str, float]] = {}
-    for event in lived(tmp_path / "run", lives=12, train_size=6):
-        if isinstance(event, Born):
-            assert event.traits not in alive.values()
-            alive[event.id] = event.traits
-        if isinstance(event, Retired):
-            del alive[event.id]
-
-
 def test_the_best_stay_and_fitness_does_not_fall(tmp_path: Path) -> None:
     best, alive = list[float](), dict[str, float]()
     for event in lived(tmp_path / "run", lives=8):
@@ -143,13 +121,6 @@ def test_the_best_stay_and_fitness_does_not_fall(tmp_path: Path) -> None:
             best.append(max(alive.values()))
     assert best == sorted(best)
     assert best[-1] > best[0]
-
-
-def test_a_rank_above_the_slots_is_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"strategy\.ranks: expected at most host\.rank \(4\), got 8"
-    ):
-        check(config(ranks=[2, 8]))
 
 
 @pytest.mark.parametrize(

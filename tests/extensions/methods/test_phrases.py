@@ -14,7 +14,7 @@ import pytest
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.event_log import read_events
-from symbiont_ecology.base.events import Acted, Born
+from symbiont_ecology.base.events import Acted
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.types import (
     HOST_SLOT,
@@ -27,7 +27,6 @@ from symbiont_ecology.base.types import (
 )
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.state import load_state
-from symbiont_ecology.evaluate.measure import LoadedRun
 from symbiont_ecology.run.act import reading_costs
 from symbiont_ecology.run.build import check
 from symbiont_ecology.run.config import RunConfig
@@ -134,32 +133,6 @@ def test_a_child_has_the_phrase_of_a_parent_unless_it_is_drawn_anew(tmp_path: Pa
     assert len(set(phrases_of(tmp_path / "inherited").values())) < len(PHRASES)
     start(plan(12, population=24, rephrase=1.0), tmp_path / "drawn", host=ToyHost())
     assert set(phrases_of(tmp_path / "drawn").values()) == set(PHRASES)
-
-
-def test_a_phrase_that_spoils_every_answer_dies_out(tmp_path: Path) -> None:
-    """The toy knows a family by the beginning of its prompts alone."""
-    start(plan(20, population=12, elite=3, rephrase=0.0), tmp_path / "run", host=ToyHost())
-    assert set(phrases_of(tmp_path / "run").values()) == {""}
-
-
-def test_an_evaluation_and_a_typed_question_are_asked_behind_the_phrase(tmp_path: Path) -> None:
-    start(plan(4, phrases=("Please. ",)), tmp_path / "run", host=ToyHost())
-    run, host = LoadedRun.of_run(tmp_path / "run"), ListeningHost()
-    items = run.items(5)
-    evaluation = run.evaluate(items, host, "single")
-    assert evaluation.items == items
-    assert sorted(host.asked) == sorted({f"Please. {item.prompt}" for item in items})
-    run.answer("math.add: 47+8", host, "single")
-    assert host.asked[-1] == "Please. math.add: 47+8\n"
-
-
-def test_a_run_without_phrases_is_as_it_was(tmp_path: Path) -> None:
-    born = []
-    for name, strategy in {"none": {"phrases": ()}, "silent": {"phrases": ("",)}}.items():
-        start(plan(1, **strategy), tmp_path / name, host=ToyHost())
-        events = read_events(tmp_path / name / "events.jsonl")
-        born.append([one.weights for one in events if isinstance(one, Born) and not one.parents])
-    assert born[0] == born[1]
 
 
 def test_a_phrase_stands_behind_the_turns_in_front_of_a_question() -> None:

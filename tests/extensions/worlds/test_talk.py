@@ -8,16 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.extensions.worlds.talk import (
-    STYLES,
-    TEMPLATES,
-    TOPICS,
-    StyledTalk,
-    says_something,
-    topic_of,
-)
+from symbiont_ecology.extensions.worlds.talk import STYLES, TEMPLATES, TOPICS, StyledTalk
 from symbiont_ecology.run.build import mixture
 from symbiont_ecology.run.config import load_config
 
@@ -119,26 +111,6 @@ def test_a_verdict_on_any_text_is_quick(style: str) -> None:
     assert time.perf_counter() - began < 2.0
 
 
-def test_topics_of_one_split_are_not_in_another() -> None:
-    task = StyledTalk()
-    topics = {
-        split: {
-            topic_of(item.question) for item in task.distinct("all", 200, Draw(1)("x"), split=split)
-        }
-        for split in ("train", "selection", "holdout")
-    }
-    assert sum(map(len, topics.values())) == len(set().union(*topics.values()))
-    assert min(map(len, topics.values())) >= 5
-    assert len(set().union(*topics.values())) >= 0.9 * len(TOPICS)
-
-
-def test_there_are_hundreds_of_questions_and_each_is_of_its_topic() -> None:
-    questions = {template.format(topic): topic for template in TEMPLATES for topic in TOPICS}
-    assert len(questions) == 640
-    assert all(topic_of(question) == topic for question, topic in questions.items())
-    assert says_something("rivers bend", QUESTION)
-
-
 def test_users_want_as_many_styles_as_there_are_kinds() -> None:
     config = load_config("habitats/styles", ["host=embedded"])
     world = mixture(config).users
@@ -148,12 +120,6 @@ def test_users_want_as_many_styles_as_there_are_kinds() -> None:
     assert set(by_user.values()) == set(range(4))
     assert all(item.variant == by_user[item.user] for item in items)
     assert all(item.id.startswith(f"talk.styled/all/{item.variant}/") for item in items)
-
-
-def test_more_kinds_than_variants_are_refused() -> None:
-    config = load_config("habitats/styles", ["host=embedded", "tasks.users.kinds=6"])
-    with pytest.raises(ConfigError, match=r"tasks\.users\.kinds: 1 groups of families have 4"):
-        mixture(config)
 
 
 def test_where_nobody_chose_a_style_reference_answers_show_all_of_them() -> None:
