@@ -5,8 +5,8 @@ entry to ``_ARCHITECTURES`` under the ``model_type`` of its configs. What the fi
 ``Architecture`` cannot say is new code in ``llama`` (what a layer computes) or ``layers`` (which
 weights it has). A field that a config leaves out has the default that transformers 5 gives it. A
 config that asks for anything beyond these fields is not understood, and transformers computes that
-host (``wrapped``). Models: arXiv:2302.13971 (Llama), arXiv:2310.06825 (Mistral), arXiv:2505.09388
-(Qwen3), arXiv:2503.19786 (Gemma 3).
+host (``extensions.hosts.wrapped``). Models: arXiv:2302.13971 (Llama), arXiv:2310.06825 (Mistral),
+arXiv:2505.09388 (Qwen3), arXiv:2503.19786 (Gemma 3).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The interface of a frozen language model, however it is computed.
 
-Two implementations: ``llama`` (own fused forward for Llama-like hosts) and ``wrapped`` (any causal
-language model of transformers, through its own forward). Both give the same tokens and
-log-probabilities.
+Two implementations: ``llama`` (own fused forward for Llama-like hosts) and
+``extensions.hosts.wrapped`` (any causal language model of transformers, through its own forward).
+Both give the same tokens and log-probabilities.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from safetensors.torch import load_file
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.process import machine_memory
+from symbiont_ecology.base.registry import Registry
 from symbiont_ecology.model.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.layers import LlamaWeights
@@ -42,6 +44,17 @@ _DTYPES = {
     "int8": torch.int8,  # of the linear weights; the rest is in float32
 }
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model")
+
+
+class HostLoader(ABC):
+    """Loads hosts that the fused forward does not compute; an extension registers it."""
+
+    @abstractmethod
+    def load(self, folder: Path, device: torch.device, dtype: torch.dtype) -> Decoder:
+        """Return the decoder of the model in a folder."""
+
+
+other_hosts: Registry[HostLoader] = Registry("host loader", __name__)
 
 
 def find_dtype(name: str) -> torch.dtype:
@@ -126,7 +139,9 @@ def load_decoder(
                 tensors.update(load_file(path))
         decoder = LlamaDecoder(LlamaWeights(plan, tensors, device, dtype))
     else:
-        decoder = _load_wrapped(folder, device, dtype)
+        kind = config.get("model_type")
+        expect(other_hosts.names(), f"an extension that computes {kind!r} hosts, found none")
+        decoder = other_hosts.build(other_hosts.names()[0]).load(folder, device, dtype)
     for name, weight in decoder.weights().items():
         expect(
             weight.dtype == torch.int8 or weight.sum(dtype=torch.float32).isfinite(),
@@ -139,37 +154,6 @@ def load_decoder(
 def weight_files(folder: Path) -> list[Path]:
     """Return the files with a host's weights."""
     return sorted(path for path in folder.glob("*.safetensors") if path.is_file())
-
-
-def _load_wrapped(folder: Path, device: torch.device, dtype: torch.dtype) -> Decoder:
-    """Return a host as transformers reads and computes it: another library, with files from
-    anyone."""
-    from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
-
-    from symbiont_ecology.model.wrapped import WrappedDecoder
-
-    logging.disable_progress_bar()  # the command line has its own
-    with expected(f"a causal language model in {folder} that transformers can load", Exception):
-        model, report = AutoModelForCausalLM.from_pretrained(
-            str(folder),
-            dtype=dtype,
-            local_files_only=True,
-            trust_remote_code=False,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
-    missing = min(report["missing_keys"], default=None)
-    expect(
-        missing is None, f"tensor {missing!r} in {folder}, found none: download the weights again"
-    )
-    with expected(f"a model in {folder} that transformers can compute", Exception):
-        decoder = WrappedDecoder(model, device)
-        ids = torch.zeros(1, 8, dtype=torch.int64, device=device)
-        with torch.no_grad():  # a prompt, and a token behind it
-            output = model(input_ids=ids, use_cache=True)
-            model(input_ids=ids[:, :1], past_key_values=output.past_key_values, use_cache=True)
-    return decoder
 
 
 def describe() -> str:

@@ -1,5 +1,7 @@
-"""Hosts that install like any package, and GGUF files of one's own.
+"""Hosts beside the fused ones: models of transformers, models that install like any package, and
+GGUF files of one's own.
 
+- ``wrapped``: any causal language model of transformers, through its own forward.
 - ``packages``: models in Python packages, and the cache of hosts that were made.
 - ``gguf_files``: a GGUF file as a host folder.
 - ``cli``: ``symbiont host get``, ``list`` and ``remove``.
@@ -12,7 +14,8 @@ EXTENSION = Extension(
         "host source": (
             "symbiont_ecology.extensions.hosts.packages",
             "symbiont_ecology.extensions.hosts.gguf_files",
-        )
+        ),
+        "host loader": ("symbiont_ecology.extensions.hosts.wrapped",),
     },
     commands={"host": Command("symbiont_ecology.extensions.hosts.cli:host")},
 )

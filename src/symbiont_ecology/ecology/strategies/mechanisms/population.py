@@ -1,13 +1,13 @@
 """Births and bodies: the rich breed and grow, the missing are refounded, pioneers follow a change.
 
-Five mechanisms: breeding and refounding, immigration of founders that were trained elsewhere,
-morphogenesis (bodies follow energy) and upheaval (the world changed).
+Four mechanisms: breeding and refounding, morphogenesis (bodies follow energy) and upheaval (the
+world changed).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -15,11 +15,9 @@ import numpy as np
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.adapters.operators import operators, with_arity
-from symbiont_ecology.adapters.peft_files import read_peft, stated_rank
-from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Share, Spec, kind_of
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_family
+from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import (
     Birth,
     Decision,
@@ -31,7 +29,6 @@ from symbiont_ecology.ecology import (
     Resize,
     drift_score,
 )
-from symbiont_ecology.ecology.decisions import ApplyContext
 from symbiont_ecology.ecology.strategies import StrategyContext, World
 from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mechanisms
 
@@ -98,48 +95,6 @@ class Refounding(Mechanism):
                 newcomer = Found(newcomer.traits, elite.rank, elite.weights, operator="refounded")
             decisions.append(newcomer)
         return decisions
-
-
-@dataclass(frozen=True)
-class FoundFromFolder(Found):
-    """A founder with the adapter of a PEFT ``folder``, whose rank it takes."""
-
-    folder: str = ""
-
-    def first_weights(
-        self, organelle_id: OrganelleId, context: ApplyContext
-    ) -> tuple[BlobRef, int]:
-        adapter = read_peft(self.folder, context.layout)
-        return context.store.put_weights(adapter), adapter.rank
-
-
-@mechanisms.register("immigration")
-@dataclass(frozen=True)
-class Immigration(Mechanism):
-    """The population begins with adapters from PEFT folders, one organelle for each; without any,
-    as it does otherwise.
-
-    The folders are read when the run is founded, and not needed afterwards.
-    """
-
-    adapters: tuple[str, ...] = ()  # PEFT folders, from where the command is typed
-
-    def found(self, context: StrategyContext, room: Room) -> Sequence[Decision]:
-        if len(self.adapters) > room.places:
-            raise ConfigError(
-                f"strategy.mechanisms.immigration: expected at most {room.places} adapters, for "
-                f"which strategy.capacity and strategy.ranks have room, got {len(self.adapters)}"
-            )
-        for adapter in self.adapters:
-            if (rank := stated_rank(adapter)) > context.rank:
-                raise ConfigError(
-                    f"host.rank: expected at least {rank}, the rank of {adapter}, got "
-                    f"{context.rank}"
-                )
-        return [
-            FoundFromFolder(dict(room.traits), context.rank, operator="immigrant", folder=folder)
-            for folder in self.adapters
-        ]
 
 
 @mechanisms.register("morphogenesis")

@@ -12,7 +12,9 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,11 +27,45 @@ from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
+from symbiont_ecology.model.loading import HostLoader, other_hosts
+from symbiont_ecology.model.locating import expect, expected
 from symbiont_ecology.model.packing import Packing
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
     from transformers.modeling_outputs import CausalLMOutputWithPast
+
+
+@other_hosts.register("transformers")
+@dataclass(frozen=True)
+class TransformersLoader(HostLoader):
+    """Loads a host as transformers reads and computes it: another library, with files from
+    anyone."""
+
+    def load(self, folder: Path, device: torch.device, dtype: torch.dtype) -> WrappedDecoder:
+        from transformers import AutoModelForCausalLM
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()  # the command line has its own
+        with expected(f"a causal language model in {folder} that transformers can load", Exception):
+            model, report = AutoModelForCausalLM.from_pretrained(
+                str(folder),
+                dtype=dtype,
+                local_files_only=True,
+                trust_remote_code=False,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
+        missing = min(report["missing_keys"], default=None)
+        hint = "found none: download the weights again"
+        expect(missing is None, f"tensor {missing!r} in {folder}, {hint}")
+        with expected(f"a model in {folder} that transformers can compute", Exception):
+            decoder = WrappedDecoder(model, device)
+            ids = torch.zeros(1, 8, dtype=torch.int64, device=device)
+            with torch.no_grad():  # a prompt, and a token behind it
+                output = model(input_ids=ids, use_cache=True)
+                model(input_ids=ids[:, :1], past_key_values=output.past_key_values, use_cache=True)
+        return decoder
 
 
 class WrappedDecoder:
