@@ -85,7 +85,7 @@ regex-evo-vs-sft: setup ## patterns: calibrate a run, go on, fine-tune with its 
 
 # One thread in each worker: threads of several workers would wait for each other's cores. Files are dealt out as
 # they come, so that long ones are begun early and the short ones of tests/unit fill what is left.
-test: setup ## run the tests, about a quarter of an hour on two cores
+test: setup ## run the tests, ten minutes on two cores
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 # What has no language model, no process of its own and no browser. FAST_TESTS: folders and options of pytest.

@@ -17,7 +17,7 @@ from symbiont_ecology.base.events import (
     Settled,
 )
 from symbiont_ecology.base.types import BlobRef
-from symbiont_ecology.run.health import MIN_ROLLOUTS, Health
+from symbiont_ecology.extensions.study.health import MIN_ROLLOUTS, Health
 
 REF = BlobRef("0" * 64)
 

@@ -24,8 +24,8 @@ from symbiont_ecology.base.types import OrganelleId, cell_family
 from symbiont_ecology.evaluate.evaluation_log import LoggedEvaluation, logged
 from symbiont_ecology.extensions.evoscope.history import LATE, History, Trial
 from symbiont_ecology.extensions.evoscope.news import News
+from symbiont_ecology.extensions.study.health import Health, HealthFinding
 from symbiont_ecology.run.config import RunConfig
-from symbiont_ecology.run.health import Health, HealthFinding
 from symbiont_ecology.run.open_run import EVENTS_FILE
 
 MAX_NEWS_TOLD, MAX_TRIALS = 40, 200

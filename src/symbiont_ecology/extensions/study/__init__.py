@@ -1,5 +1,6 @@
 """Studies: comparisons that are planned before they run. Protocols of arms, worlds and seeds, the
-suites that do them, statistics, paper packs, ablations, compute-matched SFT, and the demos."""
+suites that do them, statistics, paper packs, ablations, compute-matched SFT, and the demos;
+and ``calibrate``, which looks at the health of a run's first generations."""
 
 from symbiont_ecology.base.extension import Command, Extension
 
@@ -23,7 +24,8 @@ EXTENSION = Extension(
         "shift": (f"{_HERE}.shifts",),
     },
     commands={
-        name: Command(f"{_HERE}.{target}", panel="Study") for name, target in _COMMANDS.items()
+        "calibrate": Command(f"{_HERE}.calibrate:calibrate", panel="Run"),
+        **{name: Command(f"{_HERE}.{target}", panel="Study") for name, target in _COMMANDS.items()},
     },
     names=dict.fromkeys(("Comparison", "Suite"), f"{_HERE}.suite"),
 )
