@@ -24,7 +24,7 @@ EXTENSION = Extension(
         "shift": (f"{_HERE}.shifts",),
     },
     commands={
-        "calibrate": Command(f"{_HERE}.calibrate:calibrate", panel="Run"),
+        "calibrate": Command(f"{_HERE}.cli_calibrate:calibrate", panel="Run"),
         **{name: Command(f"{_HERE}.{target}", panel="Study") for name, target in _COMMANDS.items()},
     },
     names=dict.fromkeys(("Comparison", "Suite"), f"{_HERE}.suite"),
