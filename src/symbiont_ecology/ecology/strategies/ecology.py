@@ -46,9 +46,9 @@ from symbiont_ecology.ecology.strategies.mechanisms import Mechanism, Room, mech
 Knobs = dict[str, dict[str, object] | bool]
 
 USUAL = ("upheaval", "breeding", "refounding")
+"""Mechanisms of every ecology, unless they are switched off, in the order in which they act."""
 FIRST_OF_OTHERS = "user_clustering"
-"""The mechanisms of an ecology, in the order in which they act; others act after them, by name, but
-for the first of them."""
+"""The mechanism that acts next if it is on; all others follow in the order of their names."""
 
 
 @strategies.register("ecology")
