@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import psutil
@@ -93,25 +94,26 @@ def test_a_signal_lets_nobody_new_in_and_finishes_who_is_in(folder: Path) -> Non
         """As a load balancer asks: by a connection of its own."""
         return httpx.get(f"http://127.0.0.1:{server.port}{path}", timeout=60).status_code
 
-    async def ask() -> int:
+    async def ask(client: Client) -> int:
         """200, or the error that came."""
-        async with Client(server.port) as client:
-            try:
-                await client.ask("ada", n=8)
-            except RefusedError as error:
-                return error.status
-            return 200
+        try:
+            await client.ask("ada", n=8)
+        except RefusedError as error:
+            return error.status
+        return 200
 
     async def work() -> list[int]:
-        asked = [asyncio.create_task(ask()) for _ in range(400)]
-        await asyncio.sleep(0.5)
-        assert await asyncio.to_thread(status, "/healthz") == 200
-        server.process.send_signal(signal.SIGTERM)
-        while await asyncio.to_thread(status, "/healthz") == 200:
-            pass
-        assert await asyncio.to_thread(status, "/v1/models") == 503
-        assert not all(task.done() for task in asked)
-        return await asyncio.gather(*asked)
+        async with AsyncExitStack() as stack:  # all are connected before the signal comes
+            clients = [await stack.enter_async_context(Client(server.port)) for _ in range(400)]
+            asked = [asyncio.create_task(ask(client)) for client in clients]
+            await asyncio.sleep(0.5)
+            assert await asyncio.to_thread(status, "/healthz") == 200
+            server.process.send_signal(signal.SIGTERM)
+            while await asyncio.to_thread(status, "/healthz") == 200:
+                pass
+            assert await asyncio.to_thread(status, "/v1/models") == 503
+            assert not all(task.done() for task in asked)
+            return await asyncio.gather(*asked)
 
     told = asyncio.run(work())
     assert set(told) <= {200, 503}
