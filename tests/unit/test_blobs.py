@@ -94,7 +94,7 @@ def test_collecting_leaves_what_is_reachable(store: BlobStore) -> None:
     old, kept = store.put_weights(adapter(0)), store.put_weights(adapter(1))
     store.flush()
     new, unsaved = store.put_weights(adapter(2)), store.put_weights(adapter(3))
-    (store.folder / f"{old}.safetensors.tmp").write_bytes(b"torn by a crash")
+    (store.folder / f"{old}.safetensors.new").write_bytes(b"torn by a crash")
     store.collect({kept, unsaved})
     for gone in (old, new):
         with pytest.raises(RunError, match="missing from"):
@@ -274,7 +274,7 @@ def test_a_disk_that_refuses_is_one_line_and_loses_nothing(
     second, real = store.put_weights(adapter(1)), getattr(os, call)
 
     def refuse(place: Any, *arguments: Any, **named: Any) -> Any:
-        if call == "open" and not str(place).endswith(".tmp"):
+        if call == "open" and not str(place).endswith(".new"):
             return real(place, *arguments, **named)
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
 
@@ -282,10 +282,10 @@ def test_a_disk_that_refuses_is_one_line_and_loses_nothing(
         patch.setattr(os, call, refuse)
         with pytest.raises(RunError) as caught:
             store.flush()
-    said = f"cannot write blobs to {store.folder}: Disk quota exceeded; nothing written is lost"
-    assert str(caught.value) == said
+    place = store.folder / f"{second}.safetensors"
+    assert str(caught.value) == f"cannot write {place}: Disk quota exceeded"
     assert store.files() == [store.folder / f"{first}.safetensors"]
-    (store.folder / f"{second}.safetensors.tmp").write_bytes(b"torn by a crash")
+    (store.folder / f"{second}.safetensors.new").write_bytes(b"torn by a crash")
     store.flush()
     assert same(BlobStore(store.folder).weights(second), adapter(1))
     assert len(store.files()) == 2

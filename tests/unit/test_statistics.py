@@ -11,13 +11,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.statistics import (
-    mcnemar,
-    paired_interval,
-    share_difference,
-    sign_flip,
-    wilson,
-)
+from symbiont_ecology.base.statistics import mcnemar, share_difference, sign_flip, wilson
+from symbiont_ecology.extensions.study.comparison import over_seeds
 from symbiont_ecology.extensions.study.statistics import crossed_bootstrap, detectable
 
 FINITE = st.floats(-5, 5, width=16)
@@ -77,14 +72,11 @@ def test_differences_of_whole_verdicts_are_those_of_bonett_and_price(
     assert math.isnan(found.estimate) if n == 0 else found.estimate == (wins - losses) / n
 
 
-def test_the_paired_interval_agrees_with_scipy() -> None:
-    generator = np.random.default_rng(0)
-    a, b = generator.normal(1, 1, 5), generator.normal(0, 1, 5)
-    theirs = stats.ttest_rel(a, b).confidence_interval(0.9)
-    ours = paired_interval(a.tolist(), b.tolist(), 0.9)
+def test_the_interval_over_seeds_agrees_with_scipy() -> None:
+    seeds = np.random.default_rng(0).normal(1, 1, 5)
+    theirs = stats.ttest_1samp(seeds, 0).confidence_interval(0.95)
+    ours = over_seeds(seeds.tolist())
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high))
-    with pytest.raises(ValueError, match="got 1 and 2"):
-        paired_interval([1], [1, 2])
 
 
 def test_mcnemar_is_the_exact_test_of_discordant_items() -> None:

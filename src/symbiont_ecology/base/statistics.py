@@ -73,25 +73,6 @@ def share_difference(gaps: Sequence[float], n: int | None = None, level: float =
     return Interval(estimate, max(centre - half, -1.0), min(centre + half, 1.0))
 
 
-def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval:
-    """Return the interval of the mean of ``a − b`` over pairs, one pair per seed: Student's t
-    (Student 1908).
-
-    Raises:
-        ValueError: the lists differ in length or hold less than two pairs.
-    """
-    from scipy import stats
-
-    if len(a) != len(b) or len(a) < 2:
-        raise ValueError(f"expected two lists of one length >= 2, got {len(a)} and {len(b)}")
-    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    mean = float(differences.mean())
-    half = float(
-        stats.t.ppf((1 + level) / 2, len(a) - 1) * differences.std(ddof=1) / math.sqrt(len(a))
-    )
-    return Interval(mean, mean - half, mean + half)
-
-
 def mcnemar(b: int, c: int) -> float:
     """Return the exact two-sided p-value that two systems answer the same items equally well
     (McNemar 1947).
