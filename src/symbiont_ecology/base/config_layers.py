@@ -104,9 +104,9 @@ def _without_removed(values: dict[str, object], where: str) -> dict[str, object]
         for key in usual.keys() & parts.keys():
             if parts[key] != usual[key]:
                 raise ConfigError(f"{where}: the key '{section}.{key}' is gone: {ADVICE}")
-        kept = {key: part for key, part in parts.items() if key not in usual}
-        values = {name: part for name, part in values.items() if name != section}
-        values |= {section: kept} if kept else {}
+        values[section] = {key: part for key, part in parts.items() if key not in usual}
+        if not values[section]:
+            del values[section]
     return values
 
 

@@ -42,13 +42,6 @@ def write_whole(path: Path, content: str | bytes, *, syncs_folder: bool = True) 
         file.write(data)
 
 
-def holds_other(path: Path, content: str | bytes) -> bool:
-    """Return true if something else has the name of a file that is to be written. A command that
-    was killed and is typed again finds what it wrote: that is in nobody's way."""
-    data = content.encode() if isinstance(content, str) else content
-    return path.exists() and not (path.is_file() and path.read_bytes() == data)
-
-
 @contextmanager
 def written_whole(path: Path, *, syncs_folder: bool = True) -> Iterator[Path]:
     """Yield a file beside the path, for the block to write; it takes the path's place at the end. A
@@ -250,7 +243,9 @@ def read_lines(
 
 def content_hash(path: Path) -> str:
     """Return SHA-256 of a file; empty where there is none."""
-    return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def stamp_of(path: Path) -> Stamp:
