@@ -18,14 +18,14 @@ from symbiont_ecology.extensions.study.statistics import crossed_bootstrap, dete
 FINITE = st.floats(-5, 5, width=16)
 
 
-@given(st.integers(0, 300), st.data(), st.sampled_from([0.8, 0.95, 0.99]))
-def test_wilson_agrees_with_scipy(n: int, data: st.DataObject, level: float) -> None:
+@given(st.integers(0, 300), st.data())
+def test_wilson_agrees_with_scipy(n: int, data: st.DataObject) -> None:
     successes = data.draw(st.integers(0, n))
     if n == 0:
         assert math.isnan(wilson(0, 0).estimate)
         return
-    ours = wilson(successes, n, level)
-    theirs = stats.binomtest(successes, n).proportion_ci(level, method="wilson")
+    ours = wilson(successes, n)
+    theirs = stats.binomtest(successes, n).proportion_ci(0.95, method="wilson")
     assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), abs=1e-9)
     assert 0 <= ours.low <= ours.estimate <= ours.high <= 1
 

@@ -181,10 +181,6 @@ class BlobStore:
                 f"cannot delete {path}, which the run does not need: {error.strerror}; remove it"
             ) from error
 
-    def files(self) -> list[Path]:
-        """Return all files of the folder, blobs or not."""
-        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
-
     def _put(self, blob: _Blob) -> BlobRef:
         ref = blob.ref
         if ref not in self._latest:
