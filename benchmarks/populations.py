@@ -15,8 +15,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from symbiont_ecology.adapters.adam import BETA_FIRST
-from symbiont_ecology.adapters.adapter import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import BETA_FIRST, AdapterWeights, OptimizerState
 from symbiont_ecology.base.types import (
     HOST_SLOT,
     Completions,

@@ -17,10 +17,12 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 import symbiont_ecology.cli  # noqa: F401  # before the commands of extensions, which it loads
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Born, Retired
-from symbiont_ecology.base.statistics import paired_interval
+from symbiont_ecology.extensions.study.comparison import over_seeds
 from symbiont_ecology.run.provenance import source
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -48,14 +50,11 @@ def summed_up(demos: list[dict[str, Any]]) -> dict[str, Any]:
         "seeds": len(demos),
         "arms": arms,
         "means": {
-            arm: {
-                measure: asdict(paired_interval(values, [0.0] * len(values)))
-                for measure, values in measures.items()
-            }
+            arm: {measure: asdict(over_seeds(values)) for measure, values in measures.items()}
             for arm, measures in arms.items()
         },
         "differences": {
-            arm: asdict(paired_interval(ecology, measures["acceptance"]))
+            arm: asdict(over_seeds(np.subtract(ecology, measures["acceptance"]).tolist()))
             for arm, measures in arms.items()
             if arm != "ecology"
         },

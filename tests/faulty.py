@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from symbiont_ecology.adapters import AdapterWeights
-from symbiont_ecology.adapters.operators import Mutation, Parent
+from symbiont_ecology.adapters.operators import Mutation
 from symbiont_ecology.base import fence
 from symbiont_ecology.base.event_log import read_events
 from symbiont_ecology.base.events import Event
@@ -68,7 +68,7 @@ class Absent(LearningRule):
 class Wild(Mutation):
     """The parent again, as a rule."""
 
-    def mutated(self, parent: Parent, generator: np.random.Generator) -> Any:
+    def mutated(self, parent: AdapterWeights, generator: np.random.Generator) -> Any:
         """The child, or else."""
         if Chance.strikes():
             said: Any = Chance.act()

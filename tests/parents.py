@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
-from symbiont_ecology.adapters.operators import Parent, operators
+from symbiont_ecology.adapters.operators import operators
 
 LAYOUT = AdapterLayout((("wide", 12, 5), ("tall", 5, 12), ("square", 6, 6)))
 """No ΔW here has a rank above 6: at rank 8 no operator loses anything by cutting."""
@@ -20,12 +20,13 @@ def parent(
     scaling: float = 1.0,
     b_std: float = 0.3,
     layout: AdapterLayout = LAYOUT,
-) -> Parent:
-    made = AdapterWeights.random(layout, rank, scaling, np.random.default_rng(seed), b_std)
-    return Parent(**vars(made))
+) -> AdapterWeights:
+    return AdapterWeights.random(layout, rank, scaling, np.random.default_rng(seed), b_std)
 
 
-def merged(name: str, parents: Sequence[Parent], seed: int = 0, **knobs: Any) -> AdapterWeights:
+def merged(
+    name: str, parents: Sequence[AdapterWeights], seed: int = 0, **knobs: Any
+) -> AdapterWeights:
     return operators.build({"kind": name, **knobs})(parents, np.random.default_rng(seed))
 
 

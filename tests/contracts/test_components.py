@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.operators import Parent, operators
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.operators import operators
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.registry import Registry, knobs
@@ -37,15 +37,11 @@ from toy import LAYOUT, ToyHost, toy_config
 WIDER = AdapterLayout((("up", 6, 3), ("down", 3, 6), ("zero", 2, 2)))
 
 
-def parents_of(name: str, layout: AdapterLayout, seed: int) -> list[Parent]:
+def parents_of(name: str, layout: AdapterLayout, seed: int) -> list[AdapterWeights]:
     parents = []
     for k in range(operators[name].arity):
         generator = np.random.default_rng([seed, k])
-        made = AdapterWeights.random(layout, 3 - k, 1.0 + k, generator, b_std=0.1)
-        optimizer_state = OptimizerState(
-            1, made.vector, generator.random(made.vector.shape, dtype=np.float32)
-        )
-        parents.append(Parent(**vars(made), optimizer_state=optimizer_state))
+        parents.append(AdapterWeights.random(layout, 3 - k, 1.0 + k, generator, b_std=0.1))
     return parents
 
 

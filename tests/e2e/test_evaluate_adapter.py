@@ -86,7 +86,7 @@ def test_a_style_puts_its_line_end_and_its_examples_around_the_questions(
         (["--style", "ters"], "no prompt style 'ters'; did you mean 'terse'?"),
         (["--adapter", "damaged"], "damaged"),
         (["--adapter", "poisoned"], "expected finite weights"),
-        (["--adapter", "nowhere"], "found no folder at 'nowhere'"),
+        (["--adapter", "nowhere"], "got none in nowhere: check the path"),
         (["--host", "narrow"], "expected an adapter for a host of width 64, got 128 for "),
     ],
 )

@@ -59,7 +59,7 @@ mechanisms = st.fixed_dictionaries(
         "merging": perhaps(
             every=st.integers(1, 2),
             at=st.integers(0, 5000),
-            operator=st.sampled_from(("svd", "linear", "concatenation")),
+            operator=st.sampled_from(("svd", "concatenation")),
             questions=st.integers(1, 3),
             gate=st.just(LENIENT),
         ),

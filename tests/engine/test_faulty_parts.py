@@ -25,7 +25,6 @@ from faulty import (
     raises,
 )
 from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
-from symbiont_ecology.adapters.operators import Parent
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning, RunError
 from symbiont_ecology.base.events import Born, Learned, PartFailed, Quarantined, Stillborn
 from symbiont_ecology.base.types import LearningBatch
@@ -198,10 +197,10 @@ def test_weights_that_are_not_finite_are_noticed_whoever_made_them(tmp_path: Pat
 # Operators.
 
 
-def child(**changes: Any) -> Callable[[Parent], AdapterWeights]:
+def child(**changes: Any) -> Callable[[AdapterWeights], AdapterWeights]:
     """A child of no weights, with something wrong about it."""
 
-    def made(parent: Parent) -> AdapterWeights:
+    def made(parent: AdapterWeights) -> AdapterWeights:
         facts = {"layout": parent.layout, "rank": parent.rank, "scaling": 1.0} | changes
         vector = np.zeros(facts["layout"].size(facts["rank"]), facts.pop("dtype", np.float32))
         return AdapterWeights(**facts, vector=vector)

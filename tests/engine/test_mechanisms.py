@@ -288,7 +288,7 @@ def test_what_cannot_work_is_refused_before_anything_runs(
         check(plan.model_copy(update={"strategy": strategy}))
 
 
-@pytest.mark.parametrize("operator", ["linear", SUM, "svd"])
+@pytest.mark.parametrize("operator", ["concatenation", SUM, "svd"])
 def test_a_merged_child_is_no_larger_than_a_slot(operator: Any, tmp_path: Path) -> None:
     state, world = founded(tmp_path, [adapter(1), adapter(2)])
     cells = {"o1": ("math.add/short",), "o2": ("string.sort/short",)}

@@ -19,7 +19,7 @@ import pytest
 from mutations import HOSTILE, Count
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.blobs import BlobStore
-from symbiont_ecology.adapters.operators import Mutation, Parent, operators
+from symbiont_ecology.adapters.operators import Mutation, operators
 from symbiont_ecology.base import fence
 from symbiont_ecology.ecology import Rollout
 from symbiont_ecology.ecology.learning import (
@@ -151,7 +151,7 @@ class WhimRule(LearningRule):
 class WhimOperator(Mutation):
     """The parent again, or a whim: instead of all, of a rank, of a number."""
 
-    def mutated(self, parent: Parent, generator: np.random.Generator) -> Any:
+    def mutated(self, parent: AdapterWeights, generator: np.random.Generator) -> Any:
         child = AdapterWeights(parent.layout, parent.rank, parent.scaling, parent.vector)
         if not Whim.takes():
             return child

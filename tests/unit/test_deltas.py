@@ -52,13 +52,13 @@ def error(found: AdapterWeights, expected: list[np.ndarray]) -> float:
     return max(float(np.abs(one - other).max()) for one, other in pairs) / size
 
 
-@given(adapters(), adapters(), SHARE, SHARE)
+@given(adapters(), adapters(), SHARE)
 def test_combining_is_arithmetic_on_deltas(
-    one: AdapterWeights, other: AdapterWeights, first: float, second: float
+    one: AdapterWeights, other: AdapterWeights, share: float
 ) -> None:
-    found = combined([one, other], (first, second))
+    found = combined([one, other], share)
     pairs = zip(deltas_of(one), deltas_of(other), strict=True)
-    assert error(found, [first * a + second * b for a, b in pairs]) < 1e-5
+    assert error(found, [share * (a + b) for a, b in pairs]) < 1e-5
     assert found.rank == one.rank + other.rank
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.files import holds_other, write_whole
+from symbiont_ecology.base.files import write_whole
 
 
 def names(place: Path) -> list[str]:
@@ -27,13 +27,3 @@ def test_a_file_that_cannot_be_written_stays_as_it_was(
         write_whole(tmp_path / "x", "two")
     assert (tmp_path / "x").read_text() == "one"
     assert names(tmp_path) == ["x"]
-
-
-def test_what_is_there_already_is_not_in_the_way(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    assert not holds_other(path, "text")
-    path.write_text("text")
-    assert not holds_other(path, "text")
-    assert not holds_other(path, b"text")
-    assert holds_other(path, "other")
-    assert holds_other(tmp_path, "text")

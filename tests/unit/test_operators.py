@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from parents import LAYOUT, deltas, is_close, merged, mixed, parent
-from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.adapters.operators import Parent, operators
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
+from symbiont_ecology.adapters.operators import operators
 
 NAMES = [name for name, _, _ in LAYOUT.modules]
 MERGES = [name for name in operators.names() if operators[name].arity == 2]
@@ -18,7 +18,7 @@ ON_ELEMENTS = {"ties", "dare"}
 
 
 @pytest.fixture(params=[(1, 1.0, 8, 1.0), (8, 2.0, 3, 0.25)], ids=str)
-def parents(request: pytest.FixtureRequest) -> list[Parent]:
+def parents(request: pytest.FixtureRequest) -> list[AdapterWeights]:
     """Two of unequal ranks, once of unequal scalings too."""
     rank, scaling, other_rank, other_scaling = request.param
     return [parent(0, rank, scaling), parent(1, other_rank, other_scaling)]
@@ -27,14 +27,12 @@ def parents(request: pytest.FixtureRequest) -> list[Parent]:
 # What each of them does.
 
 
-def test_exact_merges_are_what_they_say_on_dense_deltas(parents: list[Parent]) -> None:
-    linear = merged("linear", parents, share=0.3)
-    assert is_close(linear, mixed(parents, (0.3, 0.7)))
+def test_exact_merges_are_what_they_say_on_dense_deltas(parents: list[AdapterWeights]) -> None:
     concatenation = merged("concatenation", parents, decay=0.3)
     assert is_close(concatenation, mixed(parents, [1 / 2**0.3] * 2))
-    assert linear.rank == concatenation.rank == sum(one.rank for one in parents)
-    svd = merged("svd", parents, share=0.3)
-    assert is_close(svd, mixed(parents, (0.3, 0.7)))
+    assert concatenation.rank == sum(one.rank for one in parents)
+    svd = merged("svd", parents)
+    assert is_close(svd, mixed(parents, (0.5, 0.5)))
     assert svd.rank == 8
 
 
@@ -48,7 +46,7 @@ def test_svd_is_the_nearest_of_its_rank_to_the_mean() -> None:
         )
 
 
-def test_ties_keeps_what_is_large_and_agreed_upon(parents: list[Parent]) -> None:
+def test_ties_keeps_what_is_large_and_agreed_upon(parents: list[AdapterWeights]) -> None:
     one, other = map(deltas, parents)
     expected = {}
     for name in NAMES:
@@ -63,7 +61,7 @@ def test_ties_keeps_what_is_large_and_agreed_upon(parents: list[Parent]) -> None
     assert is_close(merged("ties", parents, density=0.4), expected)
 
 
-def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
+def test_dare_keeps_elements_whole_or_not_at_all(parents: list[AdapterWeights]) -> None:
     one, other = map(deltas, parents)
     children = [deltas(merged("dare", parents, seed, density=0.25)) for seed in range(500)]
     for name in NAMES:
@@ -75,46 +73,6 @@ def test_dare_keeps_elements_whole_or_not_at_all(parents: list[Parent]) -> None:
         gap = np.abs(found.mean(axis=0) - (one[name] + other[name]) / 2)
         assert (gap <= 5 * error + 1e-5).all()
     assert is_close(merged("dare", parents, density=1.0), mixed(parents, (0.5, 0.5)))
-
-
-def learned(
-    seed: int, gradients: dict[str, float], scale: float = 1.0, stretch: float = 1.0
-) -> Parent:
-    """Whose loss had gradients by ΔW of those lengths, in no particular direction.
-
-    ``scale`` is the unit of squared gradients; ``stretch`` makes A longer and B shorter: neither
-    matters.
-    """
-    made = parent(seed)
-    vector, second = made.vector.copy(), np.zeros_like(made.vector)
-    for name, a, b, d_in, d_out in LAYOUT.blocks(8):
-        vector[a] *= stretch
-        vector[b] /= stretch
-        of_an_element = gradients[name] ** 2 / (d_in * d_out)
-        # The gradient by B is that by ΔW times Aᵀ.
-        rows = np.sum(vector[a].reshape(8, d_in) ** 2, axis=1)
-        second[b] = scale * np.repeat(of_an_element * rows, d_out)
-    return Parent(LAYOUT, 8, 1.0, vector, OptimizerState(9, None, second))
-
-
-@pytest.mark.parametrize(("scale", "stretch"), [(1.0, 1.0), (1e-6, 1.0), (1.0, 30.0)])
-def test_fisher_listens_in_every_module_to_the_parent_that_depends_on_it(
-    scale: float, stretch: float
-) -> None:
-    parents = [
-        learned(0, {"wide": 3.0, "tall": 1.0, "square": 0.0}, scale, stretch),
-        learned(1, {"wide": 1.0, "tall": 2.0, "square": 0.0}),
-    ]
-    one, other = map(deltas, parents)
-    shares = {"wide": 0.9 / (0.9 + 0.2), "tall": 0.1 / (0.1 + 0.8), "square": 0.5}
-    child = merged("fisher", parents)
-    expected = {name: at * one[name] + (1 - at) * other[name] for name, at in shares.items()}
-    assert is_close(child, expected)
-
-
-def test_fisher_without_memories_is_the_mean() -> None:
-    parents = [parent(0, 1), parent(1, 8, 2.0)]
-    assert is_close(merged("fisher", parents), mixed(parents, (0.5, 0.5)))
 
 
 def test_svd_noise_changes_how_much_and_not_what() -> None:
@@ -168,14 +126,14 @@ def test_a_parent_that_does_nothing_leaves_a_part_of_the_other(name: str) -> Non
             assert np.abs(child[module] - share * whole[module]).max() < 1e-5
 
 
-def in_other_coordinates(one: Parent, seed: int) -> Parent:
+def in_other_coordinates(one: AdapterWeights, seed: int) -> AdapterWeights:
     """The same ΔW as (B·M, M⁻¹·A), with another well-conditioned M for every module."""
     generator, factors = np.random.default_rng(seed), {}
     for name, a, b in one.factors():
         turn, _ = np.linalg.qr(generator.standard_normal((one.rank, one.rank)))
         m = turn * np.geomspace(0.2, 5, one.rank)
         factors[name] = (np.linalg.solve(m, a), b @ m)
-    return Parent(**vars(AdapterWeights.from_factors(one.layout, one.rank, one.scaling, factors)))
+    return AdapterWeights.from_factors(one.layout, one.rank, one.scaling, factors)
 
 
 @pytest.mark.parametrize("name", sorted({*operators.names()} - {"gaussian", "elementwise"}))

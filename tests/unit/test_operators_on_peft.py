@@ -11,11 +11,10 @@ import torch
 
 from hosts import make_host
 from parents import deltas, is_close, merged, mixed, parent
-from symbiont_ecology.adapters import AdapterLayout
-from symbiont_ecology.adapters.operators import Parent
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
 from symbiont_ecology.adapters.peft_files import write_peft
 
-Peft = tuple[list[Parent], Callable[..., dict[str, np.ndarray]]]
+Peft = tuple[list[AdapterWeights], Callable[..., dict[str, np.ndarray]]]
 
 
 @pytest.fixture(scope="module")
@@ -59,9 +58,9 @@ def on_peft(tmp_path_factory: pytest.TempPathFactory) -> Peft:
 
 def test_peft_agrees_where_it_is_exact(on_peft: Peft) -> None:
     parents, add = on_peft
-    assert is_close(merged("linear", parents, share=0.3), add("cat", [0.3, 0.7]))
+    assert is_close(merged("concatenation", parents, decay=1.0), add("cat", [0.5, 0.5]))
     assert is_close(merged("concatenation", parents, decay=0.0), add("cat", [1.0, 1.0]))
-    assert is_close(merged("svd", parents, share=0.3), add("svd", [0.3, 0.7]))
+    assert is_close(merged("svd", parents), add("svd", [0.5, 0.5]))
     assert is_close(merged("ties", parents, density=0.3), add("ties_svd", [1.0, 1.0], density=0.3))
     assert is_close(
         merged("dare", parents, density=1.0), add("dare_linear_svd", [0.5, 0.5], density=1.0)
@@ -89,13 +88,13 @@ def test_peft_drops_elements_as_often_as_dare_and_rescales_them_alike(on_peft: P
         )
 
 
-def test_peft_linear_averages_factors_and_so_is_far_from_linear(on_peft: Peft) -> None:
+def test_peft_linear_averages_factors_and_so_is_far_from_a_mean(on_peft: Peft) -> None:
     """It needs equal ranks, and makes an adapter's double of two halves of it."""
     parents, add = on_peft
     with pytest.raises(ValueError, match="same r"):
         add("linear", [0.5, 0.5])
     one = parents[0]
-    assert is_close(merged("linear", [one, one]), deltas(one))
+    assert is_close(merged("concatenation", [one, one], decay=1.0), deltas(one))
     assert is_close(
         merged("concatenation", [one, one], decay=0.0), add("linear", [0.5, 0.5], adapters="aa")
     )

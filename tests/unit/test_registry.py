@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Protocol
 import pytest
 
 from symbiont_ecology.base.errors import ConfigError
+from symbiont_ecology.base.extension import GROUP, extensions
 from symbiont_ecology.base.registry import Registry, knobs
 
 
@@ -116,21 +117,26 @@ def test_only_frozen_dataclasses_are_registered(animals: Registry[Animal]) -> No
             animals.register("x")(cls)
 
 
-def test_other_packages_register_by_entry_point(
+def test_other_packages_register_as_extensions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, animals: Registry[Animal]
 ) -> None:
     info = tmp_path / "plugin-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "[symbiont_ecology.animal]\nfox = no_such_module_of_a_fox\n"
+    (tmp_path / "forest.py").write_text(
+        "from symbiont_ecology.base.extension import Extension\n"
+        "EXTENSION = Extension(parts={'animal': ('no_such_module_of_a_fox',)})\n"
     )
-    with pytest.raises(ConfigError, match="plug-in 'no_such_module_of_a_fox' cannot be imported"):
+    (info / "entry_points.txt").write_text(f"[{GROUP}]\nforest = forest:EXTENSION\n")
+    extensions.cache_clear()
+    with pytest.raises(ConfigError, match="module 'no_such_module_of_a_fox' cannot be imported"):
         animals.names()
     (tmp_path / "no_such_module_of_a_fox.py").write_text("seen = True\n")
     animals.names()
     assert "no_such_module_of_a_fox" in sys.modules
-    monkeypatch.delitem(sys.modules, "no_such_module_of_a_fox")
+    for name in ("forest", "no_such_module_of_a_fox"):
+        monkeypatch.delitem(sys.modules, name)
+    extensions.cache_clear()
 
 
 def test_every_knob_is_told(dogs: Registry[Animal]) -> None:

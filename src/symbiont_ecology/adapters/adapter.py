@@ -150,6 +150,8 @@ class AdapterWeights:
         return cls(layout, rank, scaling, vector)
 
 
+BETA_FIRST, BETA_SECOND, EPSILON = 0.9, 0.95, 1e-8
+"""Constants of Adam, here and in every learning rule."""
 MAX_EXACT_PARAMETERS = 1_000_000
 """Parameters up to which moments keep all their bits."""
 

@@ -9,7 +9,6 @@ safetensors: data, no code.
 
 from __future__ import annotations
 
-import errno
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -31,7 +30,7 @@ from symbiont_ecology.adapters.adapter import (
     is_rounded,
 )
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.files import open_own, remove_unfinished, replace_durably, sync_folder
+from symbiont_ecology.base.files import sync_folder, write_whole
 from symbiont_ecology.base.types import BlobRef
 
 
@@ -104,12 +103,7 @@ class BlobStore:
         adapter."""
         weights = self._living.get(ref)
         if weights is None:
-            blob = self._get(ref)
-            if "vector" not in blob.arrays:
-                raise RunError(
-                    f"blob {ref} in {self.folder} holds an optimizer state, "
-                    "expected adapter weights"
-                )
+            blob = self._get(ref, "adapter weights")
             layout, rank, scaling, phrase = _facts(blob.header)
             vector = blob.arrays["vector"]
             weights = AdapterWeights(layout, rank, scaling, vector, phrase=phrase)
@@ -132,12 +126,8 @@ class BlobStore:
     def optimizer_state(self, ref: BlobRef) -> OptimizerState:
         """Return the optimizer state of that reference; RunError when it is missing, damaged or
         none."""
-        blob = self._get(ref)
+        blob = self._get(ref, "an optimizer state")
         header = from_json(blob.header)
-        if "step" not in header:
-            raise RunError(
-                f"blob {ref} in {self.folder} holds adapter weights, expected an optimizer state"
-            )
         first, second = (_whole(blob.arrays.get(name)) for name in ("first", "second"))
         return OptimizerState(header["step"], first, second, header["notes"])
 
@@ -159,14 +149,13 @@ class BlobStore:
             self._latest = {}
             for ref in sorted(refs):
                 if not self._path(ref).is_file():
-                    self._write(ref, self._new[ref])
+                    blob = self._new[ref]
+                    data = save(dict(blob.arrays), metadata={"header": blob.header})
+                    write_whole(self._path(ref), data, syncs_folder=False)
                 self._latest[ref] = self._new.pop(ref)
             sync_folder(self.folder)
         except OSError as error:
-            reason = "no space left" if error.errno == errno.ENOSPC else error.strerror
-            raise RunError(
-                f"cannot write blobs to {self.folder}: {reason}; nothing written is lost"
-            ) from error
+            raise RunError(f"cannot write blobs to {self.folder}: {error.strerror}") from error
 
     def forget(self, reachable: Iterable[BlobRef]) -> None:
         """Let go of the blobs in memory that are not ``reachable``: every generation makes new
@@ -192,21 +181,19 @@ class BlobStore:
                 f"cannot delete {path}, which the run does not need: {error.strerror}; remove it"
             ) from error
 
-    def files(self) -> list[Path]:
-        """Return all files of the folder, blobs or not."""
-        return sorted(self.folder.iterdir()) if self.folder.is_dir() else []
-
     def _put(self, blob: _Blob) -> BlobRef:
         ref = blob.ref
         if ref not in self._latest:
             self._new.setdefault(ref, blob)
         return ref
 
-    def _get(self, ref: BlobRef) -> _Blob:
-        for blobs in (self._new, self._latest):
-            if ref in blobs:
-                return blobs[ref]
-        return self.check(ref)
+    def _get(self, ref: BlobRef, wanted: str) -> _Blob:
+        """Return the blob, from memory if it is there; it has to be of the kind that is wanted."""
+        blob = self._new.get(ref) or self._latest.get(ref) or self.check(ref)
+        found = "adapter weights" if "vector" in blob.arrays else "an optimizer state"
+        if found != wanted:
+            raise RunError(f"blob {ref} in {self.folder} holds {found}, expected {wanted}")
+        return blob
 
     def check(self, ref: BlobRef) -> _Blob:
         """Return a blob as it is on the disk, whatever is in memory.
@@ -234,17 +221,6 @@ class BlobStore:
 
     def _path(self, ref: BlobRef) -> Path:
         return self.folder / f"{ref}.safetensors"
-
-    def _write(self, ref: BlobRef, blob: _Blob) -> None:
-        temporary = self.folder / f"{ref}.safetensors.tmp"
-        remove_unfinished(temporary)
-        try:
-            with open_own(temporary, "xb") as file:
-                file.write(save(dict(blob.arrays), metadata={"header": blob.header}))
-            replace_durably(temporary, self._path(ref))
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
 
     def _check_own(self) -> None:
         """Check that the folder is the run's own: blobs that it does not need are deleted."""

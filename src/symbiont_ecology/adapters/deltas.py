@@ -8,7 +8,7 @@ computed in float64, and on the factors, except where elements of ΔW are looked
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,21 +42,13 @@ def modules(
         )
 
 
-def combined(
-    adapters: Sequence[AdapterWeights],
-    shares: Sequence[float] | Mapping[str, Sequence[float | np.ndarray]],
-) -> AdapterWeights:
-    """Return Σ share · ΔW, exactly: factors side by side, at the sum of the ranks.
-
-    ``shares`` has one number per adapter, or that for every module name; there it may also be one
-    number per row of ΔW, ``(d_out, 1)``.
-    """
+def combined(adapters: Sequence[AdapterWeights], share: float) -> AdapterWeights:
+    """Return share · Σ ΔW, exactly: factors side by side, at the sum of the ranks."""
     factors = {}
     for name, parts in modules(adapters):
-        own = shares[name] if isinstance(shares, Mapping) else shares
         factors[name] = (
             np.concatenate([a for a, _ in parts]),
-            np.concatenate([share * b for share, (_, b) in zip(own, parts, strict=True)], axis=1),
+            np.concatenate([share * b for _, b in parts], axis=1),
         )
     return AdapterWeights.from_factors(
         adapters[0].layout, sum(adapter.rank for adapter in adapters), 1.0, factors
@@ -128,14 +120,6 @@ def spectrum(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.n
     q_in, r_in = np.linalg.qr(a.T)
     u, s, v = np.linalg.svd(r_out @ r_in.T, full_matrices=False)
     return q_out @ u, s, v @ q_in.T
-
-
-def singular_values(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return those of B·A, falling, ``(r,)``, from products of ``(r, r)``: quick, and half as
-    exact."""
-    products = np.linalg.eigvals((b.T @ b) @ (a @ a.T)).real
-    values: np.ndarray = np.sqrt(np.sort(np.maximum(products, 0.0))[::-1])
-    return values
 
 
 def dense(adapters: Sequence[AdapterWeights]) -> Iterator[tuple[str, np.ndarray]]:

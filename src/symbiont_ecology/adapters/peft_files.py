@@ -293,11 +293,7 @@ def _read_config(folder: Path) -> PeftConfig:
     """Return the adapter's config; refused unless it is plain LoRA."""
     path = folder / PEFT_CONFIG_FILE
     if not path.is_file():
-        found = "none" if folder.is_dir() else "no folder"
-        raise AdapterError(
-            f"expected a whole PEFT folder with {PEFT_CONFIG_FILE}, found {found} at "
-            f"{str(folder)!r}: check the path"
-        )
+        raise _refusal(f"a PEFT folder with {PEFT_CONFIG_FILE}", "none", folder, "check the path")
     try:
         config = parse_json(read_regular(path, MAX_PEFT_CONFIG_MB))
     except (OSError, ValueError) as error:

@@ -15,28 +15,12 @@ from yaml import YAMLError  # type: ignore[import-untyped, unused-ignore]
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import did_you_mean, with_new_names
-from symbiont_ecology.base.removed import LAST_COMMIT
+from symbiont_ecology.base.removed import ADVICE, REMOVED_KEYS, RENAMED_KEYS, RENAMED_TASK_KEYS
 from symbiont_ecology.base.shipped import find_preset, presets
 from symbiont_ecology.base.untrusted import check_depth, read_regular
 
 MAX_CONFIG_MB, MAX_FILE_NAME_CHARS = 1, 1000
 """Of a file, and characters of the name of one."""
-RENAMED = {"plasticity": "learning_rule"}
-RENAMED_TASKS = {"habitats": "users"}
-"""Keys under their old names, on top and of the section ``tasks``; they are still read, with a
-warning."""
-_REMOVED: Mapping[str, tuple[Mapping[str, object], str]] = {
-    "run": (
-        {"mirror": None},
-        "rclone or fsspec can copy the folder of a run, whose last file is state.json",
-    ),
-    "host": ({"is_checkpointing": False}, "raise host.memory_mb, or learn from shorter texts"),
-    "climate": (
-        {"catastrophes": [], "toll": 0.5, "year": 0, "winter": 0.5},
-        f"use commit {LAST_COMMIT}",
-    ),
-}
-"""Keys that are gone, by section: the values that old configs have there, and what to do."""
 
 
 def read_layers(name_or_path: str | Path) -> dict[str, object]:
@@ -102,9 +86,9 @@ def parse_yaml(text: str, where: str) -> object:
 def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]:
     """The same with keys under their new names, each old one at the cost of a warning, and with a
     host that is a name alone (``host: smollm2``) as its preset, or as the name of a model."""
-    values = _without_removed(with_new_names(data, RENAMED, where), where)
+    values = _without_removed(with_new_names(data, RENAMED_KEYS, where), where)
     if isinstance(tasks := values.get("tasks"), Mapping):
-        values["tasks"] = with_new_names(tasks, RENAMED_TASKS, f"{where}: tasks")
+        values["tasks"] = with_new_names(tasks, RENAMED_TASK_KEYS, f"{where}: tasks")
     if not isinstance(host := values.get("host"), str):
         return values
     del values["host"]
@@ -113,17 +97,16 @@ def with_known_keys(data: Mapping[str, object], where: str) -> dict[str, object]
 
 
 def _without_removed(values: dict[str, object], where: str) -> dict[str, object]:
-    for section, (usual, advice) in _REMOVED.items():
+    """Return the values without keys that are gone, which may have no other value than always."""
+    for section, usual in REMOVED_KEYS.items():
         if not isinstance(parts := values.get(section), Mapping):
             continue
         for key in usual.keys() & parts.keys():
             if parts[key] != usual[key]:
-                raise ConfigError(
-                    f"{where}: the key '{section}.{key}' is gone, got {parts[key]!r:.60}: {advice}"
-                )
-        kept = {key: part for key, part in parts.items() if key not in usual}
-        values = {name: part for name, part in values.items() if name != section}
-        values |= {section: kept} if kept else {}
+                raise ConfigError(f"{where}: the key '{section}.{key}' is gone: {ADVICE}")
+        values[section] = {key: part for key, part in parts.items() if key not in usual}
+        if not values[section]:
+            del values[section]
     return values
 
 

@@ -53,12 +53,6 @@ class LockedError(RunError):
     """Another process is writing to a run."""
 
 
-class SickError(EcologyError):
-    """A calibration did not pass: its run stands still where the calibration ended."""
-
-    exit_code = 4
-
-
 class MissingExtraError(EcologyError):
     """A package is not installed that only some uses need."""
 

@@ -15,11 +15,12 @@ modules of commands when the command line is built.
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import chain
 from typing import Any
 
 from symbiont_ecology.base.errors import ConfigError
@@ -76,10 +77,20 @@ def extensions() -> Mapping[str, Extension]:
     return found
 
 
-def modules_of(kind: str) -> Iterator[str]:
-    """Yield the modules in which extensions register parts of a kind."""
-    for extension in extensions().values():
-        yield from extension.parts.get(kind, ())
+def import_parts(kind: str) -> None:
+    """Import the modules in which extensions register parts of a kind.
+
+    Raises:
+        ConfigError: one cannot be imported.
+    """
+    modules = [extension.parts.get(kind, ()) for extension in extensions().values()]
+    for module in chain.from_iterable(modules):
+        try:
+            import_module(module)
+        except ImportError as error:
+            raise ConfigError(
+                f"extension module {module!r} cannot be imported ({error}): mend or uninstall it"
+            ) from error
 
 
 def commands() -> Mapping[str, Command]:

@@ -27,27 +27,23 @@ UNFINISHED = ".new"
 _JSON = json.JSONEncoder(allow_nan=False, separators=(",", ":"))
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str | bytes, *, syncs_folder: bool = True) -> None:
     """Write a file by atomic rename: who is killed meanwhile leaves what was there before, and
     after a power cut either the old or the new content is there.
+
+    The name of the file is on the disk after ``sync_folder``, which may serve many files.
 
     Raises:
         RunError: it cannot be written.
     """
     data = content.encode() if isinstance(content, str) else content
-    with written_whole(path) as temporary, open_own(temporary, "xb") as file:
+    writing = written_whole(path, syncs_folder=syncs_folder)
+    with writing as temporary, open_own(temporary, "xb") as file:
         file.write(data)
 
 
-def holds_other(path: Path, content: str | bytes) -> bool:
-    """Return true if something else has the name of a file that is to be written. A command that
-    was killed and is typed again finds what it wrote: that is in nobody's way."""
-    data = content.encode() if isinstance(content, str) else content
-    return path.exists() and not (path.is_file() and path.read_bytes() == data)
-
-
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def written_whole(path: Path, *, syncs_folder: bool = True) -> Iterator[Path]:
     """Yield a file beside the path, for the block to write; it takes the path's place at the end. A
     block that fails leaves nothing behind.
 
@@ -58,21 +54,16 @@ def written_whole(path: Path) -> Iterator[Path]:
     try:
         remove_unfinished(temporary)
         yield temporary
-        replace_durably(temporary, path)
-        sync_folder(path.parent)
+        with temporary.open("r+b") as file:  # Windows syncs what is open for writing
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if syncs_folder:
+            sync_folder(path.parent)
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
     finally:
         with suppress(OSError, RunError):  # a link or a folder is somebody else's
             remove_unfinished(temporary)
-
-
-def replace_durably(temporary: Path, path: Path) -> None:
-    """Put a file in the path's place once its bytes are on the disk. Its name is there after
-    ``sync_folder``, which may serve many files."""
-    with temporary.open("r+b") as file:  # Windows syncs what is open for writing
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
 
 
 def sync_folder(folder: Path) -> None:
@@ -251,12 +242,10 @@ def read_lines(
 
 
 def content_hash(path: Path) -> str:
-    """Return SHA-256 of a file, or of the adapter in a PEFT folder; empty where there is none."""
-    parts = sorted(path.glob("adapter_*")) if path.is_dir() else [path] if path.is_file() else []
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part.read_bytes())
-    return digest.hexdigest() if parts else ""
+    """Return SHA-256 of a file; empty where there is none."""
+    if not path.is_file():
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def stamp_of(path: Path) -> Stamp:

@@ -12,9 +12,8 @@ A registry scans its own package on first use, so a new component is one new fil
 
     operators.build({"kind": "svd_noise", "sigma": 0.1})
 
-Other packages register the same way, and name their module in the entry-point group
-``symbiont_ecology.<kind>``; an extension lists its modules (``extension``). ``validate`` is the one
-place where data from outside becomes typed values.
+Other packages register the same way, and an extension lists their modules (``extension``).
+``validate`` is the one place where data from outside becomes typed values.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeAlias, TypeVar, get_args, get_type_hints
 
@@ -40,7 +38,7 @@ from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
 from symbiont_ecology.base.errors import ConfigError, EcologyWarning
-from symbiont_ecology.base.extension import modules_of
+from symbiont_ecology.base.extension import import_parts
 from symbiont_ecology.base.removed import refuse_removed
 
 _OURS, _PLUGIN = "symbiont_ecology.", "symbiont_plugin_"
@@ -193,17 +191,7 @@ class Registry(Generic[T]):
             folder = getattr(package, "__path__", ())  # a single module has none
             for module in pkgutil.iter_modules(folder, f"{self.package}."):
                 importlib.import_module(module.name)
-            for name in modules_of(self.kind):
-                importlib.import_module(name)
-            group = f"symbiont_ecology.{self.kind.replace(' ', '_')}"
-            for entry_point in entry_points(group=group):
-                try:
-                    entry_point.load()
-                except (ImportError, AttributeError) as error:
-                    raise ConfigError(
-                        f"{self.kind} plug-in {entry_point.value!r} cannot be imported ({error}): "
-                        "mend or uninstall the package that declares it"
-                    ) from error
+            import_parts(self.kind)
             self._scanned = True
         return self._entries
 

@@ -1,6 +1,7 @@
-"""Registered parts that are gone, with the figures that speak against them, and former names.
+"""Everything that earlier versions had: names of parts, keys of configs and fields of files.
 
-A config of an earlier version may still name one: it is refused in one line that says so.
+A part that is gone is refused in one line that says so. A name that changed is read under the new
+one.
 """
 
 from __future__ import annotations
@@ -11,52 +12,33 @@ from typing import TypeVar
 from symbiont_ecology.base.errors import ConfigError
 
 V = TypeVar("V")
-LAST_COMMIT = "2c78cec9"
-"""The last commit that has all of them."""
-RECORD = "docs/history/removed"
-"""Folder of the pages that keep their figures."""
-_NO_GRADIENT = "it stayed at the level of the host, 17 to 20 % right where one adapter has 96"
-_ONE_RUN = "tuning left no merging in it, so its runs were those of specialists behind a router"
-_BELOW = "the ecology was ahead of it in every world: take nearest"
-_NO_BETTER = "the router alone answers as well in distribution: take learned"
-_NO_PAGE = "packs of today do not show what it made"
-REMOVED: Mapping[tuple[str, str], str] = {
-    (
-        "mechanism",
-        "thrift",
-    ): "ΔW × 0.65 after training keeps more, and it cost 6.1 points of a flip",
-    ("mechanism", "canaries"): "no ablation saw an effect of it",
-    **{("strategy", name): _NO_GRADIENT for name in ("corp", "randopt")},
-    **{("strategy", name): _ONE_RUN for name in ("cycleqd", "m2n2", "swarm")},
-    ("strategy", "mixing"): "no comparison measured it",
-    ("strategy", "tpe"): "hyper is as good, 96 and 97 % right",
-    ("engine", "sglang"): "it was never tried on a real server: take vllm",
-    ("operator", "slerp"): "no preset or result used it: take svd",
-    ("operator", "shrink"): "thrift alone used it",
-    ("operator", "split"): "m2n2 alone used it",
-    ("operator", "crossover"): "it mattered little what a crossover mixes: take directions",
-    ("operator", "layers"): "it mattered little what a crossover mixes: take directions",
-    ("learning rule", "heritable"): "no preset or comparison used it",
-    ("reward rule", "human"): "symbiont serve asks people now",
-    ("grader", "contains"): "a reply that lists many answers was right: take stated",
-    ("grader", "regex"): "no preset used it: take a grader of your own",
-    ("allocator", "ucb"): "no comparison used it: take thompson",
-    **{("strategy", name): _BELOW for name in ("ifca", "clove", "bank")},
-    ("routing", "majority"): "it was for randopt, which stayed at the host",
-    **{
-        ("routing", name): _NO_BETTER for name in ("vote", "cascade", "surest", "cell", "committed")
-    },
-    ("routing", "scaled"): "symbiont export --scale writes a part of an adapter",
-    ("routing", "map"): "no comparison used it: take learned",
-    ("shift", "perturbed"): "no comparison asked it",
-    **{
-        ("key of a protocol", name): _NO_PAGE for name in ("also", "chosen", "elicitation", "goals")
-    },
-    ("key of a protocol", "repeats"): "births and deaths have rates now",
+ADVICE = "leave it out, or use commit 2c78cec9; why is in docs/history/removed"
+"""The last commit that has all of them, and the pages that keep their figures."""
+REMOVED = {
+    "mechanism": "canaries thrift",
+    "strategy": "bank clove corp cycleqd ifca m2n2 mixing randopt swarm tpe",
+    "engine": "sglang",
+    "operator": "crossover fisher layers linear shrink slerp split",
+    "learning rule": "heritable",
+    "reward rule": "human",
+    "grader": "contains regex",
+    "allocator": "ucb",
+    "routing": "cascade cell committed majority map scaled surest vote",
+    "shift": "perturbed",
+    "key of a protocol": "also chosen elicitation goals repeats",
 }
-"""Reasons by kind and name."""
+"""Names of parts, by kind."""
+REMOVED_KEYS: Mapping[str, Mapping[str, object]] = {
+    "run": {"mirror": None},
+    "host": {"is_checkpointing": False},
+    "climate": {"catastrophes": [], "toll": 0.5, "year": 0, "winter": 0.5},
+}
+"""Keys of configs, by section, with the values that old configs have there: these are read."""
+RENAMED_KEYS = {"plasticity": "learning_rule"}
+RENAMED_TASK_KEYS = {"habitats": "users"}
+"""Keys of configs, on top and of the section ``tasks``, and what they are called now."""
 FORMER_FIELDS = {"habitat": "user", "habitats": "users"}
-"""Fields in the files of earlier versions, and what they are called now."""
+"""Fields in files, and what they are called now."""
 
 
 def with_present_fields(values: Mapping[str, V]) -> dict[str, V]:
@@ -66,7 +48,7 @@ def with_present_fields(values: Mapping[str, V]) -> dict[str, V]:
 
 def is_removed(kind: str, name: str) -> bool:
     """Return true for a part that an earlier version had."""
-    return (kind, name) in REMOVED
+    return name in REMOVED.get(kind, "").split()
 
 
 def refuse_removed(kind: str, name: str) -> None:
@@ -75,8 +57,5 @@ def refuse_removed(kind: str, name: str) -> None:
     Raises:
         ConfigError: it is.
     """
-    if reason := REMOVED.get((kind, name)):
-        raise ConfigError(
-            f"{kind} {name!r} is gone, because {reason}: leave it out, or use commit "
-            f"{LAST_COMMIT}; figures are in {RECORD}"
-        )
+    if is_removed(kind, name):
+        raise ConfigError(f"{kind} {name!r} is gone: {ADVICE}")

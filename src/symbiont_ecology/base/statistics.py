@@ -1,8 +1,8 @@
 """Intervals and tests for honest numbers: proportions, means, paired differences, curves. Pure
 functions.
 
-Every interval has the level that it is asked for, 95 % by default, and two sides. SciPy takes most
-of a second to load, so each function that needs it imports what it needs.
+Every interval has a level of 95 % and two sides. SciPy takes most of a second to load, so the
+function that needs it imports it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,9 @@ import numpy as np
 
 from symbiont_ecology.base.rng import Draw
 
+Z = 1.959963984540054
+"""Quantile of the normal distribution at 97.5 %."""
+
 
 @dataclass(frozen=True)
 class Interval:
@@ -25,7 +28,7 @@ class Interval:
     high: float
 
 
-def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
+def wilson(successes: float, n: int) -> Interval:
     """Return the score interval of a proportion; honest at 0 and 1 and for small ``n`` (Wilson
     1927).
 
@@ -33,22 +36,19 @@ def wilson(successes: float, n: int, level: float = 0.95) -> Interval:
     several times.
     ``n = 0`` says nothing: the estimate is NaN and the interval [0, 1].
     """
-    from scipy.special import ndtri
-
     if not 0 <= successes <= n:
         raise ValueError(f"expected 0 <= successes <= n, got {successes} of {n}")
     if n == 0:
         return Interval(math.nan, 0.0, 1.0)
-    z = float(ndtri((1 + level) / 2))
     share = successes / n
-    centre = (share + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
+    centre = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * math.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
     # The bounds at no and at all successes are 0 and 1 in exact arithmetic.
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     return Interval(share, low, 1.0 if successes == n else min(1.0, centre + half))
 
 
-def share_difference(gaps: Sequence[float], n: int | None = None, level: float = 0.95) -> Interval:
+def share_difference(gaps: Sequence[float], n: int | None = None) -> Interval:
     """Return the interval of the mean of paired differences from −1 to 1, such as those of
     verdicts.
 
@@ -60,36 +60,15 @@ def share_difference(gaps: Sequence[float], n: int | None = None, level: float =
     Raises:
         ValueError: a difference out of range.
     """
-    from scipy.special import ndtri
-
     if outliers := [gap for gap in gaps if not -1 <= gap <= 1]:
         raise ValueError(f"expected differences from -1 to 1, got {outliers[0]}")
     n, count = len(gaps) if n is None else n, max(len(gaps), 1)
     total, squares = (n * math.fsum(gap**power for gap in gaps) / count for power in (1, 2))
     centre = total / (n + 2)
     spread = math.sqrt(((squares + 2) / (n + 2) - centre**2) / (n + 2))
-    half = float(ndtri((1 + level) / 2)) * spread
+    half = Z * spread
     estimate = total / n if n else math.nan
     return Interval(estimate, max(centre - half, -1.0), min(centre + half, 1.0))
-
-
-def paired_interval(a: Sequence[float], b: Sequence[float], level: float = 0.95) -> Interval:
-    """Return the interval of the mean of ``a − b`` over pairs, one pair per seed: Student's t
-    (Student 1908).
-
-    Raises:
-        ValueError: the lists differ in length or hold less than two pairs.
-    """
-    from scipy import stats
-
-    if len(a) != len(b) or len(a) < 2:
-        raise ValueError(f"expected two lists of one length >= 2, got {len(a)} and {len(b)}")
-    differences = np.asarray(a, dtype=float) - np.asarray(b, dtype=float)
-    mean = float(differences.mean())
-    half = float(
-        stats.t.ppf((1 + level) / 2, len(a) - 1) * differences.std(ddof=1) / math.sqrt(len(a))
-    )
-    return Interval(mean, mean - half, mean + half)
 
 
 def mcnemar(b: int, c: int) -> float:

@@ -18,7 +18,7 @@ from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerSt
 from symbiont_ecology.adapters.adapter import Norms
 from symbiont_ecology.adapters.blobs import BlobStore
 from symbiont_ecology.adapters.deltas import grown, grown_optimizer_state, shares, truncated
-from symbiont_ecology.adapters.operators import Operator, Parent, checked_child, operators
+from symbiont_ecology.adapters.operators import Operator, checked_child, operators
 from symbiont_ecology.base import events
 from symbiont_ecology.base.events import Event, Stillborn
 from symbiont_ecology.base.fence import FaultError, Faults
@@ -85,7 +85,7 @@ class ApplyContext:
         """Return the weights that an operator makes of parents, who pay the dowry, also for a child
         that cannot live: so an operator that fails is not free."""
         self.open_account(child, parents)
-        given = [self._as_parent(parent, inheritance) for parent in parents]
+        given = [self._handed_down(parent, inheritance) for parent in parents]
         part, arguments = operators.called(operator, name), (operator, given, generator, max_rank)
         try:
             return self.faults.call(part, checked_child, *arguments)
@@ -95,14 +95,11 @@ class ApplyContext:
             lost = self.state.generation, child, name, tuple(parents), str(fault), price
             return Stillborn(*lost)
 
-    def _as_parent(self, organelle_id: OrganelleId, inheritance: Inheritance) -> Parent:
+    def _handed_down(self, organelle_id: OrganelleId, inheritance: Inheritance) -> AdapterWeights:
         """Return what an organelle hands down: what it learned, or what it was born with."""
-        organelle, store = self.state.population[organelle_id], self.store
-        if inheritance == "darwinian":
-            return Parent(**vars(store.weights(organelle.inborn)))
-        weights = store.weights(organelle.genome.weights)
-        optimizer_state = store.optimizer_state(organelle.optimizer_state)
-        return Parent(**vars(weights), optimizer_state=optimizer_state)
+        organelle = self.state.population[organelle_id]
+        is_inborn = inheritance == "darwinian"
+        return self.store.weights(organelle.inborn if is_inborn else organelle.genome.weights)
 
     def enter(
         self,

@@ -17,14 +17,7 @@ from typing import Any
 from pydantic import JsonValue, NonNegativeInt, TypeAdapter, ValidationError
 
 from symbiont_ecology.base.errors import RunError
-from symbiont_ecology.base.files import (
-    UNFINISHED,
-    lock,
-    open_folder,
-    remove_unfinished,
-    replace_durably,
-    write_whole,
-)
+from symbiont_ecology.base.files import lock, open_folder, write_whole, written_whole
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.removed import with_present_fields
 from symbiont_ecology.base.types import BlobRef, OrganelleId, cell_name
@@ -192,15 +185,11 @@ def keep_previous(folder: Path) -> None:
     Raises:
         RunError: it cannot be kept.
     """
-    temporary = folder / (PREVIOUS_FILE + UNFINISHED)
     try:
-        remove_unfinished(temporary)
-        shutil.copyfile(folder / STATE_FILE, temporary)
-        replace_durably(temporary, folder / PREVIOUS_FILE)
-    except OSError as error:
-        raise RunError(
-            f"cannot keep the checkpoint in {folder}: {error.strerror}; free some space and resume"
-        ) from error
+        with written_whole(folder / PREVIOUS_FILE, syncs_folder=False) as temporary:
+            shutil.copyfile(folder / STATE_FILE, temporary)
+    except RunError as error:
+        raise RunError(f"{error}; free some space and resume") from error
 
 
 @contextmanager

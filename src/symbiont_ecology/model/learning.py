@@ -17,8 +17,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from symbiont_ecology.adapters.adam import BETA_FIRST, BETA_SECOND, EPSILON
-from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import (
+    BETA_FIRST,
+    BETA_SECOND,
+    EPSILON,
+    AdapterLayout,
+    AdapterWeights,
+    OptimizerState,
+)
 from symbiont_ecology.base.types import LearningBatch, LearningStatistics
 from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters

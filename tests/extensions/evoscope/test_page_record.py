@@ -7,12 +7,9 @@ import math
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from lives import adapter
 from seen import eventful_plan, lived_to_its_end, users_plan
-from symbiont_ecology.adapters.deltas import modules, singular_values, spectrum
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.transcripts import Transcript
 from symbiont_ecology.ecology.state import load_state
@@ -55,8 +52,6 @@ def test_adapters_have_the_norm_and_spectrum_of_their_weights(eventful: Path) ->
     state = load_state(eventful)
     measures = adapter_measures(state, eventful)
     assert measures.keys() >= state.population.keys()
-    for _, [(a, b)] in modules([adapter(3)]):
-        assert np.allclose(singular_values(a, b), spectrum(a, b)[1], atol=1e-6)
     for row in measures.values():
         norms = sum(norm**2 for norm in row["by_module"].values())
         assert math.isclose(norms, row["norm"] ** 2, rel_tol=1e-6)

@@ -1,29 +1,18 @@
 """Variation of adapter weights: mutations, and merges of two parents. Parents never change."""
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.random import Generator
 
-from symbiont_ecology.adapters import AdapterWeights, OptimizerState
+from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.fence import FaultError
 from symbiont_ecology.base.registry import Registry, Spec, kind_of
 
-
-@dataclass(frozen=True)
-class Parent(AdapterWeights):
-    """A parent's weights, and what its learning left behind; most operators look at the weights
-    alone."""
-
-    optimizer_state: OptimizerState = field(default_factory=OptimizerState)
-
-
-Parents = Sequence[Parent]
+Parents = Sequence[AdapterWeights]
 
 
 class Operator(Protocol):
@@ -36,13 +25,12 @@ class Operator(Protocol):
         """Return the child; equal draws give equal children."""
 
 
-class Mutation(ABC):
+class Mutation(Operator, Protocol):
     """An operator of one parent. A subclass writes ``mutated``."""
 
     arity: ClassVar[int] = 1
 
-    @abstractmethod
-    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
+    def mutated(self, parent: AdapterWeights, generator: Generator) -> AdapterWeights:
         """Return the child of this parent."""
 
     def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
@@ -51,14 +39,10 @@ class Mutation(ABC):
         return self.mutated(parent, generator)
 
 
-class Merge(ABC):
+class Merge(Operator, Protocol):
     """An operator of two parents. A subclass writes ``__call__``."""
 
     arity: ClassVar[int] = 2
-
-    @abstractmethod
-    def __call__(self, parents: Parents, generator: Generator) -> AdapterWeights:
-        """Return the child of these two parents."""
 
 
 operators: Registry[Operator] = Registry("operator", "symbiont_ecology.adapters.operators")

@@ -10,7 +10,7 @@ from pydantic import NonNegativeFloat
 
 from symbiont_ecology.adapters import AdapterWeights
 from symbiont_ecology.adapters.deltas import spectrum
-from symbiont_ecology.adapters.operators import Mutation, Parent, operators
+from symbiont_ecology.adapters.operators import Mutation, operators
 
 
 @operators.register("clone")
@@ -19,7 +19,7 @@ class Clone(Mutation):
     """The parent's weights. Where organelles learn, noise at birth adds nothing (docs/log.md), so
     this is how an ecology breeds by default."""
 
-    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
+    def mutated(self, parent: AdapterWeights, generator: Generator) -> AdapterWeights:
         return AdapterWeights(parent.layout, parent.rank, parent.scaling, parent.vector)
 
 
@@ -35,7 +35,7 @@ class Gaussian(Mutation):
     sigma: NonNegativeFloat = 0.02  # noise relative to the root mean square of each factor, >= 0
     is_absolute: bool = False  # whether sigma is the standard deviation itself, for all factors
 
-    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
+    def mutated(self, parent: AdapterWeights, generator: Generator) -> AdapterWeights:
         child = parent.vector.copy()
         for _, a, b, _, _ in parent.layout.blocks(parent.rank):
             for part in (a, b):
@@ -59,7 +59,7 @@ class SvdNoise(Mutation):
 
     sigma: NonNegativeFloat = 0.05  # std of the logarithm of every singular value, >= 0
 
-    def mutated(self, parent: Parent, generator: Generator) -> AdapterWeights:
+    def mutated(self, parent: AdapterWeights, generator: Generator) -> AdapterWeights:
         factors = {}
         for name, a, b in parent.factors():
             u, s, _ = spectrum(a.astype(np.float64), b.astype(np.float64))

@@ -139,9 +139,9 @@ def _lesson(item: Item) -> str:
 
 def _write(texts: Mapping[Path, str]) -> None:
     """Write files, none of which may hold something else."""
-    from symbiont_ecology.base.files import holds_other, make_folder, write_whole
+    from symbiont_ecology.base.files import make_folder, write_whole
 
-    if taken := [str(path) for path, text in texts.items() if holds_other(path, text)]:
+    if taken := [str(path) for path, text in texts.items() if _holds_other(path, text)]:
         raise ConfigError(f"{', '.join(taken)} is there already: choose another --out")
     for path, text in texts.items():
         try:
@@ -149,6 +149,12 @@ def _write(texts: Mapping[Path, str]) -> None:
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror}") from error
         write_whole(path, text)
+
+
+def _holds_other(path: Path, text: str) -> bool:
+    """Return true if something else has the name. A command that was killed and is typed again
+    finds what it wrote: that is in nobody's way."""
+    return path.exists() and not (path.is_file() and path.read_bytes() == text.encode())
 
 
 def _counts(per_cell: str) -> dict[Split, int]:

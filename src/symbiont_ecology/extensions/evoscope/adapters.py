@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from symbiont_ecology.adapters.blobs import BlobStore
-from symbiont_ecology.adapters.deltas import modules, singular_values
+from symbiont_ecology.adapters.deltas import modules, spectrum
 from symbiont_ecology.base.errors import RunError
 from symbiont_ecology.base.types import BlobRef, OrganelleId
 from symbiont_ecology.ecology import EcologyState
@@ -37,8 +37,9 @@ def _measures(store: BlobStore, ref: BlobRef) -> dict[str, Any]:
     squares, count = np.zeros(weights.rank), 0
     by_module = defaultdict[str, float](float)
     for name, [(a, b)] in modules([weights]):
-        module_squares = singular_values(a, b) ** 2
-        squares, count = squares + module_squares, count + 1
+        module_squares = spectrum(a, b)[1] ** 2
+        squares[: len(module_squares)] += module_squares  # a narrow module has fewer
+        count += 1
         by_module[name.rpartition(".")[2]] += float(module_squares.sum())
     return {
         "rank": weights.rank,

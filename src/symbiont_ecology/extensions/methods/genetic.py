@@ -18,7 +18,7 @@ from numpy.random import Generator
 from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from symbiont_ecology.adapters import AdapterWeights
-from symbiont_ecology.adapters.operators import Merge, Parent, Parents, operators, with_arity
+from symbiont_ecology.adapters.operators import Merge, Parents, operators, with_arity
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.registry import Share, Spec, kind_of
 from symbiont_ecology.base.types import TURN_END, BlobRef, OrganelleId
@@ -69,8 +69,7 @@ class Offspring(Merge):
         mutation: Any = operators.build(self.mutation)
         if self.sigma is not None:
             mutation = replace(mutation, sigma=self.sigma)
-        crossed = Parent(child.layout, child.rank, child.scaling, child.vector)
-        mutated: AdapterWeights = mutation([crossed], generator)
+        mutated: AdapterWeights = mutation([child], generator)
         if not self.phrases:
             return mutated
         is_new = generator.random() < self.rephrase

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from pydantic import PositiveFloat
 
-from symbiont_ecology.adapters import AdapterLayout, AdapterWeights
-from symbiont_ecology.adapters.adam import adam_direction
+from symbiont_ecology.adapters import AdapterLayout, AdapterWeights, OptimizerState
+from symbiont_ecology.adapters.adapter import BETA_FIRST, BETA_SECOND, EPSILON
 from symbiont_ecology.base.flops import Cost
 from symbiont_ecology.base.registry import Share
 from symbiont_ecology.base.rng import Draw
@@ -217,6 +217,22 @@ def mean_credit(targets: Sequence[WeightedTarget], rank: int) -> np.ndarray:
     traces = [target.extra for target in targets if isinstance(target.extra, Trace)]
     shares = [np.asarray(target.weight) / len(targets) for target in targets]
     return traces[0].tracer.credit([trace.row for trace in traces], shares, rank)
+
+
+def adam_direction(
+    gradient: np.ndarray, before: OptimizerState
+) -> tuple[np.ndarray, OptimizerState]:
+    """Return the direction of a step up the gradient ``(parameters,)``, to be multiplied by a
+    learning rate, and the state after it (Kingma & Ba 2014, arXiv:1412.6980)."""
+    step = before.step + 1
+    first, second = (
+        np.zeros_like(gradient) if m is None else m for m in (before.first, before.second)
+    )
+    first = BETA_FIRST * first + (1 - BETA_FIRST) * gradient
+    second = BETA_SECOND * second + (1 - BETA_SECOND) * gradient**2
+    spread = np.sqrt(second / (1 - BETA_SECOND**step)) + EPSILON
+    direction = first / (1 - BETA_FIRST**step) / spread
+    return direction, OptimizerState(step, first, second, before.notes)
 
 
 def has_zero_b(weights: AdapterWeights) -> bool:

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Annotated
 
 from symbiont_ecology.base.config_layers import config_name
-from symbiont_ecology.base.errors import ConfigError, SickError
+from symbiont_ecology.base.errors import ConfigError, EcologyError
 from symbiont_ecology.cli import console, options
 from symbiont_ecology.cli.options import option
 from symbiont_ecology.cli.run import checked_config, finish, folder_for, is_free_for, live
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from symbiont_ecology.run.config import RunConfig
 
 HEALTH_FILE = "health.json"
+
+
+class SickError(EcologyError):
+    """A calibration did not pass: its run stands still where the calibration ended."""
+
+    exit_code = 4
 
 
 def calibrate(

@@ -18,9 +18,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from scipy.stats import false_discovery_control
+from scipy import stats
 
-from symbiont_ecology.base.statistics import Interval, paired_interval, sign_flip
+from symbiont_ecology.base.statistics import Interval, sign_flip
 from symbiont_ecology.base.types import cell_family
 from symbiont_ecology.ecology import HOST
 from symbiont_ecology.extensions.study.measures import area, at_zero, stage_measures
@@ -279,11 +279,15 @@ def of_seeds(differences: Sequence[float], interval: Interval | None = None) -> 
 
 
 def over_seeds(values: Sequence[float]) -> Interval:
-    """Return the mean of some seeds with Student's interval. One seed gives none: its bounds are
-    NaN."""
-    if len(values) < 2:
+    """Return the mean of some seeds with Student's interval (Student 1908). One seed gives none:
+    its bounds are NaN."""
+    seeds = np.asarray(values, dtype=float)
+    if len(seeds) < 2:
         return Interval(values[0], math.nan, math.nan)
-    return paired_interval(values, [0.0] * len(values))
+    quantile = stats.t.ppf(0.975, len(seeds) - 1)
+    half = float(quantile * seeds.std(ddof=1) / math.sqrt(len(seeds)))
+    mean = float(seeds.mean())
+    return Interval(mean, mean - half, mean + half)
 
 
 def against_main(results: Results, values: BySeed) -> dict[str, Difference]:
@@ -302,7 +306,7 @@ def adjusted(
     """Control the false discoveries of one family of tests, and say which differences are
     claimed."""
     p_values = [test.p for test in tests.values()]
-    q_values = false_discovery_control(p_values).tolist() if p_values else []
+    q_values = stats.false_discovery_control(p_values).tolist() if p_values else []
     return {
         key: replace(
             test,
