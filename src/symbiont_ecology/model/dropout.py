@@ -43,11 +43,12 @@ class Dropout:
         """Make it for packed rows, with each row's share and seed, those of its owner, and its
         name, a number among the rows of its owner."""
         marks, rates = torch.zeros_like(packing.ids), torch.zeros(len(packing.ids))
+        starts = packing.stretches["start"]
         for row, (text, (share, seed, name)) in enumerate(zip(packing.texts, rows, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = _signed(seed & (1 << 64) - 1)
-            prompt = int(packing.starts[packing.prompt_of[row]])
-            answer = int(packing.answer_starts[row])
+            prompt = int(starts[packing.prompt_of[row]])
+            answer = int(starts[packing.end_of[row]])
             said = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
             marks[prompt : prompt + read] = said
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)

@@ -26,7 +26,7 @@ from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.dropout import Dropout
-from symbiont_ecology.model.packing import Text, chunks, least_shared, pack_texts
+from symbiont_ecology.model.packing import NEVER, Text, chunks, least_shared, pack_texts
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ def _logits(
     decoder: Decoder,
     examples: Sequence[Example],
     adapters_of: Callable[[Sequence[int]], Adapters],
-    least: int | None,
+    least: int,
     learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Return logits at every completion token, ``(tokens, vocab)``, and these tokens,
@@ -232,16 +232,16 @@ def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def _pieces(
-    examples: Sequence[Example], max_tokens: int, least: int | None
+    examples: Sequence[Example], max_tokens: int, least: int
 ) -> Iterator[np.ndarray]:
     """Return row numbers of examples in pieces that one forward pass takes."""
     texts, owners = [example.text for example in examples], [example.owner for example in examples]
     return chunks(texts, owners, max_tokens, least=least)
 
 
-def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
+def _least(decoder: Decoder, examples: Sequence[Example]) -> int:
     """Return tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
-    return None if any(one.dropout for one in examples) else least_shared(decoder.shape)
+    return NEVER if any(one.dropout for one in examples) else least_shared(decoder.shape)
 
 
 def _adam(

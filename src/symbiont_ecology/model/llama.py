@@ -95,7 +95,8 @@ class LlamaDecoder:
         computed."""
         forward = self._forward_over(packing, bare(len(self.sites)))
         x, states = self._embedded(packing.ids), dict[int, Tensor]()
-        last = packing.last_tokens
+        ends = packing.stretches[packing.end_of]
+        last = torch.from_numpy(ends["start"] + ends["count"] - 1).to(self.device)
         for index in range(max(layers) + 1):
             if index in layers:
                 states[index] = taken(x, last)

@@ -106,7 +106,7 @@ class RaggedAttention(PackedAttention):
 
     @cached_property
     def _stretches(self) -> list[np.ndarray]:
-        return [self.packing.stretches(is_ends=is_ends) for is_ends in (False, True)]
+        return [self.packing.looking(is_narrow=is_narrow) for is_narrow in (False, True)]
 
 
 class AddressBank(SlotBank):

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from symbiont_ecology.model.packing import Packing, pieces_of, places_of, taken
+from symbiont_ecology.model.packing import Packing, places_of, places_seen, taken
 
 SHORT, WORTH_A_CALL = 0.75, 8192
 """Prompts so much shorter than the longest attend apart if that saves so many pairs of tokens."""
@@ -169,7 +169,9 @@ class RectangleAttention(PackedAttention):
 
     @cached_property
     def _prompts(self) -> Tensor:
-        return torch.from_numpy(self.packing.places_of_prompts()).to(self.packing.ids.device)
+        stretches = self.packing.stretches
+        prompts = places_seen(stretches, stretches[self.packing.prompt_of])
+        return torch.from_numpy(prompts).to(self.packing.ids.device)
 
     @cached_property
     def _masks(self) -> dict[tuple[bool, int | None], list[Tensor | None]]:
@@ -182,7 +184,7 @@ class RectangleAttention(PackedAttention):
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], Tensor]:
     """Return rectangles of all that look, and where in them each looking token of the line is."""
-    stretches, device = packing.stretches(is_ends=is_narrow), packing.ids.device
+    stretches, device = packing.looking(is_narrow=is_narrow), packing.ids.device
     lengths = stretches["count"] - stretches["first"]  # of what looks
     back, rectangles, size = np.zeros(int(lengths.sum()), dtype=np.int64), list[Rectangle](), 0
     groups = _branches if packing.is_tree else _whole_prompts
@@ -209,8 +211,8 @@ these."""
 
 def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
     """Yield prompts of about one length, then the answers to them."""
-    for prompts in alike(packing.lengths):
-        seen = _places(packing.starts[prompts], packing.lengths[prompts])
+    for prompts in alike(stretches["count"][: packing.segments]):
+        seen = places_seen(stretches, stretches[prompts])
         spots = np.arange(seen.shape[1])[None]
         yield prompts, seen, spots
         answers = np.flatnonzero(np.isin(stretches["parent"], prompts))
@@ -231,7 +233,7 @@ def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
         for chosen in alike(lengths[numbers]):
             members = numbers[chosen]
             group = stretches[members]
-            seen = places_of(pieces_of(stretches, group), group["before"] + group["count"])
+            seen = places_seen(stretches, group)
             yield members, seen, np.arange(seen.shape[1])[None]
 
 
