@@ -209,7 +209,7 @@ def test_an_observer_is_in_every_step_and_may_change_its_terms(
         np.testing.assert_allclose(found.log_probabilities, usual.log_probabilities, atol=1e-4)
         assert found.fed is not None
         assert [steps[row] - 1 for row in range(len(rows))] == found.fed.tolist()
-    nothing = lowrank.bare(len(kernel._decoder.sites))
+    nothing = (None,) * len(kernel._decoder.sites)
     assert kernel.rollout(rows, None, Decoding(), lambda *_: nothing).texts != usual.texts
     monkeypatch.setattr(kernel, "encode", lambda prompts: [np.array([5])])
     with pytest.raises(HostError, match="two tokens or more"):

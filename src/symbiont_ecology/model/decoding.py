@@ -44,7 +44,8 @@ class Observer(Protocol):
 class Writer:
     """Writes rows: one prompt (token ids) for each.
 
-    ``uniforms[i]`` are as many numbers in [0, 1) as row i may have tokens; None is greedy.
+    ``uniforms (rows, new_tokens)`` are numbers in [0, 1), NaN where a row is greedy; None if all
+    are.
     """
 
     decoder: Decoder
@@ -53,7 +54,7 @@ class Writer:
     budget: MemoryBudget
     rows: Sequence[Request]
     prompts: Sequence[np.ndarray]
-    uniforms: Sequence[np.ndarray | None]
+    uniforms: np.ndarray | None
     decoding: Decoding
     observer: Observer | None = None
 
@@ -63,12 +64,6 @@ class Writer:
         self._ids, self._scores = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float32)
         # Tokens of the answer, and prompt and new tokens that went through the host.
         self._lengths, self._read, self._fed = np.zeros((3, size[0]), dtype=np.int64)
-        self._uniforms: np.ndarray | None = None  # (rows, new_tokens), NaN where greedy
-        if any(numbers is not None for numbers in self.uniforms):
-            self._uniforms = np.full(size, np.nan)
-            for target, numbers in zip(self._uniforms, self.uniforms, strict=True):
-                if numbers is not None:
-                    target[: len(numbers)] = numbers
 
     def completions(self) -> Completions:
         """Return answers in the order of the rows."""
@@ -168,11 +163,24 @@ class Writer:
         if time < decoding.min_new_tokens and ends:
             allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
         tokens = allowed.argmax(-1)
-        if self._uniforms is not None:
-            uniforms = torch.from_numpy(self._uniforms[rows, time]).to(logits.device)
+        if self.uniforms is not None:
+            uniforms = torch.from_numpy(self.uniforms[rows, time]).to(logits.device)
             draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def uniforms_of(
+    draws: Sequence[np.random.Generator | None], limits: Sequence[int]
+) -> np.ndarray | None:
+    """Return as many numbers from each row's generator as it may have tokens, as in ``Writer``."""
+    if not any(draws):
+        return None
+    uniforms = np.full((len(draws), max(limits)), np.nan)
+    for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
+        if draw is not None:
+            uniforms[row, :limit] = draw.random(limit)
+    return uniforms
 
 
 def completions_of(

@@ -231,9 +231,7 @@ def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
     return -F.cross_entropy(logits, targets, reduction="none")
 
 
-def _pieces(
-    examples: Sequence[Example], max_tokens: int, least: int
-) -> Iterator[np.ndarray]:
+def _pieces(examples: Sequence[Example], max_tokens: int, least: int) -> Iterator[np.ndarray]:
     """Return row numbers of examples in pieces that one forward pass takes."""
     texts, owners = [example.text for example in examples], [example.owner for example in examples]
     return chunks(texts, owners, max_tokens, least=least)

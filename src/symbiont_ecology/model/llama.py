@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from symbiont_ecology.model.backend.attention import AttentionSpec
-from symbiont_ecology.model.backend.lowrank import Adapters, Shares, bare
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, dropping
 from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
@@ -87,13 +87,13 @@ class LlamaDecoder:
     ) -> Tensor:
         """Return logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
         predicted."""
-        states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
+        states = self._read(packing, dropping(adapters, dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """Return hidden states (``decoder.Decoder``); layers above the last of these are not
         computed."""
-        forward = self._forward_over(packing, bare(len(self.sites)))
+        forward = self._forward_over(packing, (None,) * len(self.sites))
         x, states = self._embedded(packing.ids), dict[int, Tensor]()
         ends = packing.stretches[packing.end_of]
         last = torch.from_numpy(ends["start"] + ends["count"] - 1).to(self.device)
@@ -148,7 +148,7 @@ class LlamaDecoder:
         """Compute one layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the
         last one."""
         layer, backend, shares = self._host.layers[index], forward.backend, forward.shares
-        qkv, out, gate_up, down = forward.adapters.sites[4 * index : 4 * index + 4]
+        qkv, out, gate_up, down = forward.adapters[4 * index : 4 * index + 4]
         heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
         attention = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
         if forward.ends is not None and index == len(self._host.layers) - 1:

@@ -13,7 +13,6 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,7 @@ from symbiont_ecology.model.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.layers import LlamaWeights
 from symbiont_ecology.model.llama import LlamaDecoder
-from symbiont_ecology.model.locating import (
-    MODEL_CONFIG_FILE,
-    HostFields,
-    check_fields,
-    expect,
-    expected,
-    read_json,
-)
+from symbiont_ecology.model.locating import HostFields, check_fields, expect, expected, read_json
 
 _DTYPES = {
     "float32": torch.float32,
@@ -86,7 +78,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     Raises:
         HostError: no or unreadable config, no weights or pickled ones, no tokenizer.
     """
-    path = folder / MODEL_CONFIG_FILE
+    path = folder / "config.json"
     expect(
         path.is_file(), f"a model folder with config.json, found none in {folder}: check the path"
     )
@@ -96,14 +88,10 @@ def read_model_config(folder: Path) -> ModelConfig:
         f"a transformers config with model_type in {path}: is this a model folder?",
     )
     check_fields(HostFields, config, str(path))
-    if not weight_files(folder) and any(folder.glob("*.bin")):
-        raise HostError(
-            f"expected weights (*.safetensors) in {folder}, found pickled ones (*.bin), which can "
-            "run code: save the model again with safe_serialization=True"
-        )
     expect(
         weight_files(folder),
-        f"weights (*.safetensors) in {folder}, found none: download them again",
+        f"weights (*.safetensors) in {folder}, found none: download them again. Pickled ones "
+        "(*.bin) can run code: save such a model with safe_serialization=True",
     )
     expect(
         any((folder / file).is_file() for file in TOKENIZER_FILES),
@@ -176,40 +164,26 @@ def keep_freed_memory(threshold: int = 1 << 30) -> None:
 
 ENDS = ("embed_tokens.weight", "wte.weight", "wpe.weight", "lm_head.weight")
 """Endings of matrices that carry no adapter, and are not held in eight bits."""
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
-"""Of a number, by the names of dtypes."""
 
 
-@dataclass(frozen=True)
-class MemoryNeed:
-    """Bytes: ``weights`` of a host, and one ``adapter`` in float32 on all of its matrices.
+def weight_bytes(files: Sequence[Path], dtype: torch.dtype) -> int:
+    """Return the bytes that the weights of the host in some files take, by their headers.
 
-    A living adapter takes up to three times its own bytes: its optimizer has two numbers for each.
+    Raises:
+        HostError: a file is damaged.
     """
-
-    weights: int
-    adapter: int
-
-    @classmethod
-    def of(cls, files: Sequence[Path], dtype: str, rank: int = 1) -> MemoryNeed:
-        """Return what the host in some files takes, by their headers.
-
-        Raises:
-            HostError: a file is damaged.
-        """
-        numbers = linear = sides = 0
-        for path in files:
-            what = f"safetensors in {path}, got a damaged file"
-            with expected(what, Exception), safe_open(path, framework="np") as tensors:
-                names = list(tensors.keys())
-                shapes = {name: tensors.get_slice(name).get_shape() for name in names}
-            for name, shape in shapes.items():
-                numbers += math.prod(shape)
-                if len(shape) == 2 and not name.endswith(ENDS):
-                    linear += math.prod(shape)
-                    sides += sum(shape)
-        rest = BYTES["float32" if dtype == "int8" else dtype]
-        return cls(linear * BYTES[dtype] + (numbers - linear) * rest, 4 * rank * sides)
+    linear = rest = 0
+    for path in files:
+        what = f"safetensors in {path}, got a damaged file"
+        with expected(what, Exception), safe_open(path, framework="np") as tensors:
+            shapes = {name: tensors.get_slice(name).get_shape() for name in list(tensors.keys())}
+        for name, shape in shapes.items():
+            if len(shape) == 2 and not name.endswith(ENDS):
+                linear += math.prod(shape)
+            else:
+                rest += math.prod(shape)
+    other = torch.float32 if dtype == torch.int8 else dtype
+    return linear * dtype.itemsize + rest * other.itemsize
 
 
 def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype) -> None:
@@ -219,7 +193,7 @@ def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype
         HostError: they are.
     """
     name, total = str(dtype).removeprefix("torch."), total_memory(device)
-    need = MemoryNeed.of(files, name).weights
+    need = weight_bytes(files, dtype)
     if need > total:
         smaller = "bfloat16" if name == "float32" else "int8"
         raise HostError(

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, dropping
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.loading import HostLoader, other_hosts
@@ -150,7 +150,7 @@ class WrappedDecoder:
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """Return hidden states (``decoder.Decoder``); the model computes all layers."""
-        ids, hooked = self._padded(packing, bare(len(self.sites)))
+        ids, hooked = self._padded(packing, (None,) * len(self.sites))
         few: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
         hidden = self._read(ids, *hooked, output_hidden_states=True, **few).hidden_states
         last = torch.tensor([len(text.ids) - 1 for text in packing.texts], device=ids.device)
@@ -179,7 +179,7 @@ class WrappedDecoder:
         seen = places_seen(stretches, stretches[packing.end_of])
         places = torch.from_numpy(seen).to(self.device)
         counts = Counter(packing.row_owners)
-        adapters = adapters.dropping(dropout and dropout.laid(places))
+        adapters = dropping(adapters, dropout and dropout.laid(places))
         shares = [counts[owner] * places.shape[1] for owner in packing.owners]
         return packing.ids[places], (adapters, shares)
 
@@ -194,7 +194,7 @@ class WrappedDecoder:
     def _hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             hooked = self._hooked
-            if hooked is None or (term := hooked[0].sites[index]) is None:
+            if hooked is None or (term := hooked[0][index]) is None:
                 return output
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():

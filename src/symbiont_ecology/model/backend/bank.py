@@ -25,7 +25,6 @@ from symbiont_ecology.model.backend.lowrank import (
     Shares,
     Site,
     Tiling,
-    bare,
     tile_rows,
 )
 
@@ -73,12 +72,7 @@ class Arrangement:
     def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
         """Return the factors in arena rows ``block (owners, size)``, as views of it (and of their
         gradients)."""
-        return Adapters(
-            tuple(
-                None if place is None else self._view(place, block, gradient)
-                for place in self._places
-            )
-        )
+        return tuple(place and self._view(place, block, gradient) for place in self._places)
 
     def _view(self, place: _Place, block: Tensor, gradient: Tensor | None) -> Factors:
         """Return the factors of one site as views of arena rows ``(owners, size)``."""
@@ -127,7 +121,8 @@ class Arrangement:
 
 
 class SlotBank:
-    """The factors of ``slots`` adapters of at most ``rank``, for torch on one device.
+    """The factors of ``slots`` adapters of at most ``rank``, for torch on one device. The arena is
+    made when an adapter first answers.
 
     Raises:
         AdapterError: an adapter of a larger rank or of another layout is placed.
@@ -135,18 +130,12 @@ class SlotBank:
     """
 
     def __init__(
-        self,
-        arrangement: Arrangement,
-        slots: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        is_lazy: bool = False,  # whether memory is taken when it is first needed, and not now
+        self, arrangement: Arrangement, slots: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         self._arrangement, self._device, self._dtype = arrangement, device, dtype
         self._held: list[AdapterWeights | None] = [None] * slots
         self._laid: list[AdapterWeights | None] = [None] * slots  # what stands in the arena
-        self._arena = None if is_lazy else self._new_arena()
+        self._arena: Tensor | None = None
 
     def held(self, slot: int) -> AdapterWeights | None:
         """Return the very value that was placed in a slot."""
@@ -182,7 +171,7 @@ class SlotBank:
         Views where the slots are consecutive.
         """
         if all(slot == HOST_SLOT for slot in owners):
-            return bare(len(self._arrangement.sites))
+            return (None,) * len(self._arrangement.sites)
         if self._arena is None:
             self._arena = self._new_arena()
         for slot in owners:

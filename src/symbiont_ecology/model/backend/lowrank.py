@@ -152,26 +152,17 @@ class DroppingTerm:
         return self.term.add_to(y, self.dropped(x), shares)
 
 
-@dataclass(frozen=True)
-class Adapters:
-    """Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
-
-    sites: tuple[LowRankTerm | None, ...]
-
-    def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
-        """Return the same with dropout on their inputs (``dropout.Dropout``)."""
-        if dropout is None:
-            return self
-        return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
-
-    def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
-        """Return the same with another term at each site that has one."""
-        return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
+Adapters = tuple[LowRankTerm | None, ...]
+"""Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
 
 
-def bare(sites: int) -> Adapters:
-    """Return adapters that are none: the host alone."""
-    return Adapters((None,) * sites)
+def dropping(adapters: Adapters, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
+    """Return adapters with dropout on their inputs (``dropout.Dropout``)."""
+    if dropout is None:
+        return adapters
+    return tuple(
+        term and DroppingTerm(term, partial(dropout, site)) for site, term in enumerate(adapters)
+    )
 
 
 class _LowRank(torch.autograd.Function):
