@@ -214,12 +214,12 @@ def _estimate(config: RunConfig) -> dict[str, str]:
     """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
     one whose weights are not on this machine."""
     from symbiont_ecology.model.loading import find_dtype, weight_bytes, weight_files
-    from symbiont_ecology.model.locating import weights_folder
+    from symbiont_ecology.model.locating import local_folder
     from symbiont_ecology.run.build import build_host
     from symbiont_ecology.run.forecast import estimate_run
 
     host = config.host
-    if (folder := weights_folder(host.model)) is None:
+    if (folder := local_folder(host.model)) is None:
         return {"memory and time": "not known: the host would be fetched first"}
     need = weight_bytes(weight_files(folder), find_dtype(host.dtype)) / 1e6
     memory = f"{need:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"

@@ -94,12 +94,11 @@ class Writer:
         ends, room = np.array(self.codec.end_tokens), int(self._limits[rows].max())
         is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
-        scores = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
         for time in range(room):
             tokens, log_probabilities = self._choose(logits, time, rows)
             token_ids, live = tokens.cpu().numpy(), rows[is_live]
             self._ids[live, time] = token_ids[is_live]
-            scores.append((np.where(is_live, rows, -1), log_probabilities))
+            self._scores[live, time] = log_probabilities.cpu().numpy()[is_live]
             self._lengths[live] = time + 1
             is_live &= ~(token_ids[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
             if self.decoding.stop:
@@ -113,14 +112,6 @@ class Writer:
                 tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
             self._fed[rows] += 1
             logits = session.step(tokens, self._observed(adapters, rows, time + 1, shares), shares)
-        self._keep_scores(scores)
-
-    def _keep_scores(self, parts: Sequence[tuple[np.ndarray, Tensor]]) -> None:
-        """Brings the log-probabilities of all times from the device, in one copy."""
-        owners = np.concatenate([rows for rows, _ in parts])
-        times = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
-        scores, is_kept = torch.cat([part for _, part in parts]).cpu().numpy(), owners >= 0
-        self._scores[owners[is_kept], times[is_kept]] = scores[is_kept]
 
     def _start(
         self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares

@@ -205,17 +205,14 @@ class HostKernel:
         self.weights_of(slot)
         self._bank.place(slot, None)
 
-    def export(
-        self, slot: int, folder: str | Path, *, model_card: str = "", base_model: str = ""
-    ) -> None:
-        """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads.
-        ``base_model`` is what others call the host; its name or folder here, if it is left out."""
+    def export(self, slot: int, folder: str | Path, *, model_card: str = "") -> None:
+        """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
         adapted = set(self.layout.modules)
         unadapted = [module[0] for module in self.modules if module not in adapted]
         write_peft(
             folder,
             self.weights_of(slot),
-            base_model=base_model or self.name_or_path,
+            base_model=self.name_or_path,
             unadapted=unadapted,
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,

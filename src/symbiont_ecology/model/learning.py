@@ -19,7 +19,7 @@ from torch import Tensor
 
 from symbiont_ecology.adapters.adam import BETA_FIRST, BETA_SECOND, EPSILON
 from symbiont_ecology.adapters.adapter import AdapterLayout, AdapterWeights, OptimizerState
-from symbiont_ecology.base.types import LearningBatch, LearningStatistics
+from symbiont_ecology.base.types import LearningBatch, LearningStatistics, Lesson
 from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters
 from symbiont_ecology.model.backend.torch_backend import backend_for
@@ -85,9 +85,6 @@ def read(
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
     """Refuses a batch in which something is missing (``HostKernel.learn``)."""
-    for slot, rate in batch.dropout.items():
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"expected dropout from 0 up to 1, got {rate} for slot {slot}")
     for lesson in batch.lessons:
         slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
         if slot not in weights or slot not in batch.learning_rates:
@@ -95,8 +92,6 @@ def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -
                 f"expected weights and a learning rate for slot {slot}, which has lessons: "
                 "pass both"
             )
-        if batch.dropout.get(slot) and slot not in batch.dropout_seeds:
-            raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
         if isinstance(weight, tuple) and len(weight) != tokens:
             raise ValueError(
                 f"expected a weight for each of {tokens} completion tokens of a lesson, "
@@ -118,16 +113,17 @@ def learning_step(
     (``HostKernel.learn``). ``prompts`` are token ids by text."""
     new_weights = dict(weights)
     new_states = {slot: optimizer_state.get(slot, OptimizerState()) for slot in weights}
-    slots = sorted({lesson.slot for lesson in batch.lessons if lesson.completion})
-    if not slots:
+    lessons = [lesson for lesson in batch.lessons if lesson.completion]
+    if not lessons:
         return new_weights, new_states, LearningStatistics()
+    slots = sorted({lesson.slot for lesson in lessons})
     tokens = dict.fromkeys(slots, 0)
-    for lesson in batch.lessons:
-        if lesson.completion:
-            tokens[lesson.slot] += len(lesson.completion)
+    for lesson in lessons:
+        tokens[lesson.slot] += len(lesson.completion)
     olds = [new_weights[slot] for slot in slots]
     learners = learners_of(decoder, layout, olds)
-    losses = add_gradients(decoder, learners, _examples(batch, tokens, prompts), budget)
+    examples = _examples(lessons, batch, tokens, prompts)
+    losses = add_gradients(decoder, learners, examples, budget)
     norms, sick = {}, []
     for slot, old, gradient, loss in zip(slots, olds, learners.gradients(), losses, strict=True):
         norm = gradient.norm()
@@ -144,15 +140,18 @@ def learning_step(
 
 
 def _examples(
-    batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
+    lessons: Sequence[Lesson],
+    batch: LearningBatch,
+    tokens: Mapping[int, int],
+    prompts: Mapping[str, np.ndarray],
 ) -> list[Example]:
-    """Return each lesson with tokens, its owner numbered among the slots that learn."""
-    owners, counts = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
+    """Return each lesson, its owner numbered among the slots that learn."""
+    owners = {slot: owner for owner, slot in enumerate(tokens)}
+    counts = Counter[int]()
     examples = []
-    for lesson in batch.lessons:
-        if not lesson.completion:
-            continue
-        completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
+    for lesson in lessons:
+        slot = lesson.slot
+        completion = np.array(lesson.completion, dtype=np.int64)
         shares = np.array(lesson.weight) / tokens[slot]
         weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
         examples.append(

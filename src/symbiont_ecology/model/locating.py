@@ -101,25 +101,13 @@ def find_folder(
     return source.bring(str(name_or_path), tell) if source else _from_hub(str(name_or_path))
 
 
-def weights_folder(name_or_path: str | Path) -> Path | None:
-    """Return the folder of a host whose weights are on this machine, of the hub's cache too; None
-    for all others."""
-    folder, name = local_folder(name_or_path), str(name_or_path)
-    try:
-        if folder is None and _source_of(name) is None:
-            folder = _from_hub(name, may_fetch=False)
-    except HostError:
-        return None
-    return folder if folder and any(folder.glob("*.safetensors")) else None
-
-
-def _from_hub(name: str, *, may_fetch: bool = True) -> Path:
+def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         files = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
-        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not may_fetch))
+        return Path(snapshot_download(name, allow_patterns=files))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         raise HostError(
             f"expected a folder or a model of the Hugging Face hub, got {name!r:.300}: check the "

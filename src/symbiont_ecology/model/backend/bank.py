@@ -134,7 +134,6 @@ class SlotBank:
     ) -> None:
         self._arrangement, self._device, self._dtype = arrangement, device, dtype
         self._held: list[AdapterWeights | None] = [None] * slots
-        self._laid: list[AdapterWeights | None] = [None] * slots  # what stands in the arena
         self._arena: Tensor | None = None
 
     def held(self, slot: int) -> AdapterWeights | None:
@@ -146,9 +145,13 @@ class SlotBank:
 
         The adapter may be read where it lies, so its numbers must not change.
         """
-        if weights is not None and weights is not self._held[slot]:
+        if weights is self._held[slot]:
+            return
+        if weights is not None:
             self.check(weights)
         self._held[slot] = weights
+        if self._arena is not None:
+            self._lay(slot, self._arena)
 
     def check(self, weights: AdapterWeights) -> None:
         """Refuses what does not fit this bank."""
@@ -174,8 +177,6 @@ class SlotBank:
             return (None,) * len(self._arrangement.sites)
         if self._arena is None:
             self._arena = self._new_arena()
-        for slot in owners:
-            self._lay(slot, self._arena)
         low = owners[0] - HOST_SLOT
         if list(owners) == list(range(owners[0], owners[0] + len(owners))):
             block = self._arena[low : low + len(owners)]
@@ -195,27 +196,29 @@ class SlotBank:
         return self.in_tiles(slots)
 
     def _lay(self, slot: int, arena: Tensor) -> None:
-        """Copies what a slot holds into the arena, unless it is there."""
-        weights = None if slot == HOST_SLOT else self._held[slot]
-        if slot == HOST_SLOT or self._laid[slot] is weights:
-            return
+        """Copies what a slot holds into the arena."""
+        weights = self._held[slot]
         if weights is None:
             arena[slot + 1].zero_()
         else:
             arena[slot + 1].copy_(torch.from_numpy(self._arrangement.laid(weights)))
-        self._laid[slot] = weights
 
     def _new_arena(self) -> Tensor:
+        """Return the arena with all that is placed."""
         slots, size = len(self._held), self._arrangement.size
         try:
             with torch.inference_mode(False):  # it outlives the call
-                return torch.zeros(slots + 1, size, device=self._device, dtype=self._dtype)
+                arena = torch.zeros(slots + 1, size, device=self._device, dtype=self._dtype)
         except RuntimeError as error:  # torch's word for no memory, on the CPU too
             room = (slots + 1) * size * self._dtype.itemsize / 1e9
             raise HostError(
                 f"expected {room:.1f} GB for {slots} slots of rank {self._arrangement.rank}, "
                 "found less: lower slots or rank"
             ) from error
+        for slot, weights in enumerate(self._held):
+            if weights is not None:
+                self._lay(slot, arena)
+        return arena
 
 
 class Learners:
