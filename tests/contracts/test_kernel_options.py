@@ -175,7 +175,7 @@ def test_what_cannot_be_done_in_smaller_pieces_fails(
 def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Load) -> None:
     kernel = load()
     one = Lesson("a", (70,), 0, (1.0, 1.0))
-    for rates, says in (({0: 1e-3}, "a weight for each of 1"), ({}, "a learning rate for slot 0")):
+    for rates, says in (({0: 1e-3}, "broadcast"), ({}, "a learning rate for slot 0")):
         with pytest.raises(ValueError, match=says):
             kernel.learn(
                 LearningBatch((one,), rates), {0: kernel.weights_of(0)}, {0: OptimizerState()}

@@ -190,7 +190,8 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
         f"heads of an even size up to {MAX_HEAD} in the host's config, got {shape.head_dim}: "
         "download it again",
     )
-    kinds, ropes = _kinds(config, architecture, shape.layers), _ropes(config, architecture)
+    kinds = _kinds(config, architecture, shape.layers)
+    ropes = _ropes(config, architecture)
     activation = _ACTIVATIONS.get(config.get(architecture.activation, "silu"))
     is_odd = (
         any(config.get(name) not in (None, False) for name in _NOT_COMPUTED)
@@ -221,7 +222,8 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
 
 def _kinds(config: ModelConfig, architecture: Architecture, layers: int) -> list[str] | None:
     """Return the kind of every layer, None where it is not clear."""
-    window, slides = config.get("sliding_window"), architecture.slides
+    window = config.get("sliding_window")
+    slides = architecture.slides
     if "use_sliding_window" in architecture.defaults and not config["use_sliding_window"]:
         window = None
     derived = [_FULL] * layers
@@ -238,7 +240,8 @@ def _kinds(config: ModelConfig, architecture: Architecture, layers: int) -> list
 def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] | None:
     """Return the rotary angles by kind of layer, None where they are of a kind that is not known
     here."""
-    scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
+    scaling = config.get("rope_scaling") or {}
+    parameters = config.get("rope_parameters") or {}
     ropes = {}
     for kind, (name, default) in architecture.angles.items():
         values: ModelConfig = scaling or parameters

@@ -107,7 +107,8 @@ class TextCodec:
         if len(cache) + len(missing) > MAX_KNOWN:
             cache.clear()
             missing = list(dict.fromkeys(texts))
-        encodings, ids_of = self._backend.encode_batch_fast(missing, add_special_tokens=special), {}
+        encodings = self._backend.encode_batch_fast(missing, add_special_tokens=special)
+        ids_of = {}
         for text, encoding in zip(missing, encodings, strict=True):
             ids_of[text] = np.array(encoding.ids, dtype=np.int64)
             ids_of[text].setflags(write=False)
@@ -124,13 +125,7 @@ class TextCodec:
         texts = list(map(self.chat if self.is_chat else without_turns, prompts))
         # A chat template brings the special tokens.
         encoded = self.tokens(texts, special=not self.is_chat)
-        for prompt, ids in zip(prompts, encoded, strict=True):
-            if not len(ids):
-                raise HostError(
-                    f"expected a prompt of at least one token, got {prompt!r}: write something"
-                )
-            self.known(ids)
-        return encoded
+        return [self.known(ids, is_prompt=True) for ids in encoded]
 
     def ids(self, texts: Texts, *, is_prompt: bool) -> list[np.ndarray]:
         """Return token ids of prompts or of completions; what is given as ids stays as it is.
@@ -144,9 +139,7 @@ class TextCodec:
             next(encoded) if isinstance(text, str) else np.array(text, dtype=np.int64)
             for text in texts
         ]
-        if is_prompt and not all(map(len, rows)):
-            raise HostError("expected a prompt of at least one token, got no token ids")
-        return list(map(self.known, rows))
+        return [self.known(row, is_prompt=is_prompt) for row in rows]
 
     def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
         """Return token ids of each text as a completion that ends: what a gold answer is learned
@@ -160,12 +153,14 @@ class TextCodec:
             for ids in self.tokens(answers, special=False)
         ]
 
-    def known(self, ids: np.ndarray) -> np.ndarray:
+    def known(self, ids: np.ndarray, *, is_prompt: bool = False) -> np.ndarray:
         """Return these token ids.
 
         Raises:
-            HostError: the host does not know some of them.
+            HostError: the host does not know some of them, or it is a prompt without any.
         """
+        if is_prompt and not len(ids):
+            raise HostError("expected a prompt of at least one token, got none: write something")
         if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
             raise HostError(
                 f"expected token ids from 0 to {self.vocab - 1}, got {ids.min()} to {ids.max()}: "

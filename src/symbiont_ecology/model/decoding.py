@@ -91,12 +91,15 @@ class Writer:
 
     def _write(self, rows: np.ndarray) -> None:
         """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
-        ends, room = np.array(self.codec.end_tokens), int(self._limits[rows].max())
-        is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
+        ends = np.array(self.codec.end_tokens)
+        room = int(self._limits[rows].max())
+        is_live = np.ones(len(rows), dtype=bool)
+        (adapters, shares) = self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
         for time in range(room):
             tokens, log_probabilities = self._choose(logits, time, rows)
-            token_ids, live = tokens.cpu().numpy(), rows[is_live]
+            token_ids = tokens.cpu().numpy()
+            live = rows[is_live]
             self._ids[live, time] = token_ids[is_live]
             self._scores[live, time] = log_probabilities.cpu().numpy()[is_live]
             self._lengths[live] = time + 1
@@ -109,15 +112,18 @@ class Writer:
                 indices = torch.from_numpy(np.flatnonzero(is_live)).to(tokens.device)
                 rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
                 session.keep(indices)
-                tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
+                tokens = tokens[indices]
+                (adapters, shares) = self._adapters(rows)
             self._fed[rows] += 1
-            logits = session.step(tokens, self._observed(adapters, rows, time + 1, shares), shares)
+            adapters_now = self._observed(adapters, rows, time + 1, shares)
+            logits = session.step(tokens, adapters_now, shares)
 
     def _start(
         self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares
     ) -> tuple[Tensor, Session]:
         """Reads the prompts; first logits ``(rows, vocab)``."""
-        prompts, slots = [self.prompts[row] for row in rows], [self.rows[row].slot for row in rows]
+        prompts = [self.prompts[row] for row in rows]
+        slots = [self.rows[row].slot for row in rows]
         room += max(map(len, prompts))
         reads = [self._reads(row) for row in rows]
         logits, session = self.decoder.start(Prefill(reads, slots, room, self.bank, self.budget))
@@ -149,8 +155,10 @@ class Writer:
     def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return tokens ``(rows,)`` and their log-probabilities under the model itself, from
         ``(rows, vocab)``."""
-        logits, decoding = logits.float(), self.decoding
-        allowed, ends = logits, self.codec.end_tokens
+        logits = logits.float()
+        decoding = self.decoding
+        allowed = logits
+        ends = self.codec.end_tokens
         if time < decoding.min_new_tokens and ends:
             allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
         tokens = allowed.argmax(-1)

@@ -48,7 +48,7 @@ from symbiont_ecology.model.loading import (
     read_model_config,
 )
 from symbiont_ecology.model.locating import find_folder
-from symbiont_ecology.model.sketches import Replies, embeddings, sketcher_of, sketches
+from symbiont_ecology.model.sketches import embeddings, sketcher_of, sketches
 
 
 class HostKernel:
@@ -268,7 +268,8 @@ class HostKernel:
         """Return the same host with so many slots of its own. It may be used where ``share_time``
         says."""
         kernel = copy(self)
-        kernel.slots, kernel._bank = slots, self._new_bank(slots=slots)
+        kernel.slots = slots
+        kernel._bank = self._new_bank(slots=slots)
         kernel.share_time(lambda: None)
         return kernel
 
@@ -323,19 +324,14 @@ class HostKernel:
         Their cosine says whether two answers teach the same (``model.sketches``). Slots stay out.
         """
         sketcher = sketcher_of(self.layout, self.rank, self.shape)
-        answers = self._answers(prompts, completions)
+        answers = self._examples(prompts, completions, HOST_SLOT)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
     def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """Return embeddings of answers that the bare host has read, ``(rows, dimensions)``
         (``model.sketches``). Slots stay out."""
-        answers = self._answers(prompts, completions)
+        answers = self._examples(prompts, completions, HOST_SLOT)
         return self._within_memory(partial(embeddings, self._decoder, answers))
-
-    def _answers(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> Replies:
-        ids = self.encode(prompts)
-        check_lengths(self.shape, map(len, ids), map(len, completions))
-        return list(zip(ids, completions, strict=True))
 
     def learn(
         self,

@@ -26,7 +26,7 @@ from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.dropout import Dropout
-from symbiont_ecology.model.packing import NEVER, Text, chunks, least_shared, pack_texts
+from symbiont_ecology.model.packing import NEVER, Packing, Text, least_shared, packings
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,36 +66,28 @@ def read(
     """Return what each example's completion is to its owner, on the CPU."""
     nothing = torch.zeros(0)
     readings = [Reading(nothing, nothing.bool()) for _ in examples]
-    numbers = [row for row, example in enumerate(examples) if len(example.completion)]
+    rows = [row for row, example in enumerate(examples) if len(example.completion)]
+    some = [examples[row] for row in rows]
     with torch.no_grad():
-        least = _least(decoder, examples)
-        pieces = _pieces([examples[row] for row in numbers], budget.forward_tokens, least)
-        for piece in budget.paced(pieces):
-            rows = [numbers[index] for index in piece]
-            batch = [examples[row] for row in rows]
-            logits, targets = _logits(decoder, batch, bank.gather, least)
+        for numbers, packing in budget.paced(_pieces(decoder, some, budget.forward_tokens)):
+            piece = [some[number] for number in numbers]
+            logits, targets = _logits(decoder, piece, packing, bank.gather)
             scores = _log_probabilities(logits, targets).cpu()
             are_likeliest = (logits.argmax(1) == targets).cpu()
-            counts = [len(example.completion) for example in batch]
+            counts = [len(example.completion) for example in piece]
             parts = torch.split(scores, counts), torch.split(are_likeliest, counts)
-            for row, *reading in zip(rows, *parts, strict=True):
-                readings[row] = Reading(*reading)
+            for number, *reading in zip(numbers, *parts, strict=True):
+                readings[rows[number]] = Reading(*reading)
     return readings
 
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
     """Refuses a batch in which something is missing (``HostKernel.learn``)."""
     for lesson in batch.lessons:
-        slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
-        if slot not in weights or slot not in batch.learning_rates:
+        if lesson.slot not in weights or lesson.slot not in batch.learning_rates:
             raise ValueError(
-                f"expected weights and a learning rate for slot {slot}, which has lessons: "
+                f"expected weights and a learning rate for slot {lesson.slot}, which has lessons: "
                 "pass both"
-            )
-        if isinstance(weight, tuple) and len(weight) != tokens:
-            raise ValueError(
-                f"expected a weight for each of {tokens} completion tokens of a lesson, "
-                f"got {len(weight)}: pass one number for all tokens, or one for each"
             )
 
 
@@ -189,16 +181,15 @@ def add_gradients(
     """Adds the gradients of each owner's loss to the learners'; returns the losses ``(owners,)``.
     Layers below ``learns_from`` need none."""
     losses = torch.zeros(len(learners.weights))  # on the CPU, where sums come out the same
-    least = _least(decoder, examples)
-    for rows in budget.paced(_pieces(examples, budget.learning_tokens, least)):
+    for rows, packing in budget.paced(_pieces(decoder, examples, budget.learning_tokens)):
         piece = [examples[row] for row in rows]
         weights = np.concatenate([example.weights for example in piece])
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
             # Owners of a piece are consecutive: each one has examples, and these come in order.
-            logits = _logits(decoder, piece, learners.adapters, least, learns_from)
-            values = _log_probabilities(*logits)
+            logits, targets = _logits(decoder, piece, packing, learners.adapters, learns_from)
+            values = _log_probabilities(logits, targets)
             terms = -torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
@@ -208,19 +199,18 @@ def add_gradients(
 def _logits(
     decoder: Decoder,
     examples: Sequence[Example],
+    packing: Packing,
     adapters_of: Callable[[Sequence[int]], Adapters],
-    least: int,
     learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Return logits at every completion token, ``(tokens, vocab)``, and these tokens,
-    ``(tokens,)``, example after example; ``least`` tokens are what prompts must share to be read
-    once."""
-    owners = [example.owner for example in examples]
-    texts = [example.text for example in examples]
-    packing = pack_texts(texts, owners, decoder.device, least=least)
+    ``(tokens,)``, example after example."""
     targets = np.concatenate([example.completion for example in examples])
-    adapters, drops = adapters_of(packing.owners), [(e.dropout, e.seed, e.name) for e in examples]
-    dropout = Dropout.of(packing, drops) if any(share for share, _, _ in drops) else None
+    adapters = adapters_of(packing.owners)
+    dropout = None
+    if any(example.dropout for example in examples):
+        drops = [(example.dropout, example.seed, example.name) for example in examples]
+        dropout = Dropout.of(packing, drops)
     logits = decoder.logits(packing, adapters, dropout, learns_from=learns_from).float()
     return logits, torch.from_numpy(targets).to(decoder.device)
 
@@ -230,22 +220,24 @@ def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
     return -F.cross_entropy(logits, targets, reduction="none")
 
 
-def _pieces(examples: Sequence[Example], max_tokens: int, least: int) -> Iterator[np.ndarray]:
-    """Return row numbers of examples in pieces that one forward pass takes."""
-    texts, owners = [example.text for example in examples], [example.owner for example in examples]
-    return chunks(texts, owners, max_tokens, least=least)
-
-
-def _least(decoder: Decoder, examples: Sequence[Example]) -> int:
-    """Return tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
-    return NEVER if any(one.dropout for one in examples) else least_shared(decoder.shape)
+def _pieces(
+    decoder: Decoder, examples: Sequence[Example], max_tokens: int
+) -> Iterator[tuple[np.ndarray, Packing]]:
+    """Return examples packed in pieces that one forward pass takes, and which are in each."""
+    texts = [example.text for example in examples]
+    owners = [example.owner for example in examples]
+    # A mask of dropout belongs to a whole prompt.
+    is_dropping = any(example.dropout for example in examples)
+    least = NEVER if is_dropping else least_shared(decoder.shape)
+    return packings(texts, owners, decoder.device, max_tokens, least=least)
 
 
 def _adam(
     weights: AdapterWeights, optimizer_state: OptimizerState, gradient: Tensor, rate: float
 ) -> tuple[AdapterWeights, OptimizerState]:
     """Make a step of one slot, where the gradient is: all of it fits a processor's cache."""
-    device, step = gradient.device, optimizer_state.step + 1
+    device = gradient.device
+    step = optimizer_state.step + 1
     first, second = (
         torch.zeros_like(gradient) if moment is None else torch.from_numpy(moment.copy()).to(device)
         for moment in (optimizer_state.first, optimizer_state.second)

@@ -192,7 +192,8 @@ def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype
     Raises:
         HostError: they are.
     """
-    name, total = str(dtype).removeprefix("torch."), total_memory(device)
+    name = str(dtype).removeprefix("torch.")
+    total = total_memory(device)
     need = weight_bytes(files, dtype)
     if need > total:
         smaller = "bfloat16" if name == "float32" else "int8"

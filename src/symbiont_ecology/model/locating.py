@@ -60,7 +60,8 @@ def check_is_here(name_or_path: str | Path) -> None:
     Raises:
         HostError: it is not here.
     """
-    name, source = str(name_or_path), _source_of(name_or_path)
+    name = str(name_or_path)
+    source = _source_of(name_or_path)
     if source is not None:
         missing = source.missing(name)
         expect(not missing, missing)

@@ -118,7 +118,8 @@ class Packing:
 
 def pieces_of(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Return what some stretches see, in pieces as ``Packing.pieces``."""
-    rows, pieces = np.arange(len(members)), list[np.ndarray]()
+    rows = np.arange(len(members))
+    pieces = list[np.ndarray]()
     while len(rows):
         parts = rows, members["before"], members["start"], members["count"]
         pieces.append(np.stack(parts, axis=1))
@@ -153,7 +154,9 @@ def pack_texts(
     Prompts share ``least`` tokens or more, or are equal.
     """
     keys = _keys_of(texts, owners)
-    cuts, line, counts = _cuts_of(keys, least), _Line(), Counter[int]()
+    cuts = _cuts_of(keys, least)
+    line = _Line()
+    counts = Counter[int]()
     prompt_of, read = np.zeros((2, len(texts)), dtype=np.int64)
     answers = list[tuple[int, int, int, int]]()
     for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
@@ -197,13 +200,29 @@ def pack_texts(
     )
 
 
+def packings(
+    texts: Sequence[Text],
+    owners: Sequence[int],
+    device: torch.device,
+    max_tokens: int,
+    *,
+    least: int = MIN_SHARED,
+) -> Iterator[tuple[np.ndarray, Packing]]:
+    """Pack rows in pieces as ``chunks``; yield also the numbers of the rows in each."""
+    for rows in chunks(texts, owners, max_tokens, least=least):
+        some = [texts[row] for row in rows]
+        yield rows, pack_texts(some, [owners[row] for row in rows], device, least=least)
+
+
 def chunks(
     texts: Sequence[Text], owners: Sequence[int], max_tokens: int, *, least: int = MIN_SHARED
 ) -> Iterator[np.ndarray]:
     """Return row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row),
     sorted by owner and prompt; ``least`` as in ``pack_texts``."""
     keys = _keys_of(texts, owners)
-    piece, size, last = list[int](), 0, (-2, b"")
+    piece = list[int]()
+    size = 0
+    last = (-2, b"")
     for row in sorted(range(len(texts)), key=keys.__getitem__):
         tokens = len(texts[row].prompt) + len(texts[row].answer)
         growth = tokens - _shared(keys[row], last, least)
@@ -240,7 +259,8 @@ class _Line:
 
     def __init__(self) -> None:
         self.segments, self.parts = list[tuple[int, int, int, int]](), list[np.ndarray]()
-        self._numbers, self.length = dict[_Key, int](), 0
+        self._numbers = dict[_Key, int]()
+        self.length = 0
 
     def walk(self, key: _Key, prompt: np.ndarray, cuts: Sequence[int]) -> int:
         """Return the segment with which a prompt ends, once all that it is made of stand here."""

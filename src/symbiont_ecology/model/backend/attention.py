@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -127,7 +127,9 @@ class Rectangle:
 
 @dataclass(frozen=True)
 class RectangleAttention(PackedAttention):
-    """Torch's own attention, in rectangles."""
+    """Torch's own attention, in rectangles, whose masks are kept by narrowness and window."""
+
+    _masks: dict[object, list[Tensor | None]] = field(default_factory=dict)
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         spec = self.specs[layer]
@@ -151,7 +153,8 @@ class RectangleAttention(PackedAttention):
         key = is_narrow, spec.window
         if key not in self._masks:
             self._masks[key] = [one.mask(spec.window, rotated.dtype) for one in rectangles]
-        size, kv_heads = rotated.shape[2], spec.kv_heads
+        size = rotated.shape[2]
+        kv_heads = spec.kv_heads
         queries, keys = rotated.tensor_split((rotated.shape[1] - kv_heads,), dim=1)
         parts = [part.flatten(1) for part in (queries, keys, values)]
         outputs = []
@@ -174,22 +177,22 @@ class RectangleAttention(PackedAttention):
         return torch.from_numpy(prompts).to(self.packing.ids.device)
 
     @cached_property
-    def _masks(self) -> dict[tuple[bool, int | None], list[Tensor | None]]:
-        return {}
-
-    @cached_property
     def _rectangles(self) -> list[tuple[list[Rectangle], Tensor]]:
         return [_rectangles(self.packing, is_narrow=is_narrow) for is_narrow in (False, True)]
 
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], Tensor]:
     """Return rectangles of all that look, and where in them each looking token of the line is."""
-    stretches, device = packing.looking(is_narrow=is_narrow), packing.ids.device
+    stretches = packing.looking(is_narrow=is_narrow)
+    device = packing.ids.device
     lengths = stretches["count"] - stretches["first"]  # of what looks
-    back, rectangles, size = np.zeros(int(lengths.sum()), dtype=np.int64), list[Rectangle](), 0
+    back = np.zeros(int(lengths.sum()), dtype=np.int64)
+    rectangles = list[Rectangle]()
+    size = 0
     groups = _branches if packing.is_tree else _whole_prompts
     for members, seen, seen_positions in groups(packing, stretches):
-        group, length = stretches[members], lengths[members]
+        group = stretches[members]
+        length = lengths[members]
         looking = _places(group["start"] + group["first"], length)
         columns = np.arange(looking.shape[1])
         is_real = columns < length[:, None]
@@ -218,7 +221,8 @@ def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
         answers = np.flatnonzero(np.isin(stretches["parent"], prompts))
         if len(answers):
             group = stretches[answers]
-            own, before = _places(group["start"], group["count"]), group["before"][:, None]
+            own = _places(group["start"], group["count"])
+            before = group["before"][:, None]
             seen = seen[np.searchsorted(prompts, group["parent"])]
             spots = np.where(spots < before, spots, NEVER_SEEN)
             positions = np.concatenate([spots, before + np.arange(own.shape[1])], axis=1)
@@ -227,7 +231,8 @@ def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
 
 def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
     """Yield the beginnings of prompts, then what stands behind others, of about one length each."""
-    lengths, is_root = stretches["count"] - stretches["first"], stretches["parent"] < 0
+    lengths = stretches["count"] - stretches["first"]
+    is_root = stretches["parent"] < 0
     for kind in (is_root, ~is_root):
         numbers = np.flatnonzero(kind & (lengths > 0))
         for chosen in alike(lengths[numbers]):

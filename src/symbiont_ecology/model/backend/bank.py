@@ -9,7 +9,7 @@ for the bare host. The scaling is folded into Bᵀ. Stacked LoRA as in S-LoRA (a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -54,7 +54,8 @@ class Arrangement:
         """Return an arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are
         padded with zeros."""
         index, is_b = self._index(weights.rank)
-        row, vector = np.zeros(self.size, dtype=np.float32), weights.vector
+        row = np.zeros(self.size, dtype=np.float32)
+        vector = weights.vector
         if weights.scaling != 1.0:
             vector = np.where(is_b, vector * np.float32(weights.scaling), vector)
         row[index] = vector
@@ -69,18 +70,18 @@ class Arrangement:
             gradient = torch.where(is_b, gradient * weights.scaling, gradient)
         return gradient
 
-    def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
-        """Return the factors in arena rows ``block (owners, size)``, as views of it (and of their
-        gradients)."""
-        return tuple(place and self._view(place, block, gradient) for place in self._places)
+    def factors(self, block: Tensor) -> tuple[Factors | None, ...]:
+        """Return the factors in arena rows ``block (owners, size)``, as views of it."""
+        return tuple(place and self._view(place, block) for place in self._places)
 
-    def _view(self, place: _Place, block: Tensor, gradient: Tensor | None) -> Factors:
+    def _view(self, place: _Place, block: Tensor) -> Factors:
         """Return the factors of one site as views of arena rows ``(owners, size)``."""
 
         def strided(start: int, rows: int, columns: int) -> Tensor:
             """Return a matrix per owner, ``(owners, rows, columns)``."""
-            strides, origin = (block.stride(0), columns, 1), block.storage_offset() + start
-            return block.as_strided((len(block), rows, columns), strides, origin)
+            strides = block.stride(0), columns, 1
+            size = len(block), rows, columns
+            return block.as_strided(size, strides, block.storage_offset() + start)
 
         members = sum(start is not None for start in place.b_starts)
         a = strided(place.a_start, members * self.rank, place.d_in)
@@ -88,15 +89,17 @@ class Arrangement:
             None if start is None else strided(start, self.rank, d_out)
             for start, d_out in zip(place.b_starts, place.d_outs, strict=True)
         )
-        buffers = None if gradient is None else self._view(place, gradient, None)
-        return Factors(a, b, place.d_outs, buffers)
+        return Factors(a, b, place.d_outs)
 
     def _arrange(self, site: Site, adapted: set[str]) -> _Place | None:
         """Gives one site its place behind what is there already; None without any adapter."""
         are_adapted = [name in adapted for name, _, _ in site]
-        d_in, d_outs = site[0][1], tuple(d_out for _, _, d_out in site)
-        a_start, b_start = self.size, self.size + sum(are_adapted) * self.rank * d_in
-        a, b_starts = a_start, list[int | None]()
+        d_in = site[0][1]
+        d_outs = tuple(d_out for _, _, d_out in site)
+        a_start = self.size
+        b_start = self.size + sum(are_adapted) * self.rank * d_in
+        a = a_start
+        b_starts = list[int | None]()
         for is_adapted, (name, _, d_out) in zip(are_adapted, site, strict=True):
             b_starts.append(b_start if is_adapted else None)
             if is_adapted:
@@ -205,7 +208,8 @@ class SlotBank:
 
     def _new_arena(self) -> Tensor:
         """Return the arena with all that is placed."""
-        slots, size = len(self._held), self._arrangement.size
+        slots = len(self._held)
+        size = self._arrangement.size
         try:
             with torch.inference_mode(False):  # it outlives the call
                 arena = torch.zeros(slots + 1, size, device=self._device, dtype=self._dtype)
@@ -243,7 +247,10 @@ class Learners:
         """Return the terms of these owners, who are consecutive; a backward pass adds to their
         gradients."""
         rows = slice(owners[0], owners[-1] + 1)
-        return self._arrangement.factors(self._factors[rows], self._gradients[rows])
+        terms = self._arrangement.factors(self._factors[rows])
+        slopes = self._arrangement.factors(self._gradients[rows])
+        pairs = zip(terms, slopes, strict=True)
+        return tuple(term and replace(term, gradient=slope) for term, slope in pairs)
 
     def gradients(self) -> Iterator[Tensor]:
         """Return the gradient of each adapter's vector, one after the other."""

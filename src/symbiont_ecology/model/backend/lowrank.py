@@ -74,16 +74,13 @@ def tile_rows(slots: Sequence[int], device: torch.device) -> Tiling:
     if (counts == need * height).all():
         return Tiling(owners, height, None, None)
     # Tile after tile: the slot's own rows, the last of them repeated.
-    first = np.repeat(starts, need * height)
-    offset = np.arange(len(first)) - np.repeat(
-        np.cumsum(need * height) - need * height, need * height
-    )
-    last = np.repeat(counts - 1, need * height)
-    rows = first + np.minimum(offset, last)
+    sizes = need * height
+    offset = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    last = np.repeat(counts - 1, sizes)
+    rows = np.repeat(starts, sizes) + np.minimum(offset, last)
     back = np.flatnonzero(offset <= last)
-    return Tiling(
-        owners, height, torch.from_numpy(rows).to(device), torch.from_numpy(back).to(device)
-    )
+    indices = (torch.from_numpy(index).to(device) for index in (rows, back))
+    return Tiling(owners, height, *indices)
 
 
 Shares = Sequence[int] | Tiling
