@@ -137,9 +137,8 @@ def digest_of(decoder: Decoder, identity: bytes) -> str:
     digest = hashlib.blake2b(identity, digest_size=16)
     for name, weight in sorted(decoder.weights().items()):
         digest.update(name.encode())
-        digest.update(
-            weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
-        )
+        numbers = weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8)
+        digest.update(numbers.numpy())
     return digest.hexdigest()
 
 

@@ -70,7 +70,9 @@ class HostKernel:
         targets: Sequence[str] | None = None,
         memory_mb: float = 2048,
     ) -> None:
-        self.name_or_path, self.slots, self.rank = str(codec.folder), slots, rank
+        self.name_or_path = str(codec.folder)
+        self.slots = slots
+        self.rank = rank
         self.layout = layout_of(decoder, targets)
         self._decoder, self.shape, self.codec = decoder, decoder.shape, codec
         codec.vocab = decoder.shape.vocab
@@ -123,7 +125,8 @@ class HostKernel:
                 f"slots={slots}, rank={rank}, memory_mb={memory_mb}"
             )
         keep_freed_memory()  # before the first large allocation
-        place, precision = find_device(device), find_dtype(dtype)
+        place = find_device(device)
+        precision = find_dtype(dtype)
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
         codec = TextCodec(folder, config, is_chat=is_chat)
@@ -177,9 +180,7 @@ class HostKernel:
         """
         weights = self._bank.held(self._slot(slot))
         if weights is None:
-            raise HostError(
-                f"expected an adapter in slot {slot}, found none: place or attach one first"
-            )
+            raise HostError(f"expected an adapter in slot {slot}, found none: place one first")
         return weights
 
     def attach(self, peft_folder: str | Path) -> int:
@@ -190,9 +191,7 @@ class HostKernel:
         """
         free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
         if not free:
-            raise AdapterError(
-                f"expected a free slot, all {self.slots} are taken: detach one first"
-            )
+            raise AdapterError(f"expected a free slot, all {self.slots} are taken: detach one")
         self.place(free[0], read_peft(peft_folder, self.layout))
         return free[0]
 

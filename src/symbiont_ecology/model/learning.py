@@ -54,11 +54,6 @@ class Example:
     dropout: float = 0.0
     seed: int = 0
 
-    @property
-    def text(self) -> Text:
-        """Text that the host reads: the last token of a completion predicts nothing."""
-        return Text(self.prompt, self.completion[:-1])
-
 
 def read(
     decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
@@ -72,10 +67,10 @@ def read(
         for numbers, packing in budget.paced(_pieces(decoder, some, budget.forward_tokens)):
             piece = [some[number] for number in numbers]
             logits, targets = _logits(decoder, piece, packing, bank.gather)
-            scores = _log_probabilities(logits, targets).cpu()
+            losses = F.cross_entropy(logits, targets, reduction="none")
             are_likeliest = (logits.argmax(1) == targets).cpu()
             counts = [len(example.completion) for example in piece]
-            parts = torch.split(scores, counts), torch.split(are_likeliest, counts)
+            parts = torch.split(-losses.cpu(), counts), torch.split(are_likeliest, counts)
             for number, *reading in zip(numbers, *parts, strict=True):
                 readings[rows[number]] = Reading(*reading)
     return readings
@@ -85,10 +80,7 @@ def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -
     """Refuses a batch in which something is missing (``HostKernel.learn``)."""
     for lesson in batch.lessons:
         if lesson.slot not in weights or lesson.slot not in batch.learning_rates:
-            raise ValueError(
-                f"expected weights and a learning rate for slot {lesson.slot}, which has lessons: "
-                "pass both"
-            )
+            raise ValueError(f"expected weights and a learning rate for slot {lesson.slot}")
 
 
 def learning_step(
@@ -189,8 +181,8 @@ def add_gradients(
         with torch.enable_grad():
             # Owners of a piece are consecutive: each one has examples, and these come in order.
             logits, targets = _logits(decoder, piece, packing, learners.adapters, learns_from)
-            values = _log_probabilities(logits, targets)
-            terms = -torch.from_numpy(weights).to(decoder.device) * values
+            values = F.cross_entropy(logits, targets, reduction="none")
+            terms = torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
     return losses
@@ -215,16 +207,12 @@ def _logits(
     return logits, torch.from_numpy(targets).to(decoder.device)
 
 
-def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return log-probabilities in nats, ``(tokens,)``."""
-    return -F.cross_entropy(logits, targets, reduction="none")
-
-
 def _pieces(
     decoder: Decoder, examples: Sequence[Example], max_tokens: int
 ) -> Iterator[tuple[np.ndarray, Packing]]:
     """Return examples packed in pieces that one forward pass takes, and which are in each."""
-    texts = [example.text for example in examples]
+    # The last token of a completion predicts nothing.
+    texts = [Text(example.prompt, example.completion[:-1]) for example in examples]
     owners = [example.owner for example in examples]
     # A mask of dropout belongs to a whole prompt.
     is_dropping = any(example.dropout for example in examples)

@@ -32,8 +32,8 @@ from symbiont_ecology.model.packing import Packing, Text, least_shared, packings
 class _Forward:
     """Parts that tokens meet on their way through the layers.
 
-    ``attend`` gives what they see in a layer. The ends of the ``packing`` alone go on after the last
-    layer's attention; all tokens do where there is none.
+    ``attend`` gives what they see in a layer. The ends of the ``packing`` alone go on after the
+    last layer's attention; all tokens do where there is none.
     """
 
     backend: TorchBackend
@@ -64,7 +64,8 @@ class LlamaDecoder:
 
     def start(self, prefill: Prefill) -> tuple[Tensor, LlamaSession]:
         """Reads the prompts; what rows of one slot share is read once."""
-        shape, rows = self.shape, len(prefill.prompts)
+        shape = self.shape
+        rows = len(prefill.prompts)
         size = shape.layers, 2, rows, shape.kv_heads, prefill.room, shape.head_dim
         states = torch.empty(size, device=self.device, dtype=self.dtype)
         lengths = np.array([len(prompt) for prompt in prefill.prompts])
@@ -72,7 +73,8 @@ class LlamaDecoder:
         last = list[Tensor]()
         counts = list[np.ndarray]()
         texts = [Text(prompt) for prompt in prefill.prompts]
-        limit, least = prefill.budget.forward_tokens, least_shared(shape)
+        limit = prefill.budget.forward_tokens
+        least = least_shared(shape)
         pieces = packings(texts, prefill.slots, self.device, limit, least=least)
         for piece, packing in pieces:  # they come sorted, so pieces are consecutive
             place = cache.states[:, :, piece[0] : piece[-1] + 1]
@@ -185,7 +187,8 @@ class LlamaDecoder:
             cos, sin = turns.cos(), turns.sin()
             table = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)])
             tables[rope] = table.to(self.device, self.dtype)
-        scale, kv_heads = self._host.plan.attention_scale, self.shape.kv_heads
+        scale = self._host.plan.attention_scale
+        kv_heads = self.shape.kv_heads
         return [
             AttentionSpec(layer.head_norms, view.window, tables[view.rope], scale, kv_heads)
             for layer, view in zip(self._host.layers, self._host.plan.views, strict=True)

@@ -116,8 +116,8 @@ def load_decoder(
     """
     plan = read_blueprint(config) if prefer_fused else None
     if dtype == torch.int8:
-        what = "a Llama-like host on a CPU for dtype=int8, got another"
-        expect(plan and device.type == "cpu", f"{what}: use float32 or bfloat16")
+        what = "a Llama-like host on a CPU for dtype=int8, got another: use float32 or bfloat16"
+        expect(plan and device.type == "cpu", what)
     check_memory(weight_files(folder), device, dtype)
     decoder: Decoder
     if plan is not None:
@@ -127,8 +127,7 @@ def load_decoder(
                 tensors.update(load_file(path))
         decoder = LlamaDecoder(LlamaWeights(plan, tensors, device, dtype))
     else:
-        kind = config.get("model_type")
-        expect(other_hosts.names(), f"an extension that computes {kind!r} hosts, found none")
+        expect(other_hosts.names(), "an extension that computes such hosts, found none")
         decoder = other_hosts.build(other_hosts.names()[0]).load(folder, device, dtype)
     for name, weight in decoder.weights().items():
         expect(
@@ -147,8 +146,8 @@ def weight_files(folder: Path) -> list[Path]:
 def describe() -> str:
     """Return torch's version, its CPU threads and GPUs, in one line."""
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    threads = f"{torch.get_num_threads()} CPU threads"
-    return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"
+    names = ", ".join(gpus) or "no GPU"
+    return f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads, {names}"
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3

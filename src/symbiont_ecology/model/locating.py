@@ -68,11 +68,10 @@ def check_is_here(name_or_path: str | Path) -> None:
     elif not os.path.isdir(_path_of(name_or_path)):
         sources = [host_sources.build(kind) for kind in host_sources.names()]
         names = [EMBEDDED, *(name for source in sources for name in source.names)]
-        other = "" if sources else "; models of packages and GGUF files need the extension hosts"
         expect(
             name.count("/") == 1 and not name.startswith((".", "/", "~")),
             f"a host model folder, found no folder {name!r:.300}: check the path, or choose one of "
-            f"{', '.join(names)}{other}",
+            f"{', '.join(names)}",
         )
 
 

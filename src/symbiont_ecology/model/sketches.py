@@ -53,9 +53,8 @@ class Sketcher:
         first = len(blocks) * shape.sketched_from // shape.layers
         slices = [b for _, _, b, _, _ in blocks[first:]]
         self._places = np.concatenate([np.arange(b.start, b.stop) for b in slices])
-        sizes = np.array([b.stop - b.start for b in slices])
-        self._starts = np.cumsum(sizes) - sizes
-        self._sizes = sizes
+        self._sizes = np.array([b.stop - b.start for b in slices])
+        self._starts = np.cumsum(self._sizes) - self._sizes
         count = len(self._places)
         self._bucket = generator.integers(0, self.dimensions, count)
         self._sign = generator.choice([-1.0, 1.0], count).astype(np.float32)

@@ -207,13 +207,8 @@ def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], 
     return rectangles, torch.from_numpy(back).to(device)
 
 
-Group = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Numbers of stretches of about one length, the places that each of them sees, and the positions of
-these."""
-
-
-def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
-    """Yield prompts of about one length, then the answers to them."""
+def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield prompts of about one length, then the answers to them, as ``_branches`` does."""
     for prompts in alike(stretches["count"][: packing.segments]):
         seen = places_seen(stretches, stretches[prompts])
         spots = np.arange(seen.shape[1])[None]
@@ -229,8 +224,9 @@ def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
             yield answers, np.concatenate([seen, own], axis=1), positions
 
 
-def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
-    """Yield the beginnings of prompts, then what stands behind others, of about one length each."""
+def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield the beginnings of prompts, then what stands behind others, of about one length each:
+    numbers of stretches, the places that each of them sees, and the positions of these."""
     lengths = stretches["count"] - stretches["first"]
     is_root = stretches["parent"] < 0
     for kind in (is_root, ~is_root):

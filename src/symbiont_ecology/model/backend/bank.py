@@ -72,7 +72,7 @@ class Arrangement:
 
     def factors(self, block: Tensor) -> tuple[Factors | None, ...]:
         """Return the factors in arena rows ``block (owners, size)``, as views of it."""
-        return tuple(place and self._view(place, block) for place in self._places)
+        return tuple(None if place is None else self._view(place, block) for place in self._places)
 
     def _view(self, place: _Place, block: Tensor) -> Factors:
         """Return the factors of one site as views of arena rows ``(owners, size)``."""
