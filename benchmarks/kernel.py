@@ -227,7 +227,7 @@ def exactness(population: Population, peft: PeftPopulation) -> Result:
 def visits(population: Population, peft: PeftPopulation, turns: int) -> Result:
     """Time how one more adapter comes from a file and goes, beside all the others."""
     kernel, times = population.kernel, 20
-    kernel.clear(0)
+    kernel.detach(0)
 
     def come_and_go() -> None:
         for _ in range(times):

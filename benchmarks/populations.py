@@ -24,7 +24,6 @@ from symbiont_ecology.base.types import (
     Lesson,
     Request,
 )
-from symbiont_ecology.model.backend.lowrank import bare
 from symbiont_ecology.model.backend.torch_backend import TorchBackend
 from symbiont_ecology.model.kernel import HostKernel
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
@@ -157,7 +156,7 @@ class Population:
     def bare_learn(self) -> None:
         """Go forward and back to the embeddings through the decoder without adapters: the limit."""
         decoder = self.kernel._decoder
-        no_adapters = bare(len(decoder.sites))
+        no_adapters = (None,) * len(decoder.sites)
         prompts = self.kernel.encode([lesson.prompt for lesson in self._lessons])
         answers = [np.array(lesson.completion, dtype=np.int64) for lesson in self._lessons]
         texts = [Text(prompt, answer[:-1]) for prompt, answer in zip(prompts, answers, strict=True)]
@@ -179,7 +178,7 @@ class Population:
     @cached_property
     def _lessons(self) -> tuple[Lesson, ...]:
         answers = [prompt[8:] for prompt in self.prompts]
-        ids = self.kernel.tokenizer(answers, add_special_tokens=False)["input_ids"]
+        ids = self.kernel.codec.tokenizer(answers, add_special_tokens=False)["input_ids"]
         return tuple(
             Lesson(prompt[:8], tuple(answer), slot)
             for prompt, answer, slot in zip(self.prompts, ids, self.slots, strict=True)

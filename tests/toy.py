@@ -160,13 +160,13 @@ class ToyHost:
             return weights.delta("policy").astype(np.float64) @ features
         import torch  # so that a toy can do without
 
-        from symbiont_ecology.model.backend.lowrank import Adapters, Factors, Tiling
+        from symbiont_ecology.model.backend.lowrank import Factors, Tiling
 
         ((_, a, b),) = weights.factors()
         padded = ((0, self.rank - weights.rank), (0, 0))
         a, b = (torch.tensor(np.pad(one, padded))[None] for one in (a, weights.scaling * b.T))
         tiling, x = Tiling((slot,), 1, None, None), torch.tensor(features[None])
-        adapters = Adapters((Factors(a.double(), (b.double(),), (OPTIONS,)),))
+        adapters = (Factors(a.double(), (b.double(),), (OPTIONS,)),)
         (term,) = observer(np.array([row]), 0, adapters, tiling).sites
         return np.asarray(term.add_to(torch.zeros(1, OPTIONS).double(), x, tiling)[0])
 

@@ -12,7 +12,7 @@ from hosts import leave_torch_alone, make_host, random_weights
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import HOST_SLOT, Decoding, LearningBatch, Lesson, Request
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.packing import MIN_SHARED, Text, chunks, pack_texts
+from symbiont_ecology.model.packing import MIN_SHARED, NEVER, Text, chunks, pack_texts, places_seen
 
 CPU = torch.device("cpu")
 
@@ -53,10 +53,14 @@ def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int, lea
         Text(np.frombuffer(f"!{text}".encode(), dtype=np.uint8).astype(np.int64), np.arange(count))
         for text, count in zip(grown(draw, 20), draw.integers(0, 4, size=21), strict=True)
     ]
-    owners = draw.integers(-1, 2, size=len(texts)).tolist()
+    owners = np.sort(draw.integers(-1, 2, size=len(texts))).tolist()
     packing = pack_texts(texts, owners, CPU, least=least)
     ids, positions = packing.ids.numpy(), packing.positions.numpy()
-    for row, (places, text) in enumerate(zip(packing.places_of_rows(), texts, strict=True)):
+    stretches = packing.stretches
+    prompts, rows = (
+        places_seen(stretches, stretches[ends]) for ends in (packing.prompt_of, packing.end_of)
+    )
+    for row, (places, text) in enumerate(zip(rows, texts, strict=True)):
         here = places[: len(text.ids)]
         assert (ids[here] == text.ids).all()
         assert (positions[here] == np.arange(len(here))).all()
@@ -64,15 +68,14 @@ def test_a_packing_holds_every_row_and_shares_what_is_long_enough(seed: int, lea
         owner = packing.owners.index(owners[row])
         assert ((here >= borders[owner]) & (here < borders[owner + 1])).all()
     assert packing.read.sum() + sum(len(text.answer) for text in texts) == len(ids)
-    assert len(ids) <= len(pack_texts(texts, owners, CPU, least=None).ids)
+    assert len(ids) <= len(pack_texts(texts, owners, CPU, least=NEVER).ids)
     # No two prompts of one owner say the same for longer than the least that is shared.
-    lengths = packing.lengths[packing.parents >= 0]
-    assert packing.is_tree == bool(len(lengths))
+    assert packing.is_tree == (stretches["parent"][: packing.segments] >= 0).any()
     for one, text in enumerate(texts):
         for other in range(one):
             size = min(len(text.prompt), len(texts[other].prompt))
             alike = np.cumprod(text.prompt[:size] == texts[other].prompt[:size]).sum()
-            both = np.stack([packing.places_of_prompts()[row][:size] for row in (one, other)])
+            both = np.stack([prompts[row][:size] for row in (one, other)])
             same = int((both[0] == both[1]).sum())
             if owners[one] != owners[other]:
                 assert same == 0

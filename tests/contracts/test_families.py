@@ -43,17 +43,7 @@ def changed(folder: Path, out: Path, changes: dict[str, Any]) -> Path:
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        ("qwen3", {"use_sliding_window": True, "sliding_window": 16, "layer_types": MIXED}),
         ("qwen3", {"use_sliding_window": False, "sliding_window": 16, "layer_types": LEFT_OUT}),
-        (
-            "qwen2",
-            {
-                "use_sliding_window": True,
-                "sliding_window": 7,
-                "max_window_layers": 2,
-                "layer_types": LEFT_OUT,
-            },
-        ),
         ("qwen2", {"rope_parameters": LEFT_OUT, "rope_theta": 500.0}),
         ("llama", {"rope_parameters": LEFT_OUT, "rope_scaling": {"type": "default"}}),
         ("llama", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
@@ -158,11 +148,12 @@ def test_tensors_that_a_config_promises_must_be_there(
         ("gemma3", {"model_type": "gemma3"}),
         ("qwen3", {"is_causal": False}),
         ("qwen3", {"hidden_act": "gelu"}),
-        ("qwen3", {"layer_types": MIXED}),  # windows of no size
+        ("qwen3", {"use_sliding_window": True, "sliding_window": 16, "layer_types": MIXED}),
+        ("qwen2", {"use_sliding_window": True, "sliding_window": 7, "layer_types": LEFT_OUT}),
+        ("gemma3", {"layer_types": MIXED, "sliding_window": None}),  # windows of no size
         ("qwen3", {"layer_types": ["chunked_attention"] * 4}),
         ("qwen3", {"layer_types": ["full_attention"]}),
         ("qwen3", {"quantization_config": {"quant_method": "fp8"}}),
-        ("qwen3", {"num_hidden_layers": LEFT_OUT}),
         ("llama", {"sliding_window": 16}),
         ("mistral", {"layer_types": MIXED}),
         ("sliding mistral", {"sliding_window": 0}),

@@ -36,7 +36,7 @@ def test_the_likeliest_tokens_are_those_that_are_written_greedily(company: Compa
 
 
 def test_a_completion_is_read_to_the_last_position_of_the_host(company: Company) -> None:
-    most, token = company.kernel.shape.max_positions, company.kernel.end_token_id
+    most, token = company.kernel.shape.max_positions, company.kernel.codec.end_tokens[0]
     (scores,) = company.kernel.score([[token]], [[token] * most], HOST_SLOT)
     assert len(scores) == most
     with pytest.raises(HostError, match="tokens for prompt and answer"):
@@ -70,8 +70,8 @@ def test_min_new_tokens_holds_the_end_back(host_folders: dict[str, Path]) -> Non
     assert (free.lengths < 200).any()
     assert free.lengths.min() < 60
     for row in np.flatnonzero(free.lengths < 200):
-        assert free[row].token_ids[-1] == kernel.end_token_id
-        assert kernel.end_token_id not in free[row].token_ids[:-1]
+        assert free[row].token_ids[-1] == kernel.codec.end_tokens[0]
+        assert kernel.codec.end_tokens[0] not in free[row].token_ids[:-1]
     held = kernel.rollout(
         rows, [Draw(1)("ends", row) for row in range(len(rows))], Decoding(2.0, 1.0, 60)
     )

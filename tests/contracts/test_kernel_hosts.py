@@ -54,7 +54,7 @@ def test_a_fingerprint_is_kept_and_a_fresh_one_sees_a_changed_weight(
     decoder = load_decoder(
         folder, config, torch.device("cpu"), torch.float32, prefer_fused=prefer_fused
     )
-    kernel = HostKernel(decoder, TextCodec(folder, config), name_or_path="", slots=1, rank=2)
+    kernel = HostKernel(decoder, TextCodec(folder, config), slots=1, rank=2)
     before = kernel.fingerprint()
     assert kernel.fingerprint(is_fresh=True) == before
     with torch.no_grad():

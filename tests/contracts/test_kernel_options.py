@@ -174,16 +174,11 @@ def test_what_cannot_be_done_in_smaller_pieces_fails(
 
 def test_impossible_options_are_refused(host_folders: dict[str, Path], load: Load) -> None:
     kernel = load()
-    one = Lesson("a", (70,), 0)
-    for wrong, says in (
-        ({"dropout": {0: 1.0}}, "dropout from 0"),
-        ({"dropout": {0: 0.5}}, "seed for the dropout"),
-    ):
+    one = Lesson("a", (70,), 0, (1.0, 1.0))
+    for rates, says in (({0: 1e-3}, "broadcast"), ({}, "a learning rate for slot 0")):
         with pytest.raises(ValueError, match=says):
             kernel.learn(
-                LearningBatch((one,), {0: 1e-3}, **wrong),
-                {0: kernel.weights_of(0)},
-                {0: OptimizerState()},
+                LearningBatch((one,), rates), {0: kernel.weights_of(0)}, {0: OptimizerState()}
             )
     with pytest.raises(HostError, match="memory_mb"):
         HostKernel.from_pretrained(host_folders["qwen3"], memory_mb=0)
@@ -209,7 +204,7 @@ def test_an_observer_is_in_every_step_and_may_change_its_terms(
         np.testing.assert_allclose(found.log_probabilities, usual.log_probabilities, atol=1e-4)
         assert found.fed is not None
         assert [steps[row] - 1 for row in range(len(rows))] == found.fed.tolist()
-    nothing = lowrank.bare(len(kernel._decoder.sites))
+    nothing = (None,) * len(kernel._decoder.sites)
     assert kernel.rollout(rows, None, Decoding(), lambda *_: nothing).texts != usual.texts
     monkeypatch.setattr(kernel, "encode", lambda prompts: [np.array([5])])
     with pytest.raises(HostError, match="two tokens or more"):

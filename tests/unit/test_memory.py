@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+import torch
 
-from hosts import make_host
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.model import loading
 from symbiont_ecology.model.kernel import HostKernel
-from symbiont_ecology.model.loading import MemoryNeed, weight_files
+from symbiont_ecology.model.loading import find_dtype, weight_bytes, weight_files
 from symbiont_ecology.model.locating import EMBEDDED_FOLDER
 
 FILES = weight_files(EMBEDDED_FOLDER)
@@ -19,21 +17,13 @@ FILES = weight_files(EMBEDDED_FOLDER)
 @pytest.mark.parametrize(("dtype", "itemsize"), [("float32", 4), ("bfloat16", 2), ("float16", 2)])
 def test_weights_are_parameters_times_their_bytes(dtype: str, itemsize: int) -> None:
     kernel = HostKernel.from_pretrained("embedded", slots=1, rank=1)
-    assert MemoryNeed.of(FILES, dtype).weights == kernel.shape.parameters * itemsize
-
-
-@pytest.mark.parametrize("kind", ["llama", "gpt2"])
-def test_an_adapter_is_as_large_as_its_layout(kind: str, tmp_path: Path) -> None:
-    folder = make_host(tmp_path, kind)
-    kernel = HostKernel.from_pretrained(folder, slots=1, rank=3)
-    need = MemoryNeed.of(weight_files(folder), "float32", rank=3)
-    assert need.adapter == 4 * kernel.layout.size(3)
+    assert weight_bytes(FILES, find_dtype(dtype)) == kernel.shape.parameters * itemsize
 
 
 def test_a_host_that_is_larger_than_the_memory_is_refused_before_it_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    need = MemoryNeed.of(FILES, "float32").weights
+    need = weight_bytes(FILES, torch.float32)
     monkeypatch.setattr(loading, "total_memory", lambda device: need - 1)
     with pytest.raises(HostError, match=r"try host\.dtype=bfloat16"):
         HostKernel.from_pretrained("embedded", slots=1)

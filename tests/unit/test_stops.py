@@ -81,10 +81,10 @@ def stopped(kernel: HostKernel) -> tuple[Item, str, Rollout]:
 def test_a_stopped_answer_is_imitated_as_one_that_ends(kernel: HostKernel) -> None:
     item, whole, rollout = stopped(kernel)
     assert rollout.text == whole[:4]
-    assert rollout.token_ids[-1] != kernel.end_token_id
+    assert rollout.token_ids[-1] != kernel.codec.end_tokens[0]
     (reference,) = kernel.encode_answers([rollout.text])
     assert rollout.answer_ids == reference
-    assert rollout.answer_ids[-1] == kernel.end_token_id
+    assert rollout.answer_ids[-1] == kernel.codec.end_tokens[0]
     accepted, refused = replace(rollout, reward=1.0), replace(rollout, reward=0.0)
     outcome = Outcome(Assignment(HOST, (item,), samples=2), (accepted, refused))
     experience = Experience((outcome,), {}, reference_ids={item.answer: reference})

@@ -63,7 +63,7 @@ def test_a_host_reads_turns_as_one_text_or_as_a_conversation(tmp_path: Path) -> 
         in_turns("s", "a", "b", "c"): "system=s.user=a.assistant=b.user=c.",
         in_turns("s", "c"): "system=s.user=c.",
     }.items():
-        whole = plain.tokenizer(text, add_special_tokens=False)["input_ids"]
+        whole = plain.codec.tokenizer(text, add_special_tokens=False)["input_ids"]
         assert chat.encode([said])[0].tolist() == whole
 
 

@@ -213,19 +213,16 @@ def tell_run_plan(config: RunConfig, folder: Path) -> None:
 def _estimate(config: RunConfig) -> dict[str, str]:
     """Return memory and hours of a run, from a few seconds of its own work on its host; nothing of
     one whose weights are not on this machine."""
-    from symbiont_ecology.model.loading import MemoryNeed, weight_files
-    from symbiont_ecology.model.locating import weights_folder
+    from symbiont_ecology.model.loading import find_dtype, weight_bytes, weight_files
+    from symbiont_ecology.model.locating import local_folder
     from symbiont_ecology.run.build import build_host
     from symbiont_ecology.run.forecast import estimate_run
 
     host = config.host
-    if (folder := weights_folder(host.model)) is None:
+    if (folder := local_folder(host.model)) is None:
         return {"memory and time": "not known: the host would be fetched first"}
-    need = MemoryNeed.of(weight_files(folder), host.dtype, host.rank)
-    memory = (
-        f"{need.weights / 1e6:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
-    )
-    memory += f", and {3 * need.adapter / 1e6:.3g} MB for each adapter that learns"
+    need = weight_bytes(weight_files(folder), find_dtype(host.dtype)) / 1e6
+    memory = f"{need:.0f} MB for the host, at most {host.memory_mb:.0f} MB for a batch"
     print(f"timing {host.model} for some seconds …", file=sys.stderr, flush=True)
     try:
         eta = estimate_run(config, build_host(config))

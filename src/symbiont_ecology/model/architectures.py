@@ -33,13 +33,6 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": partial(F.gelu, approximate="tanh"),
 }
 _LLAMA_3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
-_SIZES = (
-    "hidden_size",
-    "intermediate_size",
-    "num_attention_heads",
-    "num_hidden_layers",
-    "vocab_size",
-)
 _NOT_COMPUTED = (
     "attn_logit_softcapping",
     "final_logit_softcapping",
@@ -90,7 +83,8 @@ class Architecture:
     """Rules for reading the configs of one model type.
 
     ``defaults`` are the fields that a config may leave out. ``slides`` says of a layer's number
-    whether its window slides when no ``layer_types`` say so, None where no layer's does. A bias is
+    whether its window slides when no ``layer_types`` say so, None where no layer's does. If it
+    ``has_mixed_layers``, these types are read, and angles for each of them. A bias is
     a field's name, or always there, or never; they are those of a layer's sites (q, k and v;
     output; gate and up; down). ``norms`` are the names of those before attention, after it, before
     the feed-forward part and after it, None where there is none; they multiply by ``norm_offset`` +
@@ -100,7 +94,7 @@ class Architecture:
 
     defaults: ModelConfig = field(default_factory=dict)
     slides: Callable[[ModelConfig, int], bool] | None = None
-    has_layer_types: bool = False
+    has_mixed_layers: bool = False
     biases: tuple[str | bool, ...] = (False, False, False, False)
     norms: tuple[str | None, ...] = ("input_layernorm", None, "post_attention_layernorm", None)
     norm_offset: float = 0.0
@@ -110,7 +104,6 @@ class Architecture:
     angles: Mapping[str, tuple[str, float]] = field(
         default_factory=lambda: dict.fromkeys((_FULL, _SLIDING), ("rope_theta", 10_000.0))
     )
-    has_angles_by_kind: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,28 +126,16 @@ class Blueprint:
     attention_scale: float
 
 
-_QWEN = {
-    "num_key_value_heads": 32,
-    "sliding_window": 4096,
-    "use_sliding_window": False,
-    "max_window_layers": 28,
-}
+_QWEN = {"num_key_value_heads": 32, "use_sliding_window": False}
 _ARCHITECTURES = {
     "llama": Architecture(biases=("attention_bias", "attention_bias", "mlp_bias", "mlp_bias")),
     "mistral": Architecture(
         defaults={"num_key_value_heads": 8, "sliding_window": 4096},
         slides=lambda config, layer: True,
     ),
-    "qwen2": Architecture(
-        defaults=_QWEN,
-        slides=lambda config, layer: layer >= config["max_window_layers"],
-        has_layer_types=True,
-        biases=(True, False, False, False),
-    ),
+    "qwen2": Architecture(defaults=_QWEN, biases=(True, False, False, False)),
     "qwen3": Architecture(
         defaults=_QWEN | {"head_dim": 128},
-        slides=lambda config, layer: layer >= config["max_window_layers"],
-        has_layer_types=True,
         biases=("attention_bias", "attention_bias", False, False),
         has_head_norms=True,
     ),
@@ -169,7 +150,7 @@ _ARCHITECTURES = {
             "tie_word_embeddings": True,
         },
         slides=lambda config, layer: (layer + 1) % config["sliding_window_pattern"] != 0,
-        has_layer_types=True,
+        has_mixed_layers=True,
         biases=("attention_bias", "attention_bias", False, False),
         norms=(
             "input_layernorm",
@@ -182,7 +163,6 @@ _ARCHITECTURES = {
         has_scaled_embedding=True,
         activation="hidden_activation",
         angles={_FULL: ("rope_theta", 1_000_000.0), _SLIDING: ("rope_local_base_freq", 10_000.0)},
-        has_angles_by_kind=True,
     ),
 }
 
@@ -198,8 +178,6 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
     if architecture is None:
         return None
     check_fields(LlamaFields, config, "config.json of the host")
-    if any(config.get(name) is None for name in _SIZES):
-        return None
     config = {**architecture.defaults, **config}
     shape = HostShape.from_config(config, linear_parameters=0, parameters=0)
     expect(
@@ -212,7 +190,8 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
         f"heads of an even size up to {MAX_HEAD} in the host's config, got {shape.head_dim}: "
         "download it again",
     )
-    kinds, ropes = _kinds(config, architecture), _ropes(config, architecture)
+    kinds = _kinds(config, architecture, shape.layers)
+    ropes = _ropes(config, architecture)
     activation = _ACTIVATIONS.get(config.get(architecture.activation, "silu"))
     is_odd = (
         any(config.get(name) not in (None, False) for name in _NOT_COMPUTED)
@@ -241,37 +220,32 @@ def read_blueprint(config: ModelConfig) -> Blueprint | None:
     )
 
 
-def _kinds(config: ModelConfig, architecture: Architecture) -> list[str] | None:
+def _kinds(config: ModelConfig, architecture: Architecture, layers: int) -> list[str] | None:
     """Return the kind of every layer, None where it is not clear."""
-    has_switch = "use_sliding_window" in architecture.defaults
-    window = (
-        config.get("sliding_window") if not has_switch or config["use_sliding_window"] else None
-    )
-    layers = range(config["num_hidden_layers"])
-    if architecture.slides is None and window is not None:
-        return None  # the models ignore it, their caches do not
-    slides = architecture.slides if window is not None else None
-    derived = [
-        _SLIDING if slides is not None and slides(config, layer) else _FULL for layer in layers
-    ]
+    window = config.get("sliding_window")
+    slides = architecture.slides
+    if "use_sliding_window" in architecture.defaults and not config["use_sliding_window"]:
+        window = None
+    derived = [_FULL] * layers
+    if window is not None:
+        if slides is None:
+            return None  # the models ignore it, or no known host has it
+        derived = [_SLIDING if slides(config, layer) else _FULL for layer in range(layers)]
     kinds = config.get("layer_types") or derived
-    is_known = set(kinds) <= {_FULL, _SLIDING} and len(kinds) == len(layers)
-    has_window = _SLIDING not in kinds or (window is not None and window > 0)
-    return (
-        kinds
-        if is_known and has_window and (architecture.has_layer_types or kinds == derived)
-        else None
-    )
+    is_known = set(kinds) <= {_FULL, _SLIDING} and len(kinds) == layers
+    is_allowed = is_known and (architecture.has_mixed_layers or kinds == derived)
+    return kinds if is_allowed and (_SLIDING not in kinds or window) else None
 
 
 def _ropes(config: ModelConfig, architecture: Architecture) -> dict[str, Rope] | None:
     """Return the rotary angles by kind of layer, None where they are of a kind that is not known
     here."""
-    scaling, parameters = config.get("rope_scaling") or {}, config.get("rope_parameters") or {}
+    scaling = config.get("rope_scaling") or {}
+    parameters = config.get("rope_parameters") or {}
     ropes = {}
     for kind, (name, default) in architecture.angles.items():
         values: ModelConfig = scaling or parameters
-        if architecture.has_angles_by_kind:
+        if architecture.has_mixed_layers:
             values = (parameters.get(kind) or {}) | (scaling if kind == _FULL else {})
         ropes[kind] = _rope(values, float(values.get("rope_theta", config.get(name, default))))
     readable = {kind: rope for kind, rope in ropes.items() if rope is not None}

@@ -49,8 +49,9 @@ class MemoryBudget:
 
         Each one is cached and read, and a sampled one sorts its vocabulary in double precision.
         """
-        choosing = 32 * self.shape.vocab
-        count = self._fitting(longest * (self._cached + self._activations) + choosing)
+        shape = self.shape
+        cached = 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
+        count = self._fitting(longest * (cached + self._activations) + 32 * shape.vocab)
         return min(count, max(1, MAX_CACHED // longest)) if self.is_cpu else count
 
     @property
@@ -63,12 +64,6 @@ class MemoryBudget:
         """Bytes of a forward and backward pass per learned token: activations of all layers,
         logits, what they become, and their gradients."""
         return self.shape.layers * self._activations + 12 * self.shape.vocab
-
-    @property
-    def _cached(self) -> int:
-        """Bytes of keys and values per token."""
-        shape = self.shape
-        return 2 * shape.layers * shape.kv_heads * shape.head_dim * self.itemsize
 
     @property
     def forward_tokens(self) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
@@ -14,7 +13,7 @@ import numpy as np
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.types import messages, without_turns
 from symbiont_ecology.model.architectures import ModelConfig
-from symbiont_ecology.model.loading import TOKENIZER_FILES, read_model_config
+from symbiont_ecology.model.loading import TOKENIZER_FILES
 from symbiont_ecology.model.locating import (
     MAX_SIZE,
     GenerationFields,
@@ -24,7 +23,6 @@ from symbiont_ecology.model.locating import (
     check_fields,
     expect,
     expected,
-    find_folder,
     read_json,
 )
 
@@ -42,14 +40,20 @@ MAX_KNOWN, MAX_KNOWN_CHARS = 4096, 8192
 """Texts whose token ids are remembered, and letters of the longest of them: 250 MB at most."""
 
 
+Texts: TypeAlias = Sequence[str | Sequence[int]]
+"""Texts, each as letters or as token ids."""
+
+
 class TextCodec:
     """Text to token ids and back.
 
-    ``end_tokens`` are the ids that end an answer; the first is the tokenizer's own.
+    ``end_tokens`` are the ids that end an answer; the first is the tokenizer's own. The ids of the
+    host are below ``vocab``, which is known once it is loaded. ``is_chat`` puts every prompt into
+    the host's chat template; it may be set at any time.
     """
 
-    def __init__(self, folder: Path, config: ModelConfig) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, config: ModelConfig, *, is_chat: bool = False) -> None:
+        self.folder, self.is_chat, self.vocab = folder, is_chat, MAX_SIZE
         self._config = {key: value for key, value in config.items() if key not in INCIDENTAL}
         path = folder / "tokenizer_config.json"
         settings = check_fields(TokenizerFields, read_json(path), str(path))
@@ -69,30 +73,30 @@ class TextCodec:
         second)."""
         from transformers import AutoTokenizer
 
-        with expected(f"a tokenizer in {self._folder} that transformers can load", Exception):
+        with expected(f"a tokenizer in {self.folder} that transformers can load", Exception):
             tokenizer = AutoTokenizer.from_pretrained(
-                str(self._folder), local_files_only=True, trust_remote_code=False
+                str(self.folder), local_files_only=True, trust_remote_code=False
             )
         expect(
             hasattr(tokenizer, "backend_tokenizer"),
-            f"a fast tokenizer (tokenizer.json) in {self._folder}: convert it first",
+            f"a fast tokenizer (tokenizer.json) in {self.folder}: convert it first",
         )
         return tokenizer
 
-    def identity(self, *, is_chat: bool) -> bytes:
+    def identity(self) -> bytes:
         """Return everything beside the weights that decides an answer: config, tokenizer, ends,
         chat template."""
         path = next(
-            self._folder / name for name in TOKENIZER_FILES if (self._folder / name).is_file()
+            self.folder / name for name in TOKENIZER_FILES if (self.folder / name).is_file()
         )
         # Parsed, where it can be: a copy that another library saved differs in white space.
         tokenizer = read_json(path) if path.suffix == ".json" else path.read_bytes().hex()
-        template = self.tokenizer.chat_template if is_chat else None
+        template = self.tokenizer.chat_template if self.is_chat else None
         facts = [self._config, tokenizer, self.end_tokens, template]
-        with expected(f"files in {self._folder} that are not nested so deep", RecursionError):
+        with expected(f"files in {self.folder} that are not nested so deep", RecursionError):
             return json.dumps(facts, sort_keys=True, default=str).encode()
 
-    def encode(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
+    def tokens(self, texts: Sequence[str], *, special: bool) -> list[np.ndarray]:
         """Return token ids of each text, with or without the tokenizer's own special tokens around
         it; read only.
 
@@ -103,12 +107,66 @@ class TextCodec:
         if len(cache) + len(missing) > MAX_KNOWN:
             cache.clear()
             missing = list(dict.fromkeys(texts))
-        encodings, ids_of = self._backend.encode_batch_fast(missing, add_special_tokens=special), {}
+        encodings = self._backend.encode_batch_fast(missing, add_special_tokens=special)
+        ids_of = {}
         for text, encoding in zip(missing, encodings, strict=True):
             ids_of[text] = np.array(encoding.ids, dtype=np.int64)
             ids_of[text].setflags(write=False)
         cache.update((text, ids) for text, ids in ids_of.items() if len(text) <= MAX_KNOWN_CHARS)
         return [ids_of[text] if text in ids_of else cache[text] for text in texts]
+
+    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
+        """Return token ids of prompts, with the tokenizer's own special tokens or in the host's
+        chat template.
+
+        Raises:
+            HostError: a prompt has no tokens, or some that the host does not know.
+        """
+        texts = list(map(self.chat if self.is_chat else without_turns, prompts))
+        # A chat template brings the special tokens.
+        encoded = self.tokens(texts, special=not self.is_chat)
+        return [self.known(ids, is_prompt=True) for ids in encoded]
+
+    def ids(self, texts: Texts, *, is_prompt: bool) -> list[np.ndarray]:
+        """Return token ids of prompts or of completions; what is given as ids stays as it is.
+
+        Raises:
+            HostError: a prompt has no tokens, or the host does not know some of them.
+        """
+        words = [text for text in texts if isinstance(text, str)]
+        encoded = iter(self.encode(words) if is_prompt else self.tokens(words, special=False))
+        rows = [
+            next(encoded) if isinstance(text, str) else np.array(text, dtype=np.int64)
+            for text in texts
+        ]
+        return [self.known(row, is_prompt=is_prompt) for row in rows]
+
+    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
+        """Return token ids of each text as a completion that ends: what a gold answer is learned
+        from.
+
+        Raises:
+            HostError: the host does not know some of them.
+        """
+        return [
+            (*map(int, self.known(ids)), self.end_tokens[0])
+            for ids in self.tokens(answers, special=False)
+        ]
+
+    def known(self, ids: np.ndarray, *, is_prompt: bool = False) -> np.ndarray:
+        """Return these token ids.
+
+        Raises:
+            HostError: the host does not know some of them, or it is a prompt without any.
+        """
+        if is_prompt and not len(ids):
+            raise HostError("expected a prompt of at least one token, got none: write something")
+        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
+            raise HostError(
+                f"expected token ids from 0 to {self.vocab - 1}, got {ids.min()} to {ids.max()}: "
+                "the tokenizer belongs to another model"
+            )
+        return ids
 
     def chat(self, prompt: str) -> str:
         """Return the turns of a prompt in the host's chat template, up to where the answer begins.
@@ -118,7 +176,7 @@ class TextCodec:
         """
         expect(
             self.tokenizer.chat_template,
-            f"a chat template in {self._folder}, found none: set tasks.style.is_chat=false",
+            f"a chat template in {self.folder}, found none: set tasks.style.is_chat=false",
         )
         turns = messages(prompt)
         roles = dict.fromkeys(turn["role"] for turn in turns)
@@ -141,7 +199,7 @@ class TextCodec:
     def _plain_backend(self) -> Tokenizer:
         from tokenizers import Tokenizer
 
-        path = self._folder / "tokenizer.json"
+        path = self.folder / "tokenizer.json"
         expect("model" in read_json(path), f"a tokenizer in {path}, got one that names no model")
         with expected(f"a tokenizer in {path}, got a damaged file", Exception):
             return Tokenizer.from_str(path.read_text(encoding="utf-8"))
@@ -150,94 +208,13 @@ class TextCodec:
         token = settings.eos_token
         text = token.content if isinstance(token, TokenFields) else token
         ids = [] if text is None else [self._backend.token_to_id(text)]
-        path = self._folder / "generation_config.json"
+        path = self.folder / "generation_config.json"
         generation = check_fields(GenerationFields, read_json(path), str(path))
         for value in (generation.eos_token_id, config.eos_token_id):
             ids += value if isinstance(value, list) else [value]
         # A config may carry another vocabulary's default, which no logit stands for.
         vocab = range(config.vocab_size or MAX_SIZE)
         ends = tuple(dict.fromkeys(value for value in ids if value is not None and value in vocab))
-        path = self._folder / "tokenizer_config.json"
+        path = self.folder / "tokenizer_config.json"
         expect(ends, f"an end token (eos_token) in {path}, found none")
         return ends
-
-
-Texts: TypeAlias = Sequence[str | Sequence[int]]
-"""Texts, each as letters or as token ids."""
-
-
-@dataclass(frozen=True)
-class CodecReader:
-    """Reads as a host with ``vocab`` tokens does, in its chat template or not."""
-
-    codec: TextCodec
-    vocab: int
-    is_chat: bool
-
-    @classmethod
-    def of(cls, name_or_path: str, vocab: int, is_chat: bool) -> CodecReader:
-        """Return the reader of a host, by its files.
-
-        Raises:
-            HostError: they cannot be found or read.
-        """
-        folder = find_folder(name_or_path)
-        return cls(TextCodec(folder, read_model_config(folder)), vocab, is_chat)
-
-    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Return token ids of prompts, with the tokenizer's own special tokens or in the host's
-        chat template.
-
-        Raises:
-            HostError: a prompt has no tokens, or some that the host does not know.
-        """
-        texts = list(map(self.codec.chat if self.is_chat else without_turns, prompts))
-        # A chat template brings the special tokens.
-        encoded = self.codec.encode(texts, special=not self.is_chat)
-        for prompt, ids in zip(prompts, encoded, strict=True):
-            if not len(ids):
-                raise HostError(
-                    f"expected a prompt of at least one token, got {prompt!r}: write something"
-                )
-            self.known(ids)
-        return encoded
-
-    def ids(self, texts: Texts, *, is_prompt: bool) -> list[np.ndarray]:
-        """Return token ids of prompts or of completions; what is given as ids stays as it is.
-
-        Raises:
-            HostError: a prompt has no tokens, or the host does not know some of them.
-        """
-        words = [text for text in texts if isinstance(text, str)]
-        encoded = iter(self.encode(words) if is_prompt else self.codec.encode(words, special=False))
-        rows = [
-            next(encoded) if isinstance(text, str) else np.array(text, dtype=np.int64)
-            for text in texts
-        ]
-        if is_prompt and not all(map(len, rows)):
-            raise HostError("expected a prompt of at least one token, got no token ids")
-        return list(map(self.known, rows))
-
-    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return token ids of each text as a completion that ends.
-
-        Raises:
-            HostError: the host does not know some of them.
-        """
-        return [
-            (*map(int, self.known(ids)), self.codec.end_tokens[0])
-            for ids in self.codec.encode(list(answers), special=False)
-        ]
-
-    def known(self, ids: np.ndarray) -> np.ndarray:
-        """Return these token ids.
-
-        Raises:
-            HostError: the host does not know some of them.
-        """
-        if len(ids) and not 0 <= ids.min() <= ids.max() < self.vocab:
-            raise HostError(
-                f"expected token ids from 0 to {self.vocab - 1}, got {ids.min()} to {ids.max()}: "
-                "the tokenizer belongs to another model"
-            )
-        return ids

@@ -22,7 +22,7 @@ from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
 from symbiont_ecology.model.backend.bank import SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site
-from symbiont_ecology.model.budget import MemoryBudget, if_memory_lasts
+from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.packing import Packing
 
@@ -66,16 +66,6 @@ class Session(ABC):
     def join(self, prefill: Prefill) -> Tensor:
         """Read prompts, whose rows then stand behind its own; return their first logits. If memory
         runs out, nothing has changed."""
-
-    def admit(self, tokens: Tensor, slots: Sequence[int], prefill: Prefill) -> Tensor:
-        """Step its own rows, which belong to these slots, and let those of ``prefill`` join; return
-        the logits of all.
-
-        If there is no memory for new rows, its own rows go on, and there are no more logits.
-        """
-        logits = self.step(tokens, *prefill.bank.for_step(slots))
-        first = if_memory_lasts(lambda: self.join(prefill))
-        return logits if first is None else torch.cat([logits, first])
 
 
 class Decoder(Protocol):
@@ -147,17 +137,18 @@ def digest_of(decoder: Decoder, identity: bytes) -> str:
     digest = hashlib.blake2b(identity, digest_size=16)
     for name, weight in sorted(decoder.weights().items()):
         digest.update(name.encode())
-        digest.update(
-            weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8).numpy().tobytes()
-        )
+        numbers = weight.detach().contiguous().reshape(-1).cpu().view(torch.uint8)
+        digest.update(numbers.numpy())
     return digest.hexdigest()
 
 
 def norms_of(decoder: Decoder, layout: AdapterLayout) -> Mapping[str, float]:
     """Return ‖W‖ (Frobenius) of every adapted module's base weights, by the module's name."""
-    weights, norms = decoder.weights(), {}
+    weights = decoder.weights()
+    norms = {}
     for name, _, _ in layout.modules:
-        weight, scale = weights[f"{name}.weight"].detach().float(), weights.get(f"{name}.scale")
+        weight = weights[f"{name}.weight"].detach().float()
+        scale = weights.get(f"{name}.scale")
         if scale is not None:  # of each output, where weights have eight bits
             weight = weight * scale[:, None]
         norms[name] = float(torch.linalg.vector_norm(weight))

@@ -44,7 +44,8 @@ class Observer(Protocol):
 class Writer:
     """Writes rows: one prompt (token ids) for each.
 
-    ``uniforms[i]`` are as many numbers in [0, 1) as row i may have tokens; None is greedy.
+    ``uniforms (rows, new_tokens)`` are numbers in [0, 1), NaN where a row is greedy; None if all
+    are.
     """
 
     decoder: Decoder
@@ -53,7 +54,7 @@ class Writer:
     budget: MemoryBudget
     rows: Sequence[Request]
     prompts: Sequence[np.ndarray]
-    uniforms: Sequence[np.ndarray | None]
+    uniforms: np.ndarray | None
     decoding: Decoding
     observer: Observer | None = None
 
@@ -63,12 +64,6 @@ class Writer:
         self._ids, self._scores = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=np.float32)
         # Tokens of the answer, and prompt and new tokens that went through the host.
         self._lengths, self._read, self._fed = np.zeros((3, size[0]), dtype=np.int64)
-        self._uniforms: np.ndarray | None = None  # (rows, new_tokens), NaN where greedy
-        if any(numbers is not None for numbers in self.uniforms):
-            self._uniforms = np.full(size, np.nan)
-            for target, numbers in zip(self._uniforms, self.uniforms, strict=True):
-                if numbers is not None:
-                    target[: len(numbers)] = numbers
 
     def completions(self) -> Completions:
         """Return answers in the order of the rows."""
@@ -96,15 +91,17 @@ class Writer:
 
     def _write(self, rows: np.ndarray) -> None:
         """Writes some rows, sorted as ``_waves`` does, from their prompts to their ends."""
-        ends, room = np.array(self.codec.end_tokens), int(self._limits[rows].max())
-        is_live, (adapters, shares) = np.ones(len(rows), dtype=bool), self._adapters(rows)
+        ends = np.array(self.codec.end_tokens)
+        room = int(self._limits[rows].max())
+        is_live = np.ones(len(rows), dtype=bool)
+        (adapters, shares) = self._adapters(rows)
         logits, session = self._start(rows, room, adapters, shares)
-        scores = list[tuple[np.ndarray, Tensor]]()  # rows, -1 where ended, and log-probabilities
         for time in range(room):
             tokens, log_probabilities = self._choose(logits, time, rows)
-            token_ids, live = tokens.cpu().numpy(), rows[is_live]
+            token_ids = tokens.cpu().numpy()
+            live = rows[is_live]
             self._ids[live, time] = token_ids[is_live]
-            scores.append((np.where(is_live, rows, -1), log_probabilities))
+            self._scores[live, time] = log_probabilities.cpu().numpy()[is_live]
             self._lengths[live] = time + 1
             is_live &= ~(token_ids[:, None] == ends).any(axis=1) & (self._limits[rows] > time + 1)
             if self.decoding.stop:
@@ -115,23 +112,18 @@ class Writer:
                 indices = torch.from_numpy(np.flatnonzero(is_live)).to(tokens.device)
                 rows, is_live = rows[is_live], np.ones(int(is_live.sum()), dtype=bool)
                 session.keep(indices)
-                tokens, (adapters, shares) = tokens[indices], self._adapters(rows)
+                tokens = tokens[indices]
+                (adapters, shares) = self._adapters(rows)
             self._fed[rows] += 1
-            logits = session.step(tokens, self._observed(adapters, rows, time + 1, shares), shares)
-        self._keep_scores(scores)
-
-    def _keep_scores(self, parts: Sequence[tuple[np.ndarray, Tensor]]) -> None:
-        """Brings the log-probabilities of all times from the device, in one copy."""
-        owners = np.concatenate([rows for rows, _ in parts])
-        times = np.repeat(np.arange(len(parts)), [len(rows) for rows, _ in parts])
-        scores, is_kept = torch.cat([part for _, part in parts]).cpu().numpy(), owners >= 0
-        self._scores[owners[is_kept], times[is_kept]] = scores[is_kept]
+            adapters_now = self._observed(adapters, rows, time + 1, shares)
+            logits = session.step(tokens, adapters_now, shares)
 
     def _start(
         self, rows: np.ndarray, room: int, adapters: Adapters, shares: Shares
     ) -> tuple[Tensor, Session]:
         """Reads the prompts; first logits ``(rows, vocab)``."""
-        prompts, slots = [self.prompts[row] for row in rows], [self.rows[row].slot for row in rows]
+        prompts = [self.prompts[row] for row in rows]
+        slots = [self.rows[row].slot for row in rows]
         room += max(map(len, prompts))
         reads = [self._reads(row) for row in rows]
         logits, session = self.decoder.start(Prefill(reads, slots, room, self.bank, self.budget))
@@ -163,16 +155,31 @@ class Writer:
     def _choose(self, logits: Tensor, time: int, rows: np.ndarray) -> tuple[Tensor, Tensor]:
         """Return tokens ``(rows,)`` and their log-probabilities under the model itself, from
         ``(rows, vocab)``."""
-        logits, decoding = logits.float(), self.decoding
-        allowed, ends = logits, self.codec.end_tokens
+        logits = logits.float()
+        decoding = self.decoding
+        allowed = logits
+        ends = self.codec.end_tokens
         if time < decoding.min_new_tokens and ends:
             allowed = logits.index_fill(1, torch.tensor(ends, device=logits.device), -torch.inf)
         tokens = allowed.argmax(-1)
-        if self._uniforms is not None:
-            uniforms = torch.from_numpy(self._uniforms[rows, time]).to(logits.device)
+        if self.uniforms is not None:
+            uniforms = torch.from_numpy(self.uniforms[rows, time]).to(logits.device)
             draw = uniforms.nan_to_num(), decoding.temperature, decoding.top_p
             tokens = torch.where(uniforms.isnan(), tokens, inverse_cdf(allowed, *draw))
         return tokens, -F.cross_entropy(logits, tokens, reduction="none")
+
+
+def uniforms_of(
+    draws: Sequence[np.random.Generator | None], limits: Sequence[int]
+) -> np.ndarray | None:
+    """Return as many numbers from each row's generator as it may have tokens, as in ``Writer``."""
+    if not any(draws):
+        return None
+    uniforms = np.full((len(draws), max(limits)), np.nan)
+    for row, (draw, limit) in enumerate(zip(draws, limits, strict=True)):
+        if draw is not None:
+            uniforms[row, :limit] = draw.random(limit)
+    return uniforms
 
 
 def completions_of(

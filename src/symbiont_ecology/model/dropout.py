@@ -43,11 +43,12 @@ class Dropout:
         """Make it for packed rows, with each row's share and seed, those of its owner, and its
         name, a number among the rows of its owner."""
         marks, rates = torch.zeros_like(packing.ids), torch.zeros(len(packing.ids))
+        starts = packing.stretches["start"]
         for row, (text, (share, seed, name)) in enumerate(zip(packing.texts, rows, strict=True)):
             read, written = len(text.prompt), len(text.answer)
             start = _signed(seed & (1 << 64) - 1)
-            prompt = int(packing.starts[packing.prompt_of[row]])
-            answer = int(packing.answer_starts[row])
+            prompt = int(starts[packing.prompt_of[row]])
+            answer = int(starts[packing.end_of[row]])
             said = _stream(start, zlib.crc32(text.prompt.tobytes()), 0, read)
             marks[prompt : prompt + read] = said
             marks[answer : answer + written] = _stream(start, (1 << 40) + name, read, written)
@@ -64,14 +65,11 @@ class Dropout:
         marks, rates = self.marks, self.rates
         if self.ends is not None and len(x) != len(marks):
             marks, rates = marks[self.ends], rates[self.ends]
-        (dropping,) = rates.nonzero(as_tuple=True)
-        marks, rates = marks[dropping, None], rates[dropping, None]
-        numbers = _mixed(marks ^ _names(site, x.shape[1]).to(x.device)).view(torch.int16)
-        limits = (rates * (1 << 16) - (1 << 15)).to(torch.int16)
-        scales = torch.ones_like(x)
-        scales[dropping] = torch.where(
-            numbers[:, : x.shape[1]] >= limits, (1.0 / (1.0 - rates)).to(x.dtype), 0.0
-        )
+        names = _names(site, x.shape[1]).to(x.device)
+        numbers = _mixed(marks[:, None] ^ names).view(torch.int16)[:, : x.shape[1]]
+        limits = (rates[:, None] * (1 << 16) - (1 << 15)).to(torch.int16)
+        scale = (1.0 / (1.0 - rates[:, None])).to(x.dtype)
+        scales = torch.where(numbers >= limits, scale, 0.0)
         return x * scales
 
 

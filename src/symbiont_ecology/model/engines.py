@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from symbiont_ecology.base.registry import Registry
 
@@ -18,8 +18,14 @@ if TYPE_CHECKING:
     from symbiont_ecology.model.kernel import HostKernel
 
 
-class Engine(Protocol):
-    """Answers questions."""
+engines: Registry[Engine] = Registry("engine", __name__)
+
+
+@engines.register("kernel")
+@dataclass(frozen=True)
+class Engine:
+    """The kernel answers what it also learns: one process, one copy of the host. Others derive from
+    it."""
 
     def check(self, slots: int) -> None:
         """Check that it can answer for so many slots.
@@ -41,21 +47,4 @@ class Engine(Protocol):
         Raises:
             HostError: see ``reach``; or it serves another model than the kernel's.
         """
-
-
-engines: Registry[Engine] = Registry("engine", __name__)
-
-
-@engines.register("kernel")
-@dataclass(frozen=True)
-class KernelEngine:
-    """The kernel answers what it also learns: one process, one copy of the host."""
-
-    def check(self, slots: int) -> None:
-        return
-
-    def reach(self) -> None:
-        return
-
-    def host(self, load: Callable[[], HostKernel]) -> HostKernel:
         return load()

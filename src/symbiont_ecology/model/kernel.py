@@ -16,7 +16,6 @@ from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -37,9 +36,9 @@ from symbiont_ecology.base.types import (
 from symbiont_ecology.model.backend.bank import Arrangement, SlotBank
 from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget, Output, within
-from symbiont_ecology.model.codec import CodecReader, TextCodec, Texts
+from symbiont_ecology.model.codec import TextCodec, Texts
 from symbiont_ecology.model.decoder import Decoder, digest_of, layout_of, norms_of
-from symbiont_ecology.model.decoding import Observer, Writer
+from symbiont_ecology.model.decoding import Observer, Writer, uniforms_of
 from symbiont_ecology.model.learning import Example, Reading, check_lessons, learning_step, read
 from symbiont_ecology.model.loading import (
     find_device,
@@ -49,10 +48,7 @@ from symbiont_ecology.model.loading import (
     read_model_config,
 )
 from symbiont_ecology.model.locating import find_folder
-from symbiont_ecology.model.sketches import Replies, embeddings, sketcher_of, sketches
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast
+from symbiont_ecology.model.sketches import embeddings, sketcher_of, sketches
 
 
 class HostKernel:
@@ -60,7 +56,8 @@ class HostKernel:
 
     Slot numbers run from 0; ``HOST_SLOT`` (-1) is the host without adapter. Make one with
     ``from_pretrained``. Every verb raises ``HostError`` for a slot that does not exist, a prompt
-    without tokens, or a row longer than the host's positions. ``is_chat`` may be set at any time.
+    without tokens, or a row longer than the host's positions. ``codec`` is text to token ids and
+    back; its ``encode`` and ``encode_answers`` are the kernel's, too.
     """
 
     def __init__(
@@ -68,18 +65,18 @@ class HostKernel:
         decoder: Decoder,
         codec: TextCodec,
         *,
-        name_or_path: str,
         slots: int,
         rank: int,
         targets: Sequence[str] | None = None,
         memory_mb: float = 2048,
-        is_chat: bool = False,
     ) -> None:
-        self.name_or_path, self.slots, self.rank = name_or_path, slots, rank
+        self.name_or_path = str(codec.folder)
+        self.slots = slots
+        self.rank = rank
         self.layout = layout_of(decoder, targets)
-        self._decoder, self.shape, self.is_chat = decoder, decoder.shape, is_chat
-        self.codec = codec
-        """Text to token ids and back, and the tokens that end an answer."""
+        self._decoder, self.shape, self.codec = decoder, decoder.shape, codec
+        codec.vocab = decoder.shape.vocab
+        self.encode, self.encode_answers = codec.encode, codec.encode_answers
         self._fingerprints: dict[bool, str] = {}  # by ``is_chat``
         device, dtype = decoder.device, decoder.dtype
         self._budget = MemoryBudget(memory_mb, decoder.shape, dtype.itemsize, device.type == "cpu")
@@ -128,21 +125,13 @@ class HostKernel:
                 f"slots={slots}, rank={rank}, memory_mb={memory_mb}"
             )
         keep_freed_memory()  # before the first large allocation
-        place, precision = find_device(device), find_dtype(dtype)
+        place = find_device(device)
+        precision = find_dtype(dtype)
         folder = find_folder(name_or_path)
         config = read_model_config(folder)
-        codec = TextCodec(folder, config)
+        codec = TextCodec(folder, config, is_chat=is_chat)
         decoder = load_decoder(folder, config, place, precision, prefer_fused=prefer_fused)
-        return cls(
-            decoder,
-            codec,
-            name_or_path=str(folder),
-            slots=slots,
-            rank=rank,
-            targets=targets,
-            memory_mb=memory_mb,
-            is_chat=is_chat,
-        )
+        return cls(decoder, codec, slots=slots, rank=rank, targets=targets, memory_mb=memory_mb)
 
     @property
     def memory_mb(self) -> float:
@@ -150,19 +139,9 @@ class HostKernel:
         return self._budget.megabytes
 
     @property
-    def tokenizer(self) -> PreTrainedTokenizerFast:
-        """The host's transformers tokenizer."""
-        return self.codec.tokenizer
-
-    @property
     def modules(self) -> tuple[tuple[str, int, int], ...]:
         """All linear modules of the decoder layers, adapted or not: ``(name, d_in, d_out)``."""
         return layout_of(self._decoder).modules
-
-    @property
-    def end_token_id(self) -> int:
-        """The token that ends an answer."""
-        return self.codec.end_tokens[0]
 
     def fingerprint(self, *, is_fresh: bool = False) -> str:
         """Return the hash (hex) of all that decides an answer: every base weight, config,
@@ -171,29 +150,15 @@ class HostKernel:
         It never changes, and is the same on every path through a host. It is kept once it is known;
         ``is_fresh`` computes it from the weights as they are.
         """
-        if is_fresh or self.is_chat not in self._fingerprints:
-            identity = self.codec.identity(is_chat=self.is_chat)
-            self._fingerprints[self.is_chat] = digest_of(self._decoder, identity)
-        return self._fingerprints[self.is_chat]
+        is_chat = self.codec.is_chat
+        if is_fresh or is_chat not in self._fingerprints:
+            self._fingerprints[is_chat] = digest_of(self._decoder, self.codec.identity())
+        return self._fingerprints[is_chat]
 
     @cached_property
     def norms(self) -> Mapping[str, float]:
         """‖W‖ (Frobenius) of every adapted module's base weights, by name."""
         return norms_of(self._decoder, self.layout)
-
-    def encode(self, prompts: Sequence[str]) -> list[np.ndarray]:
-        """Return token ids of prompts, with the tokenizer's own special tokens or in the host's
-        chat template."""
-        return self._reader.encode(prompts)
-
-    def encode_answers(self, answers: Sequence[str]) -> list[tuple[int, ...]]:
-        """Return token ids of each text as a completion that ends: what a gold answer is learned
-        from."""
-        return self._reader.encode_answers(answers)
-
-    @property
-    def _reader(self) -> CodecReader:
-        return CodecReader(self.codec, self.shape.vocab, self.is_chat)
 
     def check(self, weights: AdapterWeights) -> None:
         """Refuses an adapter that ``place`` would refuse."""
@@ -215,14 +180,8 @@ class HostKernel:
         """
         weights = self._bank.held(self._slot(slot))
         if weights is None:
-            raise HostError(
-                f"expected an adapter in slot {slot}, found none: place or attach one first"
-            )
+            raise HostError(f"expected an adapter in slot {slot}, found none: place one first")
         return weights
-
-    def clear(self, slot: int) -> None:
-        """Empties a slot: it then answers as the bare host."""
-        self._bank.place(self._slot(slot), None)
 
     def attach(self, peft_folder: str | Path) -> int:
         """Reads a PEFT LoRA folder into the first free slot and returns its number.
@@ -232,32 +191,27 @@ class HostKernel:
         """
         free = [slot for slot in range(self.slots) if self._bank.held(slot) is None]
         if not free:
-            raise AdapterError(
-                f"expected a free slot, all {self.slots} are taken: detach one first"
-            )
+            raise AdapterError(f"expected a free slot, all {self.slots} are taken: detach one")
         self.place(free[0], read_peft(peft_folder, self.layout))
         return free[0]
 
     def detach(self, slot: int) -> None:
-        """Frees a slot.
+        """Empties a slot: it then answers as the bare host.
 
         Raises:
             HostError: the slot is empty.
         """
         self.weights_of(slot)
-        self.clear(slot)
+        self._bank.place(slot, None)
 
-    def export(
-        self, slot: int, folder: str | Path, *, model_card: str = "", base_model: str = ""
-    ) -> None:
-        """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads.
-        ``base_model`` is what others call the host; its name or folder here, if it is left out."""
+    def export(self, slot: int, folder: str | Path, *, model_card: str = "") -> None:
+        """Writes a slot's adapter as a PEFT folder that ``PeftModel.from_pretrained`` loads."""
         adapted = set(self.layout.modules)
         unadapted = [module[0] for module in self.modules if module not in adapted]
         write_peft(
             folder,
             self.weights_of(slot),
-            base_model=base_model or self.name_or_path,
+            base_model=self.name_or_path,
             unadapted=unadapted,
             fan_in_fan_out=self._decoder.fan_in_fan_out,
             model_card=model_card,
@@ -290,10 +244,7 @@ class HostKernel:
         if observer is not None and min(map(len, prompts), default=2) < 2:
             raise HostError("expected prompts of two tokens or more to observe, got one of one")
         draws = draws_of(draws, len(rows), is_drawn=decoding.temperature > 0)
-        uniforms = [
-            None if draw is None else draw.random(limit)
-            for draw, limit in zip(draws, limits, strict=True)
-        ]
+        uniforms = uniforms_of(draws, limits)
         host = self._decoder, self._bank, self.codec
 
         def write(budget: MemoryBudget) -> Completions:
@@ -316,7 +267,8 @@ class HostKernel:
         """Return the same host with so many slots of its own. It may be used where ``share_time``
         says."""
         kernel = copy(self)
-        kernel.slots, kernel._bank = slots, self._new_bank(slots=slots)
+        kernel.slots = slots
+        kernel._bank = self._new_bank(slots=slots)
         kernel.share_time(lambda: None)
         return kernel
 
@@ -359,8 +311,8 @@ class HostKernel:
             raise HostError(
                 f"expected a completion for each of {len(prompts)} prompts, got {len(completions)}"
             )
-        prompt_ids = self._reader.ids(prompts, is_prompt=True)
-        completion_ids = self._reader.ids(completions, is_prompt=False)
+        prompt_ids = self.codec.ids(prompts, is_prompt=True)
+        completion_ids = self.codec.ids(completions, is_prompt=False)
         check_lengths(self.shape, map(len, prompt_ids), (len(ids) - 1 for ids in completion_ids))
         return list(map(Example, prompt_ids, completion_ids, owners))
 
@@ -371,19 +323,14 @@ class HostKernel:
         Their cosine says whether two answers teach the same (``model.sketches``). Slots stay out.
         """
         sketcher = sketcher_of(self.layout, self.rank, self.shape)
-        answers = self._answers(prompts, completions)
+        answers = self._examples(prompts, completions, HOST_SLOT)
         return self._within_memory(partial(sketches, self._decoder, sketcher, answers))
 
     def embed(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> np.ndarray:
         """Return embeddings of answers that the bare host has read, ``(rows, dimensions)``
         (``model.sketches``). Slots stay out."""
-        answers = self._answers(prompts, completions)
+        answers = self._examples(prompts, completions, HOST_SLOT)
         return self._within_memory(partial(embeddings, self._decoder, answers))
-
-    def _answers(self, prompts: Sequence[str], completions: Sequence[Sequence[int]]) -> Replies:
-        ids = self.encode(prompts)
-        check_lengths(self.shape, map(len, ids), map(len, completions))
-        return list(zip(ids, completions, strict=True))
 
     def learn(
         self,

@@ -65,12 +65,10 @@ class FrozenLinear:
             return residual + normalize(self(x, term, shares), self.norm)
         if torch.is_grad_enabled():
             return residual + self(x, term, shares)
-        if self.scales is not None:
-            residual.add_(self.base(x))
-        else:
+        if self.scales is None and self.bias is None:
             residual.addmm_(x, self.whole)
-            if self.bias is not None:
-                residual.add_(self.bias)
+        else:
+            residual.add_(self.base(x))
         return residual if term is None else term.add_to(residual, x, shares)
 
 
@@ -106,7 +104,9 @@ class LlamaWeights:
         self.plan, self.named, self.device = plan, dict[str, Tensor](), device
         self._source, self._is_int8 = tensors, dtype == torch.int8
         self.dtype = torch.float32 if self._is_int8 else dtype
-        hidden, sites, linears = plan.shape.hidden, list[Site](), list[FrozenLinear]()
+        hidden = plan.shape.hidden
+        sites = list[Site]()
+        linears = list[FrozenLinear]()
         for index in range(len(plan.views)):
             for (block, widths), has_bias in zip(_sites(plan.shape), plan.biases, strict=True):
                 stem = f"model.layers.{index}.{block}."
@@ -132,7 +132,10 @@ class LlamaWeights:
         self._source = {}
 
     def _layer(self, index: int, linears: Sequence[FrozenLinear]) -> Layer:
-        plan, shape, stem, head_norms = self.plan, self.plan.shape, f"model.layers.{index}.", None
+        plan = self.plan
+        shape = self.plan.shape
+        stem = f"model.layers.{index}."
+        head_norms = None
         if plan.architecture.has_head_norms:
             names = (f"{stem}self_attn.{name}_norm.weight" for name in "qk")
             q, k = (self._take(name, shape.head_dim) for name in names)

@@ -25,14 +25,14 @@ from symbiont_ecology.adapters.adapter import (
     AdapterWeights,
     OptimizerState,
 )
-from symbiont_ecology.base.types import LearningBatch, LearningStatistics
+from symbiont_ecology.base.types import LearningBatch, LearningStatistics, Lesson
 from symbiont_ecology.model.backend.bank import Learners, SlotBank
 from symbiont_ecology.model.backend.lowrank import Adapters
 from symbiont_ecology.model.backend.torch_backend import backend_for
 from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.dropout import Dropout
-from symbiont_ecology.model.packing import Text, chunks, least_shared, pack_texts
+from symbiont_ecology.model.packing import NEVER, Packing, Text, least_shared, packings
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,11 +60,6 @@ class Example:
     dropout: float = 0.0
     seed: int = 0
 
-    @property
-    def text(self) -> Text:
-        """Text that the host reads: the last token of a completion predicts nothing."""
-        return Text(self.prompt, self.completion[:-1])
-
 
 def read(
     decoder: Decoder, bank: SlotBank, examples: Sequence[Example], budget: MemoryBudget
@@ -72,42 +67,26 @@ def read(
     """Return what each example's completion is to its owner, on the CPU."""
     nothing = torch.zeros(0)
     readings = [Reading(nothing, nothing.bool()) for _ in examples]
-    numbers = [row for row, example in enumerate(examples) if len(example.completion)]
+    rows = [row for row, example in enumerate(examples) if len(example.completion)]
+    some = [examples[row] for row in rows]
     with torch.no_grad():
-        least = _least(decoder, examples)
-        pieces = _pieces([examples[row] for row in numbers], budget.forward_tokens, least)
-        for piece in budget.paced(pieces):
-            rows = [numbers[index] for index in piece]
-            batch = [examples[row] for row in rows]
-            logits, targets = _logits(decoder, batch, bank.gather, least)
-            scores = _log_probabilities(logits, targets).cpu()
+        for numbers, packing in budget.paced(_pieces(decoder, some, budget.forward_tokens)):
+            piece = [some[number] for number in numbers]
+            logits, targets = _logits(decoder, piece, packing, bank.gather)
+            losses = F.cross_entropy(logits, targets, reduction="none")
             are_likeliest = (logits.argmax(1) == targets).cpu()
-            counts = [len(example.completion) for example in batch]
-            parts = torch.split(scores, counts), torch.split(are_likeliest, counts)
-            for row, *reading in zip(rows, *parts, strict=True):
-                readings[row] = Reading(*reading)
+            counts = [len(example.completion) for example in piece]
+            parts = torch.split(-losses.cpu(), counts), torch.split(are_likeliest, counts)
+            for number, *reading in zip(numbers, *parts, strict=True):
+                readings[rows[number]] = Reading(*reading)
     return readings
 
 
 def check_lessons(batch: LearningBatch, weights: Mapping[int, AdapterWeights]) -> None:
     """Refuses a batch in which something is missing (``HostKernel.learn``)."""
-    for slot, rate in batch.dropout.items():
-        if not 0.0 <= rate < 1.0:
-            raise ValueError(f"expected dropout from 0 up to 1, got {rate} for slot {slot}")
     for lesson in batch.lessons:
-        slot, tokens, weight = lesson.slot, len(lesson.completion), lesson.weight
-        if slot not in weights or slot not in batch.learning_rates:
-            raise ValueError(
-                f"expected weights and a learning rate for slot {slot}, which has lessons: "
-                "pass both"
-            )
-        if batch.dropout.get(slot) and slot not in batch.dropout_seeds:
-            raise ValueError(f"expected a seed for the dropout of slot {slot}, got none: pass one")
-        if isinstance(weight, tuple) and len(weight) != tokens:
-            raise ValueError(
-                f"expected a weight for each of {tokens} completion tokens of a lesson, "
-                f"got {len(weight)}: pass one number for all tokens, or one for each"
-            )
+        if lesson.slot not in weights or lesson.slot not in batch.learning_rates:
+            raise ValueError(f"expected weights and a learning rate for slot {lesson.slot}")
 
 
 def learning_step(
@@ -124,16 +103,17 @@ def learning_step(
     (``HostKernel.learn``). ``prompts`` are token ids by text."""
     new_weights = dict(weights)
     new_states = {slot: optimizer_state.get(slot, OptimizerState()) for slot in weights}
-    slots = sorted({lesson.slot for lesson in batch.lessons if lesson.completion})
-    if not slots:
+    lessons = [lesson for lesson in batch.lessons if lesson.completion]
+    if not lessons:
         return new_weights, new_states, LearningStatistics()
+    slots = sorted({lesson.slot for lesson in lessons})
     tokens = dict.fromkeys(slots, 0)
-    for lesson in batch.lessons:
-        if lesson.completion:
-            tokens[lesson.slot] += len(lesson.completion)
+    for lesson in lessons:
+        tokens[lesson.slot] += len(lesson.completion)
     olds = [new_weights[slot] for slot in slots]
     learners = learners_of(decoder, layout, olds)
-    losses = add_gradients(decoder, learners, _examples(batch, tokens, prompts), budget)
+    examples = _examples(lessons, batch, tokens, prompts)
+    losses = add_gradients(decoder, learners, examples, budget)
     norms, sick = {}, []
     for slot, old, gradient, loss in zip(slots, olds, learners.gradients(), losses, strict=True):
         norm = gradient.norm()
@@ -150,15 +130,18 @@ def learning_step(
 
 
 def _examples(
-    batch: LearningBatch, tokens: Mapping[int, int], prompts: Mapping[str, np.ndarray]
+    lessons: Sequence[Lesson],
+    batch: LearningBatch,
+    tokens: Mapping[int, int],
+    prompts: Mapping[str, np.ndarray],
 ) -> list[Example]:
-    """Return each lesson with tokens, its owner numbered among the slots that learn."""
-    owners, counts = {slot: owner for owner, slot in enumerate(tokens)}, Counter[int]()
+    """Return each lesson, its owner numbered among the slots that learn."""
+    owners = {slot: owner for owner, slot in enumerate(tokens)}
+    counts = Counter[int]()
     examples = []
-    for lesson in batch.lessons:
-        if not lesson.completion:
-            continue
-        completion, slot = np.array(lesson.completion, dtype=np.int64), lesson.slot
+    for lesson in lessons:
+        slot = lesson.slot
+        completion = np.array(lesson.completion, dtype=np.int64)
         shares = np.array(lesson.weight) / tokens[slot]
         weights = np.broadcast_to(shares.astype(np.float32), completion.shape)
         examples.append(
@@ -196,17 +179,16 @@ def add_gradients(
     """Adds the gradients of each owner's loss to the learners'; returns the losses ``(owners,)``.
     Layers below ``learns_from`` need none."""
     losses = torch.zeros(len(learners.weights))  # on the CPU, where sums come out the same
-    least = _least(decoder, examples)
-    for rows in budget.paced(_pieces(examples, budget.learning_tokens, least)):
+    for rows, packing in budget.paced(_pieces(decoder, examples, budget.learning_tokens)):
         piece = [examples[row] for row in rows]
         weights = np.concatenate([example.weights for example in piece])
         counts = [len(example.completion) for example in piece]
         owners = np.repeat([example.owner for example in piece], counts)
         with torch.enable_grad():
             # Owners of a piece are consecutive: each one has examples, and these come in order.
-            logits = _logits(decoder, piece, learners.adapters, least, learns_from)
-            values = _log_probabilities(*logits)
-            terms = -torch.from_numpy(weights).to(decoder.device) * values
+            logits, targets = _logits(decoder, piece, packing, learners.adapters, learns_from)
+            values = F.cross_entropy(logits, targets, reduction="none")
+            terms = torch.from_numpy(weights).to(decoder.device) * values
             terms.sum().backward()  # type: ignore[no-untyped-call]
         losses.index_add_(0, torch.from_numpy(owners), terms.detach().cpu())
     return losses
@@ -215,46 +197,41 @@ def add_gradients(
 def _logits(
     decoder: Decoder,
     examples: Sequence[Example],
+    packing: Packing,
     adapters_of: Callable[[Sequence[int]], Adapters],
-    least: int | None,
     learns_from: int = 0,
 ) -> tuple[Tensor, Tensor]:
     """Return logits at every completion token, ``(tokens, vocab)``, and these tokens,
-    ``(tokens,)``, example after example; ``least`` tokens are what prompts must share to be read
-    once."""
-    owners = [example.owner for example in examples]
-    texts = [example.text for example in examples]
-    packing = pack_texts(texts, owners, decoder.device, least=least)
+    ``(tokens,)``, example after example."""
     targets = np.concatenate([example.completion for example in examples])
-    adapters, drops = adapters_of(packing.owners), [(e.dropout, e.seed, e.name) for e in examples]
-    dropout = Dropout.of(packing, drops) if any(share for share, _, _ in drops) else None
+    adapters = adapters_of(packing.owners)
+    dropout = None
+    if any(example.dropout for example in examples):
+        drops = [(example.dropout, example.seed, example.name) for example in examples]
+        dropout = Dropout.of(packing, drops)
     logits = decoder.logits(packing, adapters, dropout, learns_from=learns_from).float()
     return logits, torch.from_numpy(targets).to(decoder.device)
 
 
-def _log_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return log-probabilities in nats, ``(tokens,)``."""
-    return -F.cross_entropy(logits, targets, reduction="none")
-
-
 def _pieces(
-    examples: Sequence[Example], max_tokens: int, least: int | None
-) -> Iterator[np.ndarray]:
-    """Return row numbers of examples in pieces that one forward pass takes."""
-    texts, owners = [example.text for example in examples], [example.owner for example in examples]
-    return chunks(texts, owners, max_tokens, least=least)
-
-
-def _least(decoder: Decoder, examples: Sequence[Example]) -> int | None:
-    """Return tokens that prompts must share; a mask of dropout belongs to a whole prompt."""
-    return None if any(one.dropout for one in examples) else least_shared(decoder.shape)
+    decoder: Decoder, examples: Sequence[Example], max_tokens: int
+) -> Iterator[tuple[np.ndarray, Packing]]:
+    """Return examples packed in pieces that one forward pass takes, and which are in each."""
+    # The last token of a completion predicts nothing.
+    texts = [Text(example.prompt, example.completion[:-1]) for example in examples]
+    owners = [example.owner for example in examples]
+    # A mask of dropout belongs to a whole prompt.
+    is_dropping = any(example.dropout for example in examples)
+    least = NEVER if is_dropping else least_shared(decoder.shape)
+    return packings(texts, owners, decoder.device, max_tokens, least=least)
 
 
 def _adam(
     weights: AdapterWeights, optimizer_state: OptimizerState, gradient: Tensor, rate: float
 ) -> tuple[AdapterWeights, OptimizerState]:
     """Make a step of one slot, where the gradient is: all of it fits a processor's cache."""
-    device, step = gradient.device, optimizer_state.step + 1
+    device = gradient.device
+    step = optimizer_state.step + 1
     first, second = (
         torch.zeros_like(gradient) if moment is None else torch.from_numpy(moment.copy()).to(device)
         for moment in (optimizer_state.first, optimizer_state.second)

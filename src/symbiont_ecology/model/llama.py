@@ -18,28 +18,29 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from symbiont_ecology.model.architectures import Rope
 from symbiont_ecology.model.backend.attention import AttentionSpec
-from symbiont_ecology.model.backend.lowrank import Adapters, Shares, bare
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, dropping
 from symbiont_ecology.model.backend.torch_backend import Cache, TorchBackend, backend_for
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.layers import LlamaWeights
-from symbiont_ecology.model.packing import Packing, Text, chunks, least_shared, pack_texts, taken
+from symbiont_ecology.model.packing import Packing, Text, least_shared, packings, taken
 
 
 @dataclass(frozen=True)
 class _Forward:
     """Parts that tokens meet on their way through the layers.
 
-    ``attend`` gives what they see in a layer. ``ends`` are the places that alone go on after the
-    last layer's attention, and how many are each owner's; None: all of them.
+    ``attend`` gives what they see in a layer. The ends of the ``packing`` alone go on after the
+    last layer's attention; all tokens do where there is none.
     """
 
     backend: TorchBackend
     adapters: Adapters
     shares: Shares
     attend: Callable[[int, Tensor], Tensor]
-    ends: tuple[Tensor, Sequence[int]] | None = None
+    packing: Packing | None = None
 
 
 class LlamaDecoder:
@@ -48,13 +49,13 @@ class LlamaDecoder:
     def __init__(self, host: LlamaWeights) -> None:
         self._host = host
         self.device, self.dtype, self.fan_in_fan_out = host.device, host.dtype, False
-        self.sites, self.shape, plan = host.sites, host.shape, host.plan
+        self.sites = host.sites
+        self.shape = host.shape
+        plan = host.plan
         self._backend = backend_for(host.device, host.dtype)
         self._learning = backend_for(host.device, host.dtype, learns=True)
         # Rounded as the weights are: half precision makes 55.5 of 55.43.
         self._embedding_scale = torch.tensor(plan.embedding_scale, dtype=host.dtype).item()
-        self._attention_scale = plan.attention_scale
-        self._views = tuple(dict.fromkeys(plan.views))
         self._specs: Sequence[AttentionSpec] = ()
 
     def weights(self) -> dict[str, Tensor]:
@@ -63,16 +64,21 @@ class LlamaDecoder:
 
     def start(self, prefill: Prefill) -> tuple[Tensor, LlamaSession]:
         """Reads the prompts; what rows of one slot share is read once."""
-        prompts, slots, bank, budget = prefill.prompts, prefill.slots, prefill.bank, prefill.budget
-        lengths, shape = np.array([len(prompt) for prompt in prompts]), self.shape
-        states = self._new_states(len(prompts), prefill.room)
+        shape = self.shape
+        rows = len(prefill.prompts)
+        size = shape.layers, 2, rows, shape.kv_heads, prefill.room, shape.head_dim
+        states = torch.empty(size, device=self.device, dtype=self.dtype)
+        lengths = np.array([len(prompt) for prompt in prefill.prompts])
         cache = self._backend.cache(self.specs(prefill.room), states, lengths)
-        last, counts = list[Tensor](), list[np.ndarray]()
-        texts, least = [Text(prompt) for prompt in prompts], least_shared(shape)
-        for piece in chunks(texts, slots, budget.forward_tokens, least=least):
-            rows = slice(piece[0], piece[-1] + 1)  # they come sorted, so pieces are consecutive
-            packing = pack_texts(texts[rows], slots[rows], self.device, least=least)
-            x = self._read(packing, bank.gather(packing.owners), cache.states[:, :, rows])
+        last = list[Tensor]()
+        counts = list[np.ndarray]()
+        texts = [Text(prompt) for prompt in prefill.prompts]
+        limit = prefill.budget.forward_tokens
+        least = least_shared(shape)
+        pieces = packings(texts, prefill.slots, self.device, limit, least=least)
+        for piece, packing in pieces:  # they come sorted, so pieces are consecutive
+            place = cache.states[:, :, piece[0] : piece[-1] + 1]
+            x = self._read(packing, prefill.bank.gather(packing.owners), place)
             last.append(x[packing.predicts])
             counts.append(packing.read)
         return self._logits(torch.cat(last)), LlamaSession(self, cache, np.concatenate(counts))
@@ -87,15 +93,17 @@ class LlamaDecoder:
     ) -> Tensor:
         """Return logits ``(targets, vocab)`` where an answer's tokens, and what follows them, are
         predicted."""
-        states = self._read(packing, adapters.dropping(dropout), learns_from=learns_from)
+        states = self._read(packing, dropping(adapters, dropout), learns_from=learns_from)
         return self._logits(taken(states, packing.predicts))
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """Return hidden states (``decoder.Decoder``); layers above the last of these are not
         computed."""
-        forward = self._forward_over(packing, bare(len(self.sites)))
-        x, states = self._embedded(packing.ids), dict[int, Tensor]()
-        last = packing.last_tokens
+        forward = self._forward_over(packing, (None,) * len(self.sites))
+        x = self._embedded(packing.ids)
+        states = dict[int, Tensor]()
+        ends = packing.stretches[packing.end_of]
+        last = torch.from_numpy(ends["start"] + ends["count"] - 1).to(self.device)
         for index in range(max(layers) + 1):
             if index in layers:
                 states[index] = taken(x, last)
@@ -105,7 +113,8 @@ class LlamaDecoder:
 
     def decode(self, tokens: Tensor, cache: Cache, adapters: Adapters, shares: Shares) -> Tensor:
         """Append a token to each row; return logits ``(rows, vocab)``."""
-        x, forward = self._embedded(tokens), _Forward(self._backend, adapters, shares, cache.attend)
+        x = self._embedded(tokens)
+        forward = _Forward(self._backend, adapters, shares, cache.attend)
         for index in range(len(self._host.layers)):
             x = self._layer(index, x, forward)
         cache.advance()
@@ -125,7 +134,8 @@ class LlamaDecoder:
         Layers below ``learns_from`` keep nothing for a backward pass.
         """
         forward = self._forward_over(packing, adapters, states)
-        x, is_learning = self._embedded(packing.ids), torch.is_grad_enabled()
+        x = self._embedded(packing.ids)
+        is_learning = torch.is_grad_enabled()
         with torch.no_grad():
             for index in range(learns_from):
                 x = self._layer(index, x, forward)
@@ -138,31 +148,28 @@ class LlamaDecoder:
     def _forward_over(
         self, packing: Packing, adapters: Adapters, states: Tensor | None = None
     ) -> _Forward:
-        specs, backend = self.specs(packing.longest), self._current()
+        specs = self.specs(packing.longest)
+        backend = self._current()
         line = backend.attention(packing, specs, states)
-        ends = packing.ends, packing.end_counts
-        return _Forward(backend, adapters, packing.counts, line.attend, ends)
+        return _Forward(backend, adapters, packing.counts, line.attend, packing)
 
     def _layer(self, index: int, x: Tensor, forward: _Forward) -> Tensor:
         """Compute one layer: ``x (tokens, hidden)`` to the same, or to ``(ends, hidden)`` in the
         last one."""
-        layer, backend, shares = self._host.layers[index], forward.backend, forward.shares
-        qkv, out, gate_up, down = forward.adapters.sites[4 * index : 4 * index + 4]
+        layer = self._host.layers[index]
+        backend = forward.backend
+        shares = forward.shares
+        qkv, out, gate_up, down = forward.adapters[4 * index : 4 * index + 4]
         heads = layer.qkv(backend.normalize(x, layer.attention_norm), qkv, shares)
         attention = forward.attend(index, heads.view(x.shape[0], -1, self.shape.head_dim))
-        if forward.ends is not None and index == len(self._host.layers) - 1:
-            places, shares = forward.ends
-            x = taken(x, places)
+        packing = forward.packing
+        if packing is not None and index == len(self._host.layers) - 1:
+            x, shares = taken(x, packing.ends), packing.end_counts
         x = layer.out.onto(x, attention, out, shares, backend.normalize)
-        normed, activation = backend.normalize(x, layer.feed_norm), self._host.plan.activation
+        normed = backend.normalize(x, layer.feed_norm)
+        activation = self._host.plan.activation
         gated = backend.gated(layer.gate_up.base(normed), activation, gate_up, normed, shares)
         return layer.down.onto(x, gated, down, shares, backend.normalize)
-
-    def _new_states(self, rows: int, room: int) -> Tensor:
-        """Return keys and values of rows, not filled yet."""
-        shape = self.shape
-        size = shape.layers, 2, rows, shape.kv_heads, room, shape.head_dim
-        return torch.empty(size, device=self.device, dtype=self.dtype)
 
     def specs(self, end: int) -> Sequence[AttentionSpec]:
         """Return each layer's way to look at up to ``end`` tokens."""
@@ -174,16 +181,16 @@ class LlamaDecoder:
 
     def _new_specs(self, positions: int) -> Sequence[AttentionSpec]:
         places = torch.arange(positions, dtype=torch.float32)
-        speeds = [view.rope.speeds(self.shape.head_dim) for view in self._views]
-        turns = torch.stack([torch.outer(places, speed) for speed in speeds])
-        cos, sin = turns.cos(), turns.sin()
-        tables = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)], dim=1)
-        tables = tables.to(self.device, self.dtype)
-        table_of, kv_heads = dict(zip(self._views, tables, strict=True)), self.shape.kv_heads
+        tables = dict[Rope, Tensor]()
+        for rope in {view.rope for view in self._host.plan.views}:
+            turns = torch.outer(places, rope.speeds(self.shape.head_dim))
+            cos, sin = turns.cos(), turns.sin()
+            table = torch.stack([torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)])
+            tables[rope] = table.to(self.device, self.dtype)
+        scale = self._host.plan.attention_scale
+        kv_heads = self.shape.kv_heads
         return [
-            AttentionSpec(
-                layer.head_norms, view.window, table_of[view], self._attention_scale, kv_heads
-            )
+            AttentionSpec(layer.head_norms, view.window, tables[view.rope], scale, kv_heads)
             for layer, view in zip(self._host.layers, self._host.plan.views, strict=True)
         ]
 

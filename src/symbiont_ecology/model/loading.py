@@ -13,7 +13,6 @@ import math
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +27,7 @@ from symbiont_ecology.model.architectures import ModelConfig, read_blueprint
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.layers import LlamaWeights
 from symbiont_ecology.model.llama import LlamaDecoder
-from symbiont_ecology.model.locating import (
-    MODEL_CONFIG_FILE,
-    HostFields,
-    check_fields,
-    expect,
-    expected,
-    read_json,
-)
+from symbiont_ecology.model.locating import HostFields, check_fields, expect, expected, read_json
 
 _DTYPES = {
     "float32": torch.float32,
@@ -86,7 +78,7 @@ def read_model_config(folder: Path) -> ModelConfig:
     Raises:
         HostError: no or unreadable config, no weights or pickled ones, no tokenizer.
     """
-    path = folder / MODEL_CONFIG_FILE
+    path = folder / "config.json"
     expect(
         path.is_file(), f"a model folder with config.json, found none in {folder}: check the path"
     )
@@ -96,14 +88,10 @@ def read_model_config(folder: Path) -> ModelConfig:
         f"a transformers config with model_type in {path}: is this a model folder?",
     )
     check_fields(HostFields, config, str(path))
-    if not weight_files(folder) and any(folder.glob("*.bin")):
-        raise HostError(
-            f"expected weights (*.safetensors) in {folder}, found pickled ones (*.bin), which can "
-            "run code: save the model again with safe_serialization=True"
-        )
     expect(
         weight_files(folder),
-        f"weights (*.safetensors) in {folder}, found none: download them again",
+        f"weights (*.safetensors) in {folder}, found none: download them again. Pickled ones "
+        "(*.bin) can run code: save such a model with safe_serialization=True",
     )
     expect(
         any((folder / file).is_file() for file in TOKENIZER_FILES),
@@ -128,8 +116,8 @@ def load_decoder(
     """
     plan = read_blueprint(config) if prefer_fused else None
     if dtype == torch.int8:
-        what = "a Llama-like host on a CPU for dtype=int8, got another"
-        expect(plan and device.type == "cpu", f"{what}: use float32 or bfloat16")
+        what = "a Llama-like host on a CPU for dtype=int8, got another: use float32 or bfloat16"
+        expect(plan and device.type == "cpu", what)
     check_memory(weight_files(folder), device, dtype)
     decoder: Decoder
     if plan is not None:
@@ -139,8 +127,7 @@ def load_decoder(
                 tensors.update(load_file(path))
         decoder = LlamaDecoder(LlamaWeights(plan, tensors, device, dtype))
     else:
-        kind = config.get("model_type")
-        expect(other_hosts.names(), f"an extension that computes {kind!r} hosts, found none")
+        expect(other_hosts.names(), "an extension that computes such hosts, found none")
         decoder = other_hosts.build(other_hosts.names()[0]).load(folder, device, dtype)
     for name, weight in decoder.weights().items():
         expect(
@@ -159,8 +146,8 @@ def weight_files(folder: Path) -> list[Path]:
 def describe() -> str:
     """Return torch's version, its CPU threads and GPUs, in one line."""
     gpus = [torch.cuda.get_device_name(index) for index in range(torch.cuda.device_count())]
-    threads = f"{torch.get_num_threads()} CPU threads"
-    return f"torch {torch.__version__}, {threads}, {', '.join(gpus) or 'no GPU'}"
+    names = ", ".join(gpus) or "no GPU"
+    return f"torch {torch.__version__}, {torch.get_num_threads()} CPU threads, {names}"
 
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -176,40 +163,26 @@ def keep_freed_memory(threshold: int = 1 << 30) -> None:
 
 ENDS = ("embed_tokens.weight", "wte.weight", "wpe.weight", "lm_head.weight")
 """Endings of matrices that carry no adapter, and are not held in eight bits."""
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 1}
-"""Of a number, by the names of dtypes."""
 
 
-@dataclass(frozen=True)
-class MemoryNeed:
-    """Bytes: ``weights`` of a host, and one ``adapter`` in float32 on all of its matrices.
+def weight_bytes(files: Sequence[Path], dtype: torch.dtype) -> int:
+    """Return the bytes that the weights of the host in some files take, by their headers.
 
-    A living adapter takes up to three times its own bytes: its optimizer has two numbers for each.
+    Raises:
+        HostError: a file is damaged.
     """
-
-    weights: int
-    adapter: int
-
-    @classmethod
-    def of(cls, files: Sequence[Path], dtype: str, rank: int = 1) -> MemoryNeed:
-        """Return what the host in some files takes, by their headers.
-
-        Raises:
-            HostError: a file is damaged.
-        """
-        numbers = linear = sides = 0
-        for path in files:
-            what = f"safetensors in {path}, got a damaged file"
-            with expected(what, Exception), safe_open(path, framework="np") as tensors:
-                names = list(tensors.keys())
-                shapes = {name: tensors.get_slice(name).get_shape() for name in names}
-            for name, shape in shapes.items():
-                numbers += math.prod(shape)
-                if len(shape) == 2 and not name.endswith(ENDS):
-                    linear += math.prod(shape)
-                    sides += sum(shape)
-        rest = BYTES["float32" if dtype == "int8" else dtype]
-        return cls(linear * BYTES[dtype] + (numbers - linear) * rest, 4 * rank * sides)
+    linear = rest = 0
+    for path in files:
+        what = f"safetensors in {path}, got a damaged file"
+        with expected(what, Exception), safe_open(path, framework="np") as tensors:
+            shapes = {name: tensors.get_slice(name).get_shape() for name in list(tensors.keys())}
+        for name, shape in shapes.items():
+            if len(shape) == 2 and not name.endswith(ENDS):
+                linear += math.prod(shape)
+            else:
+                rest += math.prod(shape)
+    other = torch.float32 if dtype == torch.int8 else dtype
+    return linear * dtype.itemsize + rest * other.itemsize
 
 
 def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype) -> None:
@@ -218,8 +191,9 @@ def check_memory(files: Sequence[Path], device: torch.device, dtype: torch.dtype
     Raises:
         HostError: they are.
     """
-    name, total = str(dtype).removeprefix("torch."), total_memory(device)
-    need = MemoryNeed.of(files, name).weights
+    name = str(dtype).removeprefix("torch.")
+    total = total_memory(device)
+    need = weight_bytes(files, dtype)
     if need > total:
         smaller = "bfloat16" if name == "float32" else "int8"
         raise HostError(

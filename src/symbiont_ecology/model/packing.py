@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,6 +27,8 @@ MIN_SHARED, MIN_SHARED_IF_LARGE = 16, 4
 """Tokens that different prompts have in common from which on they are read once: attention in
 pieces costs more than fewer save. On SmolLM2, whose tokens cost more, 4 instead of 16 make a batch
 of chat prompts 10 % and its lessons 4 % faster."""
+NEVER = 1 << 40
+"""In place of these, where only equal prompts may be read once."""
 
 STRETCH = np.dtype(
     [
@@ -60,12 +61,12 @@ class Packing:
     """Tokens of some texts, owner after owner. Index tensors are int64 and live on the host's
     device.
 
-    ``texts`` and ``row_owners`` are the rows in the caller's order. Prompts are made of segments,
-    at ``starts`` with ``lengths``: each stands behind its ``parents``' (−1: nothing) last token,
-    which is token number ``before`` of the prompt. ``prompt_of (rows,)`` is the segment with which
-    each row's prompt ends, ``read (rows,)`` are the tokens of its prompt that stand here for it
-    first; ``answer_starts`` and ``answer_lengths`` are its answer. ``ids`` and ``positions`` are
-    ``(tokens,)``; ``owners`` stand in ascending order with ``counts`` tokens each.
+    ``texts`` and ``row_owners`` are the rows. Prompts are made of segments, the first ``segments``
+    of the ``stretches``; the others are answers, each behind the segment with which its prompt
+    ends. ``prompt_of (rows,)`` and ``end_of (rows,)`` are the stretches with which each row's
+    prompt and the row end, ``read (rows,)`` are the tokens of its prompt that stand here for it
+    first. ``ids`` and ``positions`` are ``(tokens,)``; ``owners`` stand in ascending order with
+    ``counts`` tokens each.
 
     ``ends`` are the places from which something is predicted, the prompts' last tokens and all
     answer tokens, ``end_counts`` of each owner; ``predicts`` picks out of them, row by row, the one
@@ -74,14 +75,11 @@ class Packing:
 
     texts: Sequence[Text]
     row_owners: Sequence[int]
-    starts: np.ndarray
-    lengths: np.ndarray
-    parents: np.ndarray
-    before: np.ndarray
+    stretches: np.ndarray
+    segments: int
     prompt_of: np.ndarray
+    end_of: np.ndarray
     read: np.ndarray
-    answer_starts: np.ndarray
-    answer_lengths: np.ndarray
     owners: tuple[int, ...]
     counts: tuple[int, ...]
     ids: Tensor
@@ -93,77 +91,47 @@ class Packing:
     @property
     def is_tree(self) -> bool:
         """True if any prompt is in pieces."""
-        return bool((self.parents >= 0).any())
-
-    @property
-    def prompt_lengths(self) -> np.ndarray:
-        """Tokens of each row's prompt."""
-        return np.asarray((self.before + self.lengths)[self.prompt_of])
+        return bool((self.stretches["parent"][: self.segments] >= 0).any())
 
     @property
     def longest(self) -> int:
         """Tokens of the longest row."""
-        return int((self.prompt_lengths + self.answer_lengths).max())
-
-    @property
-    def last_tokens(self) -> Tensor:
-        """Place of each row's last token, ``(rows,)``."""
-        last = torch.from_numpy(np.cumsum(self.answer_lengths + 1) - 1)
-        return self.ends[self.predicts[last.to(self.predicts.device)]]
+        rows = self.stretches[self.end_of]
+        return int((rows["before"] + rows["count"]).max())
 
     @cached_property
     def pieces(self) -> np.ndarray:
         """Segments of which the rows' prompts are made, ``(pieces, 4)``: row, where in its prompt,
         where on the line, how many tokens."""
-        stretches = self.stretches()
-        return pieces_of(stretches, stretches[self.prompt_of])
+        return pieces_of(self.stretches, self.stretches[self.prompt_of])
 
-    def stretches(self, *, is_ends: bool = False) -> np.ndarray:
-        """Return segments and answers as ``STRETCH``, ``(stretches,)``; all tokens look, or
-        ends."""
-        rows = np.flatnonzero(self.answer_lengths)
-        if is_ends:  # a segment with which no prompt ends is only looked at
-            offsets = self.lengths.copy()
-            offsets[self.prompt_of] = self.lengths[self.prompt_of] - 1
-        else:
-            offsets = np.zeros_like(self.lengths)
-        columns = {
-            "start": (self.starts, self.answer_starts[rows]),
-            "count": (self.lengths, self.answer_lengths[rows]),
-            "parent": (self.parents, self.prompt_of[rows]),
-            "before": (self.before, self.prompt_lengths[rows]),
-            "first": (offsets, np.zeros_like(rows)),
-        }
-        stretches = np.empty(len(offsets) + len(rows), dtype=STRETCH)
-        for name, parts in columns.items():
-            stretches[name] = np.concatenate(parts)
-        places = stretches["start"] + stretches["first"]
-        stretches["to"] = np.searchsorted(self.ends.numpy(), places) if is_ends else places
+    def looking(self, *, is_narrow: bool) -> np.ndarray:
+        """Return the stretches, of which all tokens look, or the ends alone."""
+        stretches = self.stretches.copy()
+        if is_narrow:  # a segment with which no prompt ends is only looked at
+            stretches["first"][: self.segments] = stretches["count"][: self.segments]
+            stretches["first"][self.prompt_of] -= 1
+            places = stretches["start"] + stretches["first"]
+            stretches["to"] = np.searchsorted(self.ends.cpu().numpy(), places)
         return stretches
-
-    def places_of_prompts(self) -> np.ndarray:
-        """Return the places of each row's prompt in the line: ``(rows, longest prompt)``, the last
-        place repeated."""
-        return places_of(self.pieces, self.prompt_lengths)
-
-    def places_of_rows(self) -> np.ndarray:
-        """Return the places of each row's tokens in the line: ``(rows, longest)``, the last place
-        repeated."""
-        row = np.flatnonzero(self.answer_lengths)
-        answers = row, self.prompt_lengths[row], self.answer_starts[row], self.answer_lengths[row]
-        pieces = np.concatenate([self.pieces, np.stack(answers, axis=1)])
-        return places_of(pieces, self.prompt_lengths + self.answer_lengths)
 
 
 def pieces_of(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
     """Return what some stretches see, in pieces as ``Packing.pieces``."""
-    rows, pieces = np.arange(len(members)), list[np.ndarray]()
+    rows = np.arange(len(members))
+    pieces = list[np.ndarray]()
     while len(rows):
         parts = rows, members["before"], members["start"], members["count"]
         pieces.append(np.stack(parts, axis=1))
         is_behind = members["parent"] >= 0
         rows, members = rows[is_behind], stretches[members["parent"][is_behind]]
     return np.concatenate(pieces)
+
+
+def places_seen(stretches: np.ndarray, members: np.ndarray) -> np.ndarray:
+    """Return the places in the line that the last tokens of some stretches see, as
+    ``places_of``."""
+    return places_of(pieces_of(stretches, members), members["before"] + members["count"])
 
 
 def places_of(pieces: np.ndarray, lengths: np.ndarray) -> np.ndarray:
@@ -179,80 +147,90 @@ def places_of(pieces: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def pack_texts(
-    texts: Sequence[Text],
-    owners: Sequence[int],
-    device: torch.device,
-    *,
-    least: int | None = MIN_SHARED,
+    texts: Sequence[Text], owners: Sequence[int], device: torch.device, *, least: int = MIN_SHARED
 ) -> Packing:
-    """Packs rows; ``owners`` has one entry per row, in any order. At least one row, no empty
-    prompt.
+    """Packs rows; ``owners`` has one entry per row, ascending. At least one row, no empty prompt.
 
-    Prompts share ``least`` tokens or more; None: only equal prompts share.
+    Prompts share ``least`` tokens or more, or are equal.
     """
-    keys = [(owner, text.prompt.tobytes()) for owner, text in zip(owners, texts, strict=True)]
-    cuts = {} if least is None else _cuts_of(keys, least)
-    line, counts = _Segments(), Counter[int]()
-    prompt_of, read, answer_starts = np.zeros((3, len(texts)), dtype=np.int64)
-    # Owner after owner, each segment where the first row stands that needs it.
-    for row in np.argsort(np.asarray(owners), kind="stable").tolist():
-        text, before = texts[row], line.length
-        prompt_of[row] = line.walk(keys[row], text.prompt, cuts.get(keys[row]))
-        answer_starts[row], read[row] = line.length, line.length - before
-        line.append(text.answer, len(text.prompt))
-        counts[owners[row]] += line.length - before
-    answer_lengths = np.array([len(text.answer) for text in texts], dtype=np.int64)
-    starts, lengths, parents, befores = np.array(line.segments, dtype=np.int64).T.copy()
+    keys = _keys_of(texts, owners)
+    cuts = _cuts_of(keys, least)
+    line = _Line()
+    counts = Counter[int]()
+    prompt_of, read = np.zeros((2, len(texts)), dtype=np.int64)
+    answers = list[tuple[int, int, int, int]]()
+    for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
+        before = line.length
+        prompt_of[row] = line.walk(key, text.prompt, cuts[key])
+        read[row] = line.length - before
+        answers.append(line.put(text.answer, int(prompt_of[row]), len(text.prompt)))
+        counts[key[0]] += line.length - before
+    answer_starts, answer_lengths, *_ = np.array(answers, dtype=np.int64).T
+    has_answer = answer_lengths > 0
+    end_of = np.where(has_answer, len(line.segments) - 1 + np.cumsum(has_answer), prompt_of)
+    columns = np.array([*line.segments, *(one for one in answers if one[1])], dtype=np.int64).T
+    stretches = np.zeros(columns.shape[1], dtype=STRETCH)
+    for name, column in zip(("start", "count", "parent", "before"), columns, strict=True):
+        stretches[name] = column
+    stretches["to"] = stretches["start"]
+    on_line = stretches[np.argsort(stretches["start"])]
+    positions = np.repeat(on_line["before"] - on_line["start"], on_line["count"])
     # Row by row, the place after the prompt and those of the answer.
     firsts = np.cumsum(answer_lengths + 1) - answer_lengths - 1
     predicts = np.repeat(answer_starts - 1 - firsts, answer_lengths + 1)
     predicts += np.arange(len(predicts))
-    predicts[firsts] = (starts + lengths - 1)[prompt_of]
+    predicts[firsts] = (stretches["start"] + stretches["count"] - 1)[prompt_of]
     ends = np.unique(predicts)  # in the order of the line, so that owners stay together
     borders = np.searchsorted(ends, np.cumsum([0, *counts.values()]))
-    positions = np.concatenate([position + np.arange(len(ids)) for ids, position in line.parts])
     return Packing(
         texts=texts,
         row_owners=owners,
-        starts=starts,
-        lengths=lengths,
-        parents=parents,
-        before=befores,
+        stretches=stretches,
+        segments=len(line.segments),
         prompt_of=prompt_of,
+        end_of=end_of,
         read=read,
-        answer_starts=answer_starts,
-        answer_lengths=answer_lengths,
         owners=tuple(counts),
         counts=tuple(counts.values()),
-        ids=torch.from_numpy(np.concatenate([ids for ids, _ in line.parts])).to(device),
-        positions=torch.from_numpy(positions).to(device),
+        ids=torch.from_numpy(np.concatenate(line.parts)).to(device),
+        positions=torch.from_numpy(positions + np.arange(line.length)).to(device),
         ends=torch.from_numpy(ends).to(device),
         end_counts=tuple(np.diff(borders).tolist()),
         predicts=torch.from_numpy(np.searchsorted(ends, predicts)).to(device),
     )
 
 
+def packings(
+    texts: Sequence[Text],
+    owners: Sequence[int],
+    device: torch.device,
+    max_tokens: int,
+    *,
+    least: int = MIN_SHARED,
+) -> Iterator[tuple[np.ndarray, Packing]]:
+    """Pack rows in pieces as ``chunks``; yield also the numbers of the rows in each."""
+    for rows in chunks(texts, owners, max_tokens, least=least):
+        some = [texts[row] for row in rows]
+        yield rows, pack_texts(some, [owners[row] for row in rows], device, least=least)
+
+
 def chunks(
-    texts: Sequence[Text], owners: Sequence[int], max_tokens: int, *, least: int | None = MIN_SHARED
+    texts: Sequence[Text], owners: Sequence[int], max_tokens: int, *, least: int = MIN_SHARED
 ) -> Iterator[np.ndarray]:
     """Return row numbers in pieces of about ``max_tokens`` packed tokens at most (or one row),
-    alike rows side by side; ``least`` as in ``pack_texts``."""
-    order = sorted(range(len(texts)), key=lambda row: (owners[row], texts[row].prompt.tobytes()))
-    piece: list[int] = []
-    size, last = 0, (-2, b"")
-    for row in order:
-        key = (owners[row], texts[row].prompt.tobytes())
-        prompt, answer = len(texts[row].prompt), len(texts[row].answer)
-        growth = prompt + answer
-        if key == last:
-            growth = answer
-        elif least is not None and key[0] == last[0]:
-            growth = min(growth, prompt + answer - shared(key[1], last[1], least))
+    sorted by owner and prompt; ``least`` as in ``pack_texts``."""
+    keys = _keys_of(texts, owners)
+    piece = list[int]()
+    size = 0
+    last = (-2, b"")
+    for row in sorted(range(len(texts)), key=keys.__getitem__):
+        tokens = len(texts[row].prompt) + len(texts[row].answer)
+        growth = tokens - _shared(keys[row], last, least)
         if piece and size + growth > max_tokens:
             yield np.array(piece)
-            piece, size, growth = [], 0, prompt + answer
+            piece, size, growth = [], 0, tokens
         piece.append(row)
-        size, last = size + growth, key
+        size, last = size + growth, keys[row]
     if piece:
         yield np.array(piece)
 
@@ -262,17 +240,6 @@ def least_shared(shape: HostShape) -> int:
     return MIN_SHARED_IF_LARGE if shape.is_large else MIN_SHARED
 
 
-def shared(one: bytes, other: bytes, least: int) -> int:
-    """Return how many tokens two prompts (their ids' bytes) begin with alike, 0 if fewer than
-    ``least``."""
-    if one[: least * _ID] != other[: least * _ID] or min(len(one), len(other)) < least * _ID:
-        return 0
-    size = min(len(one), len(other)) // _ID
-    left, right = (np.frombuffer(key, dtype=np.int64, count=size) for key in (one, other))
-    differs = left != right
-    return int(differs.argmax()) if differs.any() else size
-
-
 def taken(x: Tensor, places: Tensor) -> Tensor:
     """Return ``x[places]`` for ``x (tokens, width)``; an embedding, whose backward pass is the
     fastest on a CPU."""
@@ -280,71 +247,77 @@ def taken(x: Tensor, places: Tensor) -> Tensor:
 
 
 _ID = 8  # bytes of a token id
+_Key = tuple[int, bytes]  # an owner and the ids of a prompt
 
 
-class _Segments:
+class _Line:
     """A line that grows to ``length`` places.
 
     ``segments`` are place, tokens, parent and tokens before it of each; ``parts`` are the ids that
-    stand on the line, and the position of the first of each.
+    stand on the line.
     """
 
     def __init__(self) -> None:
-        self.segments, self.parts = list[tuple[int, int, int, int]](), list[tuple[Any, int]]()
-        self._numbers, self.length = dict[tuple[int, bytes], int](), 0
+        self.segments, self.parts = list[tuple[int, int, int, int]](), list[np.ndarray]()
+        self._numbers = dict[_Key, int]()
+        self.length = 0
 
-    def walk(self, key: tuple[int, bytes], prompt: np.ndarray, cuts: Sequence[int] | None) -> int:
+    def walk(self, key: _Key, prompt: np.ndarray, cuts: Sequence[int]) -> int:
         """Return the segment with which a prompt ends, once all that it is made of stand here."""
         parent, before = -1, 0
-        for cut in cuts or (len(prompt),):
+        for cut in cuts:
             name = key[0], key[1][: cut * _ID]
             if name not in self._numbers:
                 self._numbers[name] = len(self.segments)
-                self.segments.append((self.length, cut - before, parent, before))
-                self.append(prompt[before:cut], before)
+                self.segments.append(self.put(prompt[before:cut], parent, before))
             parent, before = self._numbers[name], cut
         return parent
 
-    def append(self, ids: np.ndarray, position: int) -> None:
-        """Append tokens."""
-        self.parts.append((ids, position))
+    def put(self, ids: np.ndarray, parent: int, before: int) -> tuple[int, int, int, int]:
+        """Append tokens; return what ``segments`` say of one."""
+        start = self.length
+        self.parts.append(ids)
         self.length += len(ids)
+        return start, len(ids), parent, before
 
 
-def _cuts_of(keys: Sequence[tuple[int, bytes]], least: int) -> dict[tuple[int, bytes], list[int]]:
-    """Return where prompts in pieces end and their pieces do, in tokens; whole prompts are left
-    out."""
+def _keys_of(texts: Sequence[Text], owners: Sequence[int]) -> list[_Key]:
+    return [(owner, text.prompt.tobytes()) for owner, text in zip(owners, texts, strict=True)]
+
+
+def _shared(one: _Key, other: _Key, least: int) -> int:
+    """Return how many tokens two prompts of one owner begin with alike, 0 if fewer than ``least``
+    unless they are equal."""
+    if one == other:
+        return len(one[1]) // _ID
+    (owner, left), (other_owner, right) = one, other
+    size = min(len(left), len(right)) // _ID
+    border = least * _ID
+    if owner != other_owner or size < least or left[:border] != right[:border]:
+        return 0
+    ids, other_ids = (np.frombuffer(key, dtype=np.int64, count=size) for key in (left, right))
+    differs = ids != other_ids
+    return int(differs.argmax()) if differs.any() else size
+
+
+def _cuts_of(keys: Sequence[_Key], least: int) -> dict[_Key, list[int]]:
+    """Return where the pieces of each prompt end, in tokens: prompts part where those go on apart
+    that are alike for ``least`` tokens or more."""
     order = sorted(set(keys))
-    alike = [0]
-    for first, second in pairwise(order):
-        alike.append(shared(first[1], second[1], least) if first[0] == second[0] else 0)
-    cuts = dict[tuple[int, bytes], list[int]]()
-    if any(alike):
-        _branch(order, alike, (0, len(order)), 0, least, cuts)
+    alike = [0, *(_shared(one, other, least) for one, other in pairwise(order))]
+    cuts = {key: list[int]() for key in order}
+    spans = [(0, len(order), 0)]  # of the order, and how many tokens are alike in it
+    while spans:
+        low, high, depth = spans.pop()
+        parts = [place for place in range(low + 1, high) if alike[place] < depth + least]
+        for start, stop in pairwise([low, *parts, high]):
+            if stop - start > 1:
+                cut = min(alike[start + 1 : stop])
+                for key in order[start:stop]:
+                    cuts[key].append(cut)
+                spans.append((start, stop, cut))
     for key, ends in cuts.items():
-        if ends[-1:] != [len(key[1]) // _ID]:
-            ends.append(len(key[1]) // _ID)
+        length = len(key[1]) // _ID
+        if ends[-1:] != [length]:
+            ends.append(length)
     return cuts
-
-
-def _branch(
-    order: Sequence[tuple[int, bytes]],
-    alike: Sequence[int],
-    span: tuple[int, int],
-    depth: int,
-    least: int,
-    cuts: dict[tuple[int, bytes], list[int]],
-) -> None:
-    """Cuts prompts ``span`` of a sorted list, which are alike up to ``depth``, where those part
-    that go on together for ``least`` tokens or more; ``alike`` says how many tokens each one shares
-    with the one before it."""
-    low, high = span
-    starts = [low, *(place for place in range(low + 1, high) if alike[place] < depth + least), high]
-    for start, stop in pairwise(starts):
-        if stop - start > 1:
-            cut = min(alike[start + 1 : stop])
-            for key in order[start:stop]:
-                ends = cuts.setdefault(key, [])
-                if cut - (ends[-1] if ends else 0) >= least:
-                    ends.append(cut)
-            _branch(order, alike, (start, stop), cut, least, cuts)

@@ -21,6 +21,7 @@ arXiv:2502.02013). It never gets old, either.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -32,15 +33,13 @@ from symbiont_ecology.base.types import HOST_SLOT
 from symbiont_ecology.model.budget import MemoryBudget
 from symbiont_ecology.model.decoder import Decoder
 from symbiont_ecology.model.learning import Example, add_gradients, learners_of
-from symbiont_ecology.model.packing import Text, chunks, least_shared, pack_texts
+from symbiont_ecology.model.packing import Text, least_shared, packings
 
 DIMENSIONS, DIMENSIONS_IF_LARGE = 256, 2048
 """Of a sketch; of one of a large host, where what answers teach has more directions."""
 _SEED = 20_261_124
 MAX_OWNERS = 32
 """Examples whose gradients are computed together and kept apart."""
-Replies = Sequence[tuple[np.ndarray, Sequence[int]]]
-"""Prompts and what was answered to each, as token ids."""
 
 
 class Sketcher:
@@ -54,9 +53,8 @@ class Sketcher:
         first = len(blocks) * shape.sketched_from // shape.layers
         slices = [b for _, _, b, _, _ in blocks[first:]]
         self._places = np.concatenate([np.arange(b.start, b.stop) for b in slices])
-        sizes = np.array([b.stop - b.start for b in slices])
-        self._starts = np.cumsum(sizes) - sizes
-        self._sizes = sizes
+        self._sizes = np.array([b.stop - b.start for b in slices])
+        self._starts = np.cumsum(self._sizes) - self._sizes
         count = len(self._places)
         self._bucket = generator.integers(0, self.dimensions, count)
         self._sign = generator.choice([-1.0, 1.0], count).astype(np.float32)
@@ -79,37 +77,35 @@ def sketcher_of(layout: AdapterLayout, rank: int, shape: HostShape) -> Sketcher:
 
 
 def sketches(
-    decoder: Decoder, sketcher: Sketcher, answers: Replies, budget: MemoryBudget
+    decoder: Decoder, sketcher: Sketcher, answers: Sequence[Example], budget: MemoryBudget
 ) -> np.ndarray:
     """Return sketches of the gradient of each answer's loss, ``(answers, dimensions)``."""
-    adapter, learns_from = sketcher.adapter, decoder.shape.sketched_from
+    adapter = sketcher.adapter
+    learns_from = decoder.shape.sketched_from
     rows = list[np.ndarray]()
     for start in budget.paced(range(0, len(answers), MAX_OWNERS)):
-        examples = [
-            Example(
-                prompt,
-                np.array(ids, dtype=np.int64),
-                owner,
-                np.full(len(ids), 1 / len(ids), dtype=np.float32),
-            )
-            for owner, (prompt, ids) in enumerate(answers[start : start + MAX_OWNERS])
-        ]
-        copies = [adapter] * len(examples)
-        learners = learners_of(decoder, adapter.layout, copies)
+        examples = list[Example]()
+        for owner, answer in enumerate(answers[start : start + MAX_OWNERS]):
+            tokens = len(answer.completion)
+            weights = np.full(tokens, 1 / tokens, dtype=np.float32)
+            examples.append(replace(answer, owner=owner, weights=weights))
+        learners = learners_of(decoder, adapter.layout, [adapter] * len(examples))
         add_gradients(decoder, learners, examples, budget, learns_from=learns_from)
         rows += [sketcher.sketch(gradient.cpu().numpy()) for gradient in learners.gradients()]
     return np.array(rows)
 
 
-def embeddings(decoder: Decoder, answers: Replies, budget: MemoryBudget) -> np.ndarray:
+def embeddings(decoder: Decoder, answers: Sequence[Example], budget: MemoryBudget) -> np.ndarray:
     """Return the embedding of each answer, ``(answers, layers · hidden)``."""
-    layers, least = decoder.shape.embedding_layers, least_shared(decoder.shape)
-    texts = [Text(prompt, np.array(ids, dtype=np.int64)) for prompt, ids in answers]
+    layers = decoder.shape.embedding_layers
+    least = least_shared(decoder.shape)
+    texts = [Text(answer.prompt, answer.completion) for answer in answers]
     owners = [HOST_SLOT] * len(texts)
     rows = np.zeros((len(texts), len(layers) * decoder.shape.hidden), dtype=np.float32)
     with torch.no_grad():
-        for piece in budget.paced(chunks(texts, owners, budget.forward_tokens, least=least)):
-            read = [texts[row] for row in piece]
-            packing = pack_texts(read, owners[: len(read)], decoder.device, least=least)
-            rows[piece] = decoder.states(packing, layers).flatten(1).float().cpu().numpy()
+        limit = budget.forward_tokens
+        pieces = packings(texts, owners, decoder.device, limit, least=least)
+        for piece, packing in budget.paced(pieces):
+            states = decoder.states(packing, layers)
+            rows[piece] = states.flatten(1).float().cpu().numpy()
     return rows

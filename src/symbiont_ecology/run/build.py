@@ -22,7 +22,7 @@ from symbiont_ecology.ecology.routing.routers import Router, routers
 from symbiont_ecology.ecology.strategies import Strategy, strategies
 from symbiont_ecology.ecology.strategies.mechanisms import mechanisms
 from symbiont_ecology.model.engines import engines
-from symbiont_ecology.model.locating import has_chat_template
+from symbiont_ecology.model.locating import find_folder, lacks_chat_template
 from symbiont_ecology.run.config import HostConfig, RunConfig
 from symbiont_ecology.run.executors import executors
 from symbiont_ecology.run.runtime import Host, Runtime
@@ -37,7 +37,7 @@ from symbiont_ecology.tasks.synthetic.styles import PromptStyle, prompt_styles
 from symbiont_ecology.tasks.users import SyntheticUsers, Users
 
 if TYPE_CHECKING:
-    from symbiont_ecology.model.codec import CodecReader
+    from symbiont_ecology.model.codec import TextCodec
     from symbiont_ecology.model.kernel import HostKernel
 
 
@@ -126,7 +126,7 @@ def _misfits_of_style(config: RunConfig, style: PromptStyle, mix: TaskMixture) -
     is_told = style.tells_convention and any(isinstance(one, SyntheticTask) for one in mix.tasks)
     if is_secret and is_told:
         yield f"tasks.style: {config.tasks.style!r} tells what is right, which is to be found out"
-    if style.is_chat and has_chat_template(config.host.model) is False:
+    if style.is_chat and lacks_chat_template(config.host.model):
         yield (
             f"tasks.style: expected a host with a chat template, {config.host.model!r} has none: "
             "set tasks.style.is_chat=false"
@@ -293,11 +293,15 @@ class KernelSource:
         knobs["slots"] = slots or self.config.slots
         return HostKernel.from_pretrained(self.config.model, **knobs, is_chat=self.is_chat)
 
-    def reader(self, vocab: int) -> CodecReader:
+    def reader(self, vocab: int) -> TextCodec:
         """Return its tokenizer alone."""
-        from symbiont_ecology.model.codec import CodecReader
+        from symbiont_ecology.model.codec import TextCodec
+        from symbiont_ecology.model.loading import read_model_config
 
-        return CodecReader.of(self.config.model, vocab, self.is_chat)
+        folder = find_folder(self.config.model)
+        codec = TextCodec(folder, read_model_config(folder), is_chat=self.is_chat)
+        codec.vocab = vocab
+        return codec
 
 
 def host_source(config: RunConfig) -> KernelSource:

@@ -79,12 +79,12 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         self._questions = dict[str, str]()
         self.kernel = host_source(loaded.config).load()
         self._fingerprint = check_host(loaded.folder, self.kernel)
-        self.kernel.is_chat = False  # the harness brings the template, if it is wanted
-        self.tokenizer = self.kernel.tokenizer
+        self.kernel.codec.is_chat = False  # the harness brings the template, if it is wanted
+        self.tokenizer = self.kernel.codec.tokenizer
 
     @property
     def eot_token_id(self) -> int:
-        return self.kernel.end_token_id
+        return self.kernel.codec.end_tokens[0]
 
     @property
     def prefix_token_id(self) -> int:
@@ -108,7 +108,7 @@ class EcologyLM(TemplateLM):  # type: ignore[misc]
         begin = self.tokenizer.bos_token
         if add_special_tokens is None:
             add_special_tokens = not (begin and string.startswith(begin))
-        (ids,) = self.kernel.codec.encode([string], special=add_special_tokens)
+        (ids,) = self.kernel.codec.tokens([string], special=add_special_tokens)
         return list(map(int, ids))
 
     def apply_chat_template(

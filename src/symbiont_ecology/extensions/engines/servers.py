@@ -24,7 +24,7 @@ from pydantic import Field, PositiveFloat
 
 from symbiont_ecology.base.errors import ConfigError, HostError
 from symbiont_ecology.base.types import Decoding
-from symbiont_ecology.model.engines import engines
+from symbiont_ecology.model.engines import Engine, engines
 
 if TYPE_CHECKING:
     from symbiont_ecology.extensions.engines.answering import ForwardedBatch, ServedHost
@@ -45,7 +45,7 @@ class LostError(HostError):
 
 @engines.register("vllm")
 @dataclass(frozen=True, kw_only=True)
-class Vllm:
+class Vllm(Engine):
     """A vLLM server answers while the kernel learns. It must allow loading while it runs
     (VLLM_ALLOW_RUNTIME_LORA_UPDATING=True) and be started with --enable-lora.
 

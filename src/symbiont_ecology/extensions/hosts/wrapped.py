@@ -24,12 +24,12 @@ from torch import Tensor, nn
 
 from symbiont_ecology.base.errors import HostError
 from symbiont_ecology.base.flops import HostShape
-from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, bare
+from symbiont_ecology.model.backend.lowrank import Adapters, Shares, Site, dropping
 from symbiont_ecology.model.decoder import Prefill, Session
 from symbiont_ecology.model.dropout import Dropout
 from symbiont_ecology.model.loading import HostLoader, other_hosts
 from symbiont_ecology.model.locating import expect, expected
-from symbiont_ecology.model.packing import Packing
+from symbiont_ecology.model.packing import Packing, places_seen
 
 if TYPE_CHECKING:
     from transformers import Cache, PreTrainedModel
@@ -133,12 +133,11 @@ class WrappedDecoder:
     ) -> Tensor:
         """Return logits of the answers; the model's own head runs on the span that holds them all.
         All layers learn."""
-        order, ids, hooked = self._padded(packing, adapters, dropout)
-        starts = np.array([len(packing.texts[row].prompt) - 1 for row in order])
-        stops = np.array([len(packing.texts[row].ids) for row in order])
-        back = np.argsort(order)
-        rows = np.repeat(back, (stops - starts)[back])
-        spots = np.concatenate([np.arange(starts[row], stops[row]) for row in back])
+        ids, hooked = self._padded(packing, adapters, dropout)
+        starts = np.array([len(text.prompt) - 1 for text in packing.texts])
+        stops = np.array([len(text.ids) for text in packing.texts])
+        rows = np.repeat(np.arange(len(starts)), stops - starts)
+        spots = np.concatenate(list(map(np.arange, starts, stops)))
         if "logits_to_keep" in self._accepts:
             first, last = int(starts.min()), int(stops.max())
             span = torch.arange(first, last, device=ids.device)
@@ -151,13 +150,12 @@ class WrappedDecoder:
 
     def states(self, packing: Packing, layers: Sequence[int]) -> Tensor:
         """Return hidden states (``decoder.Decoder``); the model computes all layers."""
-        order, ids, hooked = self._padded(packing, bare(len(self.sites)))
+        ids, hooked = self._padded(packing, (None,) * len(self.sites))
         few: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in self._accepts else {}
         hidden = self._read(ids, *hooked, output_hidden_states=True, **few).hidden_states
-        last = torch.tensor([len(packing.texts[row].ids) - 1 for row in order], device=ids.device)
-        rows = torch.arange(len(order), device=ids.device)
-        states = torch.stack([hidden[layer][rows, last] for layer in layers], dim=1)
-        return states[torch.from_numpy(np.argsort(order)).to(ids.device)]
+        last = torch.tensor([len(text.ids) - 1 for text in packing.texts], device=ids.device)
+        rows = torch.arange(len(last), device=ids.device)
+        return torch.stack([hidden[layer][rows, last] for layer in layers], dim=1)
 
     def forward(
         self, adapters: Adapters, shares: Shares, **inputs: object
@@ -174,15 +172,16 @@ class WrappedDecoder:
 
     def _padded(
         self, packing: Packing, adapters: Adapters, dropout: Dropout | None = None
-    ) -> tuple[np.ndarray, Tensor, tuple[Adapters, Shares]]:
-        """Return texts as rows padded on the right, sorted by owner: order, ids ``(rows,
-        longest)``, adapters and their shares of the tokens."""
-        order = np.argsort(np.asarray(packing.row_owners), kind="stable")
-        places = torch.from_numpy(packing.places_of_rows()[order]).to(self.device)
+    ) -> tuple[Tensor, tuple[Adapters, Shares]]:
+        """Return texts as rows padded on the right: ids ``(rows, longest)``, adapters and their
+        shares of the tokens."""
+        stretches = packing.stretches
+        seen = places_seen(stretches, stretches[packing.end_of])
+        places = torch.from_numpy(seen).to(self.device)
         counts = Counter(packing.row_owners)
-        adapters = adapters.dropping(dropout and dropout.laid(places))
+        adapters = dropping(adapters, dropout and dropout.laid(places))
         shares = [counts[owner] * places.shape[1] for owner in packing.owners]
-        return order, packing.ids[places], (adapters, shares)
+        return packing.ids[places], (adapters, shares)
 
     def _read(
         self, ids: Tensor, adapters: Adapters, shares: Shares, **inputs: object
@@ -195,7 +194,7 @@ class WrappedDecoder:
     def _hook(self, index: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         def add(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
             hooked = self._hooked
-            if hooked is None or (term := hooked[0].sites[index]) is None:
+            if hooked is None or (term := hooked[0][index]) is None:
                 return output
             x, y = inputs[0].flatten(0, -2), output.flatten(0, -2)
             if torch.is_grad_enabled():

@@ -147,12 +147,12 @@ class Tracer:
         rows = rows if tiling.rows is None else rows[tiling.rows.cpu().numpy()]
         column = 0
 
-        def noisy(site: int, term: Any) -> NoisyTerm:
+        def noisy(term: Any) -> NoisyTerm:
             nonlocal column
             start, column = column, column + term.a.shape[1]
             return NoisyTerm(term, partial(self._perturbed, rows, step, start))
 
-        return adapters.changed(noisy)
+        return tuple(term and noisy(term) for term in adapters)
 
     def _perturbed(
         self, rows: np.ndarray, step: int, start: int, x: Tensor, inner: Tensor

@@ -106,7 +106,7 @@ class RaggedAttention(PackedAttention):
 
     @cached_property
     def _stretches(self) -> list[np.ndarray]:
-        return [self.packing.stretches(is_ends=is_ends) for is_ends in (False, True)]
+        return [self.packing.looking(is_narrow=is_narrow) for is_narrow in (False, True)]
 
 
 class AddressBank(SlotBank):
@@ -116,7 +116,7 @@ class AddressBank(SlotBank):
     def __init__(
         self, arrangement: Arrangement, slots: int, device: torch.device, dtype: torch.dtype
     ) -> None:
-        super().__init__(arrangement, slots, device, dtype, is_lazy=True)
+        super().__init__(arrangement, slots, device, dtype)
         self._addresses = Addresses(tuple(arrangement.sites), arrangement.layout, slots)
 
     def place(self, slot: int, weights: AdapterWeights | None) -> None:
@@ -128,7 +128,7 @@ class AddressBank(SlotBank):
 
     def gather(self, owners: Sequence[int]) -> Adapters:
         held = [self._held[slot] for slot in owners if slot != HOST_SLOT]
-        return Adapters(self._addresses.of(owners, held))
+        return self._addresses.of(owners, held)
 
     def for_step(self, slots: Sequence[int]) -> tuple[Adapters, Shares]:
         counts = Counter(slots)
@@ -225,7 +225,7 @@ class VectorLearners(Learners):
     def adapters(self, owners: Sequence[int]) -> Adapters:
         factors, slopes = self._from.of(owners, self.weights), self._to.of(owners, self._slopes)
         pairs = zip(factors, slopes, strict=True)
-        return Adapters(tuple(one and to and LearningPointers(one, to) for one, to in pairs))
+        return tuple(one and to and LearningPointers(one, to) for one, to in pairs)
 
     def gradients(self) -> Iterator[Tensor]:
         yield from self._slopes

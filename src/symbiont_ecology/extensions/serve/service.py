@@ -76,7 +76,7 @@ class Service:
         clock: Clock = time.monotonic,
     ) -> None:
         self.run, self.journal, self.limits, self._clock = run, journal, limits, clock
-        self.is_chat = kernel.is_chat
+        self.is_chat = kernel.codec.is_chat
         """The host's chat template goes around prompts."""
         positions = kernel.shape.max_positions
         self.scheduler = Scheduler(batch, kernel.encode, journal, positions, clock)

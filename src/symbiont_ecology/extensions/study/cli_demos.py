@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,12 +80,13 @@ def demo_real(
     """
     console.tell_loading(quiet)
     from symbiont_ecology import load_config
-    from symbiont_ecology.model.locating import bring
+    from symbiont_ecology.model.locating import find_folder
 
     changes = [f"seed={seed}", *(overrides or [])]
     presets = {WATCHED: "demo_real", "single": "demo_real_single"}
     model = load_config(presets[WATCHED], changes).host.model
-    bring(model, lambda line: print(line, file=sys.stderr, flush=True))
+    tell = partial(print, file=sys.stderr, flush=True)
+    find_folder(model, tell, may_fetch=True)
     ecology = _live("demo-real", presets, changes, out, quiet)
     with_examples = checked_config(presets[WATCHED], [*changes, EXAMPLES])
     more = (

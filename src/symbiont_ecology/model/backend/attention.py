@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from symbiont_ecology.model.packing import Packing, pieces_of, places_of, taken
+from symbiont_ecology.model.packing import Packing, places_of, places_seen, taken
 
 SHORT, WORTH_A_CALL = 0.75, 8192
 """Prompts so much shorter than the longest attend apart if that saves so many pairs of tokens."""
@@ -127,7 +127,9 @@ class Rectangle:
 
 @dataclass(frozen=True)
 class RectangleAttention(PackedAttention):
-    """Torch's own attention, in rectangles."""
+    """Torch's own attention, in rectangles, whose masks are kept by narrowness and window."""
+
+    _masks: dict[object, list[Tensor | None]] = field(default_factory=dict)
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
         spec = self.specs[layer]
@@ -151,7 +153,8 @@ class RectangleAttention(PackedAttention):
         key = is_narrow, spec.window
         if key not in self._masks:
             self._masks[key] = [one.mask(spec.window, rotated.dtype) for one in rectangles]
-        size, kv_heads = rotated.shape[2], spec.kv_heads
+        size = rotated.shape[2]
+        kv_heads = spec.kv_heads
         queries, keys = rotated.tensor_split((rotated.shape[1] - kv_heads,), dim=1)
         parts = [part.flatten(1) for part in (queries, keys, values)]
         outputs = []
@@ -169,11 +172,9 @@ class RectangleAttention(PackedAttention):
 
     @cached_property
     def _prompts(self) -> Tensor:
-        return torch.from_numpy(self.packing.places_of_prompts()).to(self.packing.ids.device)
-
-    @cached_property
-    def _masks(self) -> dict[tuple[bool, int | None], list[Tensor | None]]:
-        return {}
+        stretches = self.packing.stretches
+        prompts = places_seen(stretches, stretches[self.packing.prompt_of])
+        return torch.from_numpy(prompts).to(self.packing.ids.device)
 
     @cached_property
     def _rectangles(self) -> list[tuple[list[Rectangle], Tensor]]:
@@ -182,12 +183,16 @@ class RectangleAttention(PackedAttention):
 
 def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], Tensor]:
     """Return rectangles of all that look, and where in them each looking token of the line is."""
-    stretches, device = packing.stretches(is_ends=is_narrow), packing.ids.device
+    stretches = packing.looking(is_narrow=is_narrow)
+    device = packing.ids.device
     lengths = stretches["count"] - stretches["first"]  # of what looks
-    back, rectangles, size = np.zeros(int(lengths.sum()), dtype=np.int64), list[Rectangle](), 0
+    back = np.zeros(int(lengths.sum()), dtype=np.int64)
+    rectangles = list[Rectangle]()
+    size = 0
     groups = _branches if packing.is_tree else _whole_prompts
     for members, seen, seen_positions in groups(packing, stretches):
-        group, length = stretches[members], lengths[members]
+        group = stretches[members]
+        length = lengths[members]
         looking = _places(group["start"] + group["first"], length)
         columns = np.arange(looking.shape[1])
         is_real = columns < length[:, None]
@@ -202,36 +207,34 @@ def _rectangles(packing: Packing, *, is_narrow: bool) -> tuple[list[Rectangle], 
     return rectangles, torch.from_numpy(back).to(device)
 
 
-Group = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Numbers of stretches of about one length, the places that each of them sees, and the positions of
-these."""
-
-
-def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
-    """Yield prompts of about one length, then the answers to them."""
-    for prompts in alike(packing.lengths):
-        seen = _places(packing.starts[prompts], packing.lengths[prompts])
+def _whole_prompts(packing: Packing, stretches: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield prompts of about one length, then the answers to them, as ``_branches`` does."""
+    for prompts in alike(stretches["count"][: packing.segments]):
+        seen = places_seen(stretches, stretches[prompts])
         spots = np.arange(seen.shape[1])[None]
         yield prompts, seen, spots
         answers = np.flatnonzero(np.isin(stretches["parent"], prompts))
         if len(answers):
             group = stretches[answers]
-            own, before = _places(group["start"], group["count"]), group["before"][:, None]
+            own = _places(group["start"], group["count"])
+            before = group["before"][:, None]
             seen = seen[np.searchsorted(prompts, group["parent"])]
             spots = np.where(spots < before, spots, NEVER_SEEN)
             positions = np.concatenate([spots, before + np.arange(own.shape[1])], axis=1)
             yield answers, np.concatenate([seen, own], axis=1), positions
 
 
-def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[Group]:
-    """Yield the beginnings of prompts, then what stands behind others, of about one length each."""
-    lengths, is_root = stretches["count"] - stretches["first"], stretches["parent"] < 0
+def _branches(packing: Packing, stretches: np.ndarray) -> Iterator[tuple[np.ndarray, ...]]:
+    """Yield the beginnings of prompts, then what stands behind others, of about one length each:
+    numbers of stretches, the places that each of them sees, and the positions of these."""
+    lengths = stretches["count"] - stretches["first"]
+    is_root = stretches["parent"] < 0
     for kind in (is_root, ~is_root):
         numbers = np.flatnonzero(kind & (lengths > 0))
         for chosen in alike(lengths[numbers]):
             members = numbers[chosen]
             group = stretches[members]
-            seen = places_of(pieces_of(stretches, group), group["before"] + group["count"])
+            seen = places_seen(stretches, group)
             yield members, seen, np.arange(seen.shape[1])[None]
 
 

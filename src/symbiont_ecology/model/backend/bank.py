@@ -9,7 +9,7 @@ for the bare host. The scaling is folded into Bᵀ. Stacked LoRA as in S-LoRA (a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -25,7 +25,6 @@ from symbiont_ecology.model.backend.lowrank import (
     Shares,
     Site,
     Tiling,
-    bare,
     tile_rows,
 )
 
@@ -55,7 +54,8 @@ class Arrangement:
         """Return an arena row ``(size,)`` with this adapter, scaling in Bᵀ; smaller ranks are
         padded with zeros."""
         index, is_b = self._index(weights.rank)
-        row, vector = np.zeros(self.size, dtype=np.float32), weights.vector
+        row = np.zeros(self.size, dtype=np.float32)
+        vector = weights.vector
         if weights.scaling != 1.0:
             vector = np.where(is_b, vector * np.float32(weights.scaling), vector)
         row[index] = vector
@@ -70,23 +70,18 @@ class Arrangement:
             gradient = torch.where(is_b, gradient * weights.scaling, gradient)
         return gradient
 
-    def factors(self, block: Tensor, gradient: Tensor | None = None) -> Adapters:
-        """Return the factors in arena rows ``block (owners, size)``, as views of it (and of their
-        gradients)."""
-        return Adapters(
-            tuple(
-                None if place is None else self._view(place, block, gradient)
-                for place in self._places
-            )
-        )
+    def factors(self, block: Tensor) -> tuple[Factors | None, ...]:
+        """Return the factors in arena rows ``block (owners, size)``, as views of it."""
+        return tuple(None if place is None else self._view(place, block) for place in self._places)
 
-    def _view(self, place: _Place, block: Tensor, gradient: Tensor | None) -> Factors:
+    def _view(self, place: _Place, block: Tensor) -> Factors:
         """Return the factors of one site as views of arena rows ``(owners, size)``."""
 
         def strided(start: int, rows: int, columns: int) -> Tensor:
             """Return a matrix per owner, ``(owners, rows, columns)``."""
-            strides, origin = (block.stride(0), columns, 1), block.storage_offset() + start
-            return block.as_strided((len(block), rows, columns), strides, origin)
+            strides = block.stride(0), columns, 1
+            size = len(block), rows, columns
+            return block.as_strided(size, strides, block.storage_offset() + start)
 
         members = sum(start is not None for start in place.b_starts)
         a = strided(place.a_start, members * self.rank, place.d_in)
@@ -94,15 +89,17 @@ class Arrangement:
             None if start is None else strided(start, self.rank, d_out)
             for start, d_out in zip(place.b_starts, place.d_outs, strict=True)
         )
-        buffers = None if gradient is None else self._view(place, gradient, None)
-        return Factors(a, b, place.d_outs, buffers)
+        return Factors(a, b, place.d_outs)
 
     def _arrange(self, site: Site, adapted: set[str]) -> _Place | None:
         """Gives one site its place behind what is there already; None without any adapter."""
         are_adapted = [name in adapted for name, _, _ in site]
-        d_in, d_outs = site[0][1], tuple(d_out for _, _, d_out in site)
-        a_start, b_start = self.size, self.size + sum(are_adapted) * self.rank * d_in
-        a, b_starts = a_start, list[int | None]()
+        d_in = site[0][1]
+        d_outs = tuple(d_out for _, _, d_out in site)
+        a_start = self.size
+        b_start = self.size + sum(are_adapted) * self.rank * d_in
+        a = a_start
+        b_starts = list[int | None]()
         for is_adapted, (name, _, d_out) in zip(are_adapted, site, strict=True):
             b_starts.append(b_start if is_adapted else None)
             if is_adapted:
@@ -127,7 +124,8 @@ class Arrangement:
 
 
 class SlotBank:
-    """The factors of ``slots`` adapters of at most ``rank``, for torch on one device.
+    """The factors of ``slots`` adapters of at most ``rank``, for torch on one device. The arena is
+    made when an adapter first answers.
 
     Raises:
         AdapterError: an adapter of a larger rank or of another layout is placed.
@@ -135,18 +133,11 @@ class SlotBank:
     """
 
     def __init__(
-        self,
-        arrangement: Arrangement,
-        slots: int,
-        device: torch.device,
-        dtype: torch.dtype,
-        *,
-        is_lazy: bool = False,  # whether memory is taken when it is first needed, and not now
+        self, arrangement: Arrangement, slots: int, device: torch.device, dtype: torch.dtype
     ) -> None:
         self._arrangement, self._device, self._dtype = arrangement, device, dtype
         self._held: list[AdapterWeights | None] = [None] * slots
-        self._laid: list[AdapterWeights | None] = [None] * slots  # what stands in the arena
-        self._arena = None if is_lazy else self._new_arena()
+        self._arena: Tensor | None = None
 
     def held(self, slot: int) -> AdapterWeights | None:
         """Return the very value that was placed in a slot."""
@@ -157,9 +148,13 @@ class SlotBank:
 
         The adapter may be read where it lies, so its numbers must not change.
         """
-        if weights is not None and weights is not self._held[slot]:
+        if weights is self._held[slot]:
+            return
+        if weights is not None:
             self.check(weights)
         self._held[slot] = weights
+        if self._arena is not None:
+            self._lay(slot, self._arena)
 
     def check(self, weights: AdapterWeights) -> None:
         """Refuses what does not fit this bank."""
@@ -182,11 +177,9 @@ class SlotBank:
         Views where the slots are consecutive.
         """
         if all(slot == HOST_SLOT for slot in owners):
-            return bare(len(self._arrangement.sites))
+            return (None,) * len(self._arrangement.sites)
         if self._arena is None:
             self._arena = self._new_arena()
-        for slot in owners:
-            self._lay(slot, self._arena)
         low = owners[0] - HOST_SLOT
         if list(owners) == list(range(owners[0], owners[0] + len(owners))):
             block = self._arena[low : low + len(owners)]
@@ -206,27 +199,30 @@ class SlotBank:
         return self.in_tiles(slots)
 
     def _lay(self, slot: int, arena: Tensor) -> None:
-        """Copies what a slot holds into the arena, unless it is there."""
-        weights = None if slot == HOST_SLOT else self._held[slot]
-        if slot == HOST_SLOT or self._laid[slot] is weights:
-            return
+        """Copies what a slot holds into the arena."""
+        weights = self._held[slot]
         if weights is None:
             arena[slot + 1].zero_()
         else:
             arena[slot + 1].copy_(torch.from_numpy(self._arrangement.laid(weights)))
-        self._laid[slot] = weights
 
     def _new_arena(self) -> Tensor:
-        slots, size = len(self._held), self._arrangement.size
+        """Return the arena with all that is placed."""
+        slots = len(self._held)
+        size = self._arrangement.size
         try:
             with torch.inference_mode(False):  # it outlives the call
-                return torch.zeros(slots + 1, size, device=self._device, dtype=self._dtype)
+                arena = torch.zeros(slots + 1, size, device=self._device, dtype=self._dtype)
         except RuntimeError as error:  # torch's word for no memory, on the CPU too
             room = (slots + 1) * size * self._dtype.itemsize / 1e9
             raise HostError(
                 f"expected {room:.1f} GB for {slots} slots of rank {self._arrangement.rank}, "
                 "found less: lower slots or rank"
             ) from error
+        for slot, weights in enumerate(self._held):
+            if weights is not None:
+                self._lay(slot, arena)
+        return arena
 
 
 class Learners:
@@ -251,7 +247,10 @@ class Learners:
         """Return the terms of these owners, who are consecutive; a backward pass adds to their
         gradients."""
         rows = slice(owners[0], owners[-1] + 1)
-        return self._arrangement.factors(self._factors[rows], self._gradients[rows])
+        terms = self._arrangement.factors(self._factors[rows])
+        slopes = self._arrangement.factors(self._gradients[rows])
+        pairs = zip(terms, slopes, strict=True)
+        return tuple(term and replace(term, gradient=slope) for term, slope in pairs)
 
     def gradients(self) -> Iterator[Tensor]:
         """Return the gradient of each adapter's vector, one after the other."""

@@ -74,16 +74,13 @@ def tile_rows(slots: Sequence[int], device: torch.device) -> Tiling:
     if (counts == need * height).all():
         return Tiling(owners, height, None, None)
     # Tile after tile: the slot's own rows, the last of them repeated.
-    first = np.repeat(starts, need * height)
-    offset = np.arange(len(first)) - np.repeat(
-        np.cumsum(need * height) - need * height, need * height
-    )
-    last = np.repeat(counts - 1, need * height)
-    rows = first + np.minimum(offset, last)
+    sizes = need * height
+    offset = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    last = np.repeat(counts - 1, sizes)
+    rows = np.repeat(starts, sizes) + np.minimum(offset, last)
     back = np.flatnonzero(offset <= last)
-    return Tiling(
-        owners, height, torch.from_numpy(rows).to(device), torch.from_numpy(back).to(device)
-    )
+    indices = (torch.from_numpy(index).to(device) for index in (rows, back))
+    return Tiling(owners, height, *indices)
 
 
 Shares = Sequence[int] | Tiling
@@ -152,26 +149,17 @@ class DroppingTerm:
         return self.term.add_to(y, self.dropped(x), shares)
 
 
-@dataclass(frozen=True)
-class Adapters:
-    """Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
-
-    sites: tuple[LowRankTerm | None, ...]
-
-    def dropping(self, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
-        """Return the same with dropout on their inputs (``dropout.Dropout``)."""
-        if dropout is None:
-            return self
-        return self.changed(lambda site, term: DroppingTerm(term, partial(dropout, site)))
-
-    def changed(self, change: Callable[[int, LowRankTerm], LowRankTerm]) -> Adapters:
-        """Return the same with another term at each site that has one."""
-        return Adapters(tuple(term and change(site, term) for site, term in enumerate(self.sites)))
+Adapters = tuple[LowRankTerm | None, ...]
+"""Low-rank terms of some owners: one entry per site, None where a site has no adapter."""
 
 
-def bare(sites: int) -> Adapters:
-    """Return adapters that are none: the host alone."""
-    return Adapters((None,) * sites)
+def dropping(adapters: Adapters, dropout: Callable[[int, Tensor], Tensor] | None) -> Adapters:
+    """Return adapters with dropout on their inputs (``dropout.Dropout``)."""
+    if dropout is None:
+        return adapters
+    return tuple(
+        term and DroppingTerm(term, partial(dropout, site)) for site, term in enumerate(adapters)
+    )
 
 
 class _LowRank(torch.autograd.Function):

@@ -83,7 +83,8 @@ class PaddedCache(Cache):
     def _begin(self, states: Tensor, lengths: Tensor) -> None:
         """Goes on with these states, where nothing is written behind rows of these lengths. If
         memory runs out, nothing has changed."""
-        longest, (kv_heads, room) = int(lengths.max()), states.shape[3:5]
+        longest = int(lengths.max())
+        (kv_heads, room) = states.shape[3:5]
         spots = torch.arange(room, device=states.device)
         is_gap = (spots >= lengths[:, None]) & (spots < longest)
         lowest = torch.finfo(states.dtype).min
@@ -91,11 +92,15 @@ class PaddedCache(Cache):
         self._mask = mask.repeat_interleave(kv_heads, dim=0)[:, None]
         self._masks: dict[int | None, Tensor] = {}  # by window
         self.states = states
-        self._lengths, self._longest, self._written = lengths, longest, 0
+        self._lengths = lengths
+        self._longest = longest
+        self._written = 0
 
     def attend(self, layer: int, heads: Tensor) -> Tensor:
-        spec, end = self.specs[layer], self._longest + self._written + 1
-        border, size = heads.shape[1] - spec.kv_heads, heads.shape[2]
+        spec = self.specs[layer]
+        end = self._longest + self._written + 1
+        border = heads.shape[1] - spec.kv_heads
+        size = heads.shape[2]
         queries = border - spec.kv_heads
         rotated = apply_rotary(heads[:, :border], spec, self._lengths + self._written)
         keys, values = self.states[layer]
@@ -113,7 +118,8 @@ class PaddedCache(Cache):
         self._masks = {}
 
     def keep(self, rows: Tensor) -> None:
-        self._lengths, kv_heads = self._lengths[rows], self.states.shape[3]
+        self._lengths = self._lengths[rows]
+        kv_heads = self.states.shape[3]
         self._mask = self._mask.view(-1, kv_heads, *self._mask.shape[1:])[rows].flatten(0, 1)
         self.states = self.states.index_select(2, rows)
 
