@@ -137,9 +137,9 @@ class DataTask(Task):
     def verify(self, question: str, reply: str) -> object:
         return ReferenceVerifier(self.grader, self._answers[question])(reply)
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+    def item(self, question: str, depth: str) -> Item:
         verifier = ReferenceVerifier(self.grader, self._answers[question])
-        (user, _), item = self._parted(question), super().item(question, depth, variant)
+        (user, _), item = self._parted(question), super().item(question, depth)
         return replace(item, verifier=verifier, user=user)
 
     def split_key(self, question: str) -> str:

@@ -105,11 +105,11 @@ class LogTask(DataTask):
     def answer(self, question: str) -> str:
         return next(iter(self._answers[question]), "")  # none, if no reply was accepted
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
+    def item(self, question: str, depth: str) -> Item:
         """Return the item of a question: a new reply may be as long as those accepted."""
         longest = max((len(reply.encode()) for reply in self._answers[question]), default=0)
         limit = min(max(longest + 1, MIN_REPLY_TOKENS), MAX_REPLY_TOKENS)
-        return replace(super().item(question, depth, variant), reply_limit=limit)
+        return replace(super().item(question, depth), reply_limit=limit)
 
     def row_item(self, row: LogRow) -> Item:
         """Return the item of a row, with its reply."""

@@ -103,7 +103,7 @@ class TaskMixture:
         is_foreign = isinstance(item.verifier, ReferenceVerifier)
         if is_foreign or not isinstance(task, SyntheticTask) or item.family != task.name:
             return asked
-        twin = task.item(item.question, item.depth, item.variant)
+        twin = task.in_variant(item.variant).item(item.question, item.depth)
         limit = max(item.reply_limit, twin.reply_limit)
         return replace(asked, verifier=twin.verifier, reply_limit=limit)
 

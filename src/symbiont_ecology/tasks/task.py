@@ -114,12 +114,17 @@ class Task(ABC):
         """Tasks of one group teach each other. A task by itself is its own group."""
         return self.name
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        """Return the item that asks this question.
+    def variant_of(self, question: str) -> int:
+        """Return the number of the variant in force."""
+        return 0
+
+    def item(self, question: str, depth: str) -> Item:
+        """Return the item that asks this question, as it is judged in the variant in force.
 
         Raises:
             ConfigError: the task says something else than texts, or allows no reply.
         """
+        variant = self.variant_of(question)
         item = Item(
             id=f"{self.name}/{depth}/{variant}/{question}",
             family=self.name,

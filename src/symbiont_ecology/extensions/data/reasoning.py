@@ -78,8 +78,8 @@ class GymTask(DataTask):
                 continue
         return False
 
-    def item(self, question: str, depth: str, variant: int = 0) -> Item:
-        item = super().item(question, depth, variant)
+    def item(self, question: str, depth: str) -> Item:
+        item = super().item(question, depth)
         return replace(item, verifier=partial(self.verify, question))
 
 

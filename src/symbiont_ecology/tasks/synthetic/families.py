@@ -5,25 +5,22 @@ from __future__ import annotations
 import json
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
+from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import (
     Ranges,
     SyntheticTask,
     by_depth,
     draw_letters,
     draw_words,
-    family,
     integer,
     integers,
 )
 
 
-@dataclass(frozen=True)
 class NumberFamily(SyntheticTask):
     """Result is an integer: ``12``, ``=12`` (target) or ``(12)``."""
 
@@ -46,7 +43,6 @@ class NumberFamily(SyntheticTask):
         return f"{value}", f"={value}", f"({value})"
 
 
-@dataclass(frozen=True)
 class OperandFamily(NumberFamily):
     """Asks for the result of an operation; ``ranges`` are those of the operands, by depth."""
 
@@ -58,7 +54,7 @@ class OperandFamily(NumberFamily):
         return self.sign.join(map(str, operands))
 
 
-@family("math.add")
+@tasks.register("math.add")
 class MathAdd(OperandFamily):
     """``47+8`` → ``=55``."""
 
@@ -72,7 +68,7 @@ class MathAdd(OperandFamily):
         return sum(map(int, question.split("+")))
 
 
-@family("math.max")
+@tasks.register("math.max")
 class MathMax(NumberFamily):
     """``3 9 4 1`` → ``=9``."""
 
@@ -88,7 +84,7 @@ class MathMax(NumberFamily):
         return max(map(int, question.split()))
 
 
-@family("word.count")
+@tasks.register("word.count")
 class WordCount(NumberFamily):
     """``red fox ran`` → ``=3``."""
 
@@ -105,7 +101,6 @@ class WordCount(NumberFamily):
         return len(question.split())
 
 
-@dataclass(frozen=True)
 class TextFamily(SyntheticTask):
     """Asks about independent letters, or about different words with ``between`` between them.
 
@@ -122,7 +117,6 @@ class TextFamily(SyntheticTask):
         return self.between.join(draw_words(generator, size))
 
 
-@dataclass(frozen=True)
 class CaseFamily(TextFamily):
     """Result is text: in lower case, in Title Case or in UPPER CASE (target)."""
 
@@ -139,7 +133,7 @@ class CaseFamily(TextFamily):
         return text, text.title(), text.upper()
 
 
-@family("string.reverse")
+@tasks.register("string.reverse")
 class StringReverse(CaseFamily):
     """``kqa`` → ``AQK``."""
 
@@ -151,7 +145,7 @@ class StringReverse(CaseFamily):
         return question[::-1]
 
 
-@family("string.sort")
+@tasks.register("string.sort")
 class StringSort(TextFamily):
     """``kqa`` → ``akq``; the habits are to copy, or to sort downwards."""
 
@@ -172,7 +166,7 @@ class StringSort(TextFamily):
         return question, ascending[::-1], ascending
 
 
-@family("text.concise")
+@tasks.register("text.concise")
 class TextConcise(CaseFamily):
     """``2: red fox ran`` → ``RED FOX``."""
 
@@ -194,7 +188,6 @@ class TextConcise(CaseFamily):
         return " ".join(phrase.split()[: int(count)])
 
 
-@dataclass(frozen=True)
 class TruthFamily(SyntheticTask):
     """Result is true or false: ``yes`` / ``no`` (target), ``True`` / ``False`` or ``1`` / ``0``."""
 
@@ -210,11 +203,8 @@ class TruthFamily(SyntheticTask):
     def answers(self, question: str) -> tuple[str, ...]:
         return ("yes", "True", "1") if self.result(question) else ("no", "False", "0")
 
-    def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        return frozenset(("yes", "no", "True", "False", "1", "0")) - {right}
 
-
-@family("logic.bool")
+@tasks.register("logic.bool")
 class LogicBool(TruthFamily):
     """``True and not False or False`` → ``yes``."""
 
@@ -237,7 +227,7 @@ class LogicBool(TruthFamily):
         return any(true.issuperset(part.split(" and ")) for part in question.split(" or "))
 
 
-@family("regex.match")
+@tasks.register("regex.match")
 class RegexMatch(TruthFamily):
     """``a*b+ aab`` → ``yes``."""
 
@@ -266,7 +256,7 @@ def _repeats(atom: str, generator: np.random.Generator) -> int:
     return 1 if len(atom) == 1 else integer(generator, 0 if atom[1] == "*" else 1, 3)
 
 
-@family("code.format")
+@tasks.register("code.format")
 class CodeFormat(TextFamily):
     """``red_fox`` → ``redFox``."""
 
@@ -287,7 +277,7 @@ class CodeFormat(TextFamily):
 _CLOSERS = {"{": "}", "[": "]"}
 
 
-@family("json.repair")
+@tasks.register("json.repair")
 class JsonRepair(SyntheticTask):
     """``{"k":[3`` → ``]}``; the habits are to close in opening order, or to trail off."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import ClassVar, TypeVar
@@ -18,8 +18,8 @@ from typing import ClassVar, TypeVar
 import numpy as np
 
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.base.types import Item, in_turns, is_text
-from symbiont_ecology.tasks import Task, tasks
+from symbiont_ecology.base.types import in_turns, is_text
+from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
 
@@ -37,25 +37,16 @@ Ranges = tuple[tuple[int, int], ...]
 """Lowest and highest value of each of some integers."""
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
-FamilyClass = TypeVar("FamilyClass")
 Option = TypeVar("Option")
 
 DEPTHS = ("short", "medium", "long")
 CONVENTIONS = 3
 
 
-def family(name: str) -> Callable[[type[FamilyClass]], type[FamilyClass]]:
-    """Return a class decorator that registers a synthetic family as a frozen dataclass."""
-
-    def register(cls: type[FamilyClass]) -> type[FamilyClass]:
-        return tasks.register(name)(dataclass(frozen=True)(cls))
-
-    return register
-
-
 @dataclass(frozen=True)
 class SyntheticTask(Task):
-    """Base of all synthetic families. A subclass is ``draw`` + ``answers`` and a few class facts.
+    """Base of all synthetic families. A subclass is ``draw`` + ``answers`` and a few class facts;
+    it adds no field, so it needs no ``@dataclass``.
 
     ``convention`` is the one in force; ``style`` makes the prompts. Both belong to a run.
 
@@ -78,7 +69,6 @@ class SyntheticTask(Task):
 
     depths = DEPTHS
     trained_depths = DEPTHS[:2]
-    role = "trained"
     variants = CONVENTIONS
     convention_group = ""
     target = 0
@@ -113,10 +103,6 @@ class SyntheticTask(Task):
     @abstractmethod
     def answers(self, question: str) -> tuple[str, ...]:
         """Return the right answer under each convention."""
-
-    def other_offers(self, right: str, answers: Sequence[str]) -> frozenset[str]:
-        """Return replies that are wrong for certain: the answers under the other conventions."""
-        return frozenset(answers) - {right}
 
     def is_right(self, question: str, reply: str, right: str) -> bool:
         """Return true if a final answer is accepted. Families with many right answers override
@@ -164,16 +150,14 @@ class SyntheticTask(Task):
         if not final or not self.is_right(question, final, right):
             return False
         rivals = {line for line in lines if line != final and self.answer_shape.fullmatch(line)}
-        return not rivals and self.other_offers(right, answers).isdisjoint(lines)
+        return not rivals and {*answers}.isdisjoint({*lines} - {right})
 
     def _tolerated(self, question: str, reply: str) -> list[str]:
         """Return the statements of the sentences of a reply, the question that it repeats left out,
         and every answer in its own case where case does not matter."""
-        answers = self.answers(question)
-        right = answers[self.convention]
-        offers = {offer.lower(): offer for offer in (*self.other_offers(right, answers), right)}
         texts = [text.removeprefix(question).strip() or text for text in statements(reply)]
         if self.ignores_case:
+            offers = {offer.lower(): offer for offer in self.answers(question)}
             texts = [offers.get(text.lower(), text) for text in texts]
         return texts
 
@@ -184,10 +168,8 @@ class SyntheticTask(Task):
     def reply_limit(self, depth: str) -> int:
         return self.reply_limits[DEPTHS.index(depth)] + self.style.extra_tokens
 
-    def item(self, question: str, depth: str, variant: int | None = None) -> Item:
-        if variant is not None and variant != self.convention:
-            return self.in_variant(variant).item(question, depth)
-        return super().item(question, depth, self.convention)
+    def variant_of(self, question: str) -> int:
+        return self.convention
 
 
 def by_depth(depth: str, options: Sequence[Option]) -> Option:

@@ -68,7 +68,7 @@ class PromptStyle(ABC):
 
     def cued(self) -> PromptStyle:
         """Return the same questions with the wanted convention told: for ceilings and retention."""
-        return self
+        return self if self.tells_convention else Cue()
 
 
 prompt_styles: Registry[PromptStyle] = Registry("prompt style", "symbiont_ecology.tasks.synthetic")
@@ -113,9 +113,6 @@ class Wording(PromptStyle):
     def reworded(self) -> Wording:
         return Wording((self.shift + 1) % len(FRAMES))
 
-    def cued(self) -> Cue:
-        return Cue()
-
 
 @prompt_styles.register("terse")
 @dataclass(frozen=True)
@@ -127,9 +124,6 @@ class Terse(PromptStyle):
 
     def reworded(self) -> Wording:
         return Wording()
-
-    def cued(self) -> Cue:
-        return Cue()
 
 
 @prompt_styles.register("natural")
