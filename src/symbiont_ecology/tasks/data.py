@@ -91,10 +91,6 @@ class DataTask(Task):
         words = dict.fromkeys(line.depth for line in self.lines)
         return tuple(dict.fromkeys([*(depth for depth in DEPTHS if depth in words), *words]))
 
-    @property
-    def group(self) -> str:
-        return "data"  # they have no conventions to share
-
     @cached_property
     def digest(self) -> str:
         """SHA-256 of all lines in their order."""
@@ -400,7 +396,8 @@ class DataUsers(Users):
     def questions(self, generation: int) -> tuple[Item, ...]:
         lines, generator = self._training, Draw(self.seed, generation)("habitats", "lines")
         places = generator.integers(len(lines), size=self.config.questions)
-        return tuple(_asked(*lines[place]) for place in places)
+        chosen = [lines[place] for place in places]
+        return tuple(task.item(line.question, line.depth) for task, line in chosen)
 
     def drawn(
         self, per_user: int, seed: int, split: Split, generation: int = END
@@ -410,7 +407,7 @@ class DataUsers(Users):
         for task, line in (lines[place] for place in generator.permutation(len(lines))):
             counts[line.user] += 1
             if counts[line.user] <= per_user:
-                items.append(_asked(task, line))
+                items.append(task.item(line.question, line.depth))
         return tuple(items)
 
     @cached_property
@@ -424,7 +421,3 @@ class DataUsers(Users):
             for depth in task.depths
             for line in task.part(depth, split)
         ]
-
-
-def _asked(task: DataTask, line: DataLine) -> Item:
-    return task.item(line.question, line.depth)

@@ -53,8 +53,6 @@ MAX_REPLY_TOKENS = 256
 """Of a new reply, whatever was accepted: a report asks for hundreds."""
 HELD_OUT = 10
 """One prompt in so many is held out."""
-KNOBS = {"questions"}
-"""Keys of ``tasks.users`` that users of data heed."""
 YES = ("true", "t", "yes", "y", "accepted", "up", "1")
 NO = ("false", "f", "no", "n", "refused", "down", "0", "-1")
 """Words for a verdict, in small or capital letters; numbers and true or false are read as words.
@@ -94,11 +92,6 @@ class LogTask(DataTask):
     def users(self) -> Sequence[str]:
         return list(dict.fromkeys(row.user for row in self.log))
 
-    @property
-    def learned(self) -> Sequence[LogRow]:
-        """The rows that are not held out."""
-        return [row for row in self.log if not is_held_out(row.prompt)]
-
     def split(self, line: DataLine) -> Split:
         return "holdout" if is_held_out(line.prompt) else "train"  # the same for all users
 
@@ -110,11 +103,6 @@ class LogTask(DataTask):
         longest = max((len(reply.encode()) for reply in self._answers[question]), default=0)
         limit = min(max(longest + 1, MIN_REPLY_TOKENS), MAX_REPLY_TOKENS)
         return replace(super().item(question, depth), reply_limit=limit)
-
-    def row_item(self, row: LogRow) -> Item:
-        """Return the item of a row, with its reply."""
-        reply = LoggedReply(row.reply, row.is_accepted)
-        return replace(self.item(row.question, DEPTH), logged=reply)
 
     @cached_property
     def _answers(self) -> Mapping[str, tuple[str, ...]]:
@@ -241,25 +229,23 @@ class LoggedUsers(DataUsers):
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         count, start = self.config.questions, generation * self.config.questions
-        return tuple(self._rows[place % len(self._rows)] for place in range(start, start + count))
-
-    @property
-    def length(self) -> int:
-        """Number of rows that are learned from."""
-        return len(self._rows)
+        return tuple(self.rows[place % len(self.rows)] for place in range(start, start + count))
 
     @cached_property
-    def _rows(self) -> tuple[Item, ...]:
+    def rows(self) -> Sequence[Item]:
+        """The rows that are learned from, each with its reply."""
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
-        pairs = [(task, row) for task in logs for row in task.learned]
-        pairs.sort(key=lambda pair: pair[1].place)
-        counts, read = Counter(row.user for _, row in pairs), Counter[str]()
+        pairs = [(row, task) for task in logs for row in task.log if not is_held_out(row.prompt)]
+        pairs.sort(key=lambda pair: pair[0].place)
+        counts, read = Counter(row.user for row, _ in pairs), Counter[str]()
         parts = list[float]()  # of the rows of its user that come before each row
-        for _, row in pairs:
+        items = list[Item]()
+        for row, task in pairs:
             parts.append((read[row.user] + 0.5) / counts[row.user])
             read[row.user] += 1
-        order = sorted(range(len(pairs)), key=parts.__getitem__)
-        return tuple(task.row_item(row) for task, row in (pairs[place] for place in order))
+            reply = LoggedReply(row.reply, row.is_accepted)
+            items.append(replace(task.item(row.question, DEPTH), logged=reply))
+        return [items[place] for place in sorted(range(len(items)), key=parts.__getitem__)]
 
 
 def users_of(tasks: tuple[DataTask, ...], config: UsersConfig, seed: int) -> DataUsers:
@@ -276,8 +262,6 @@ def users_of(tasks: tuple[DataTask, ...], config: UsersConfig, seed: int) -> Dat
     are_logs = {isinstance(task, LogTask) for task in tasks}
     if len(are_logs) > 1:
         raise ConfigError("tasks.families: a log cannot be mixed with other data: leave one out")
-    defaults = UsersConfig()
-    for name, value in config:
-        if name not in KNOBS and value != getattr(defaults, name):
-            raise ConfigError(f"tasks.users.{name}: the data say who asks what: leave it out")
+    if config != UsersConfig(questions=config.questions):
+        raise ConfigError("tasks.users: the data say who asks what: set questions alone")
     return (LoggedUsers if are_logs == {True} else DataUsers)(config, tasks, seed)

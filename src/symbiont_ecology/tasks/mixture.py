@@ -18,9 +18,6 @@ from symbiont_ecology.tasks.users import END, Users
 
 TYPED = "typed"
 """In the id of an item, in place of a variant: somebody typed it, and no task drew it."""
-MIN_ALIKE = 0.4
-"""Part of a typed prompt's letter trigrams that a task's examples have, from which on it is taken
-for a question of that task."""
 
 
 @dataclass(frozen=True)
@@ -89,15 +86,16 @@ class TaskMixture:
 
     def as_asked(self, item: Item) -> Item:
         """Return an item from elsewhere in the form of the mixture's own: the line end of their
-        prompts, and what stands in front of questions of its family, or of the family whose
-        questions it resembles most.
+        prompts, and what stands in front of questions of its family. An item without a family is
+        of the mixture's, if that has one only.
 
         A question of ours is judged and may be as long as in the mixture.
         """
         words = item.prompt
         if self._ends_lines and not words.endswith("\n"):
             words += "\n"
-        task = self.families.get(item.family) or self._most_alike(words)
+        only = self.tasks[0].name if len(self.tasks) == 1 else ""
+        task = self.families.get(item.family or only)
         before = self._before_everything if task is None else task.turns_before(item.question)
         asked = replace(item, prompt=in_turns(*before, words))
         is_foreign = isinstance(item.verifier, ReferenceVerifier)
@@ -118,23 +116,6 @@ class TaskMixture:
         turns = next(iter(self.families.values())).turns_before("")
         return turns[: len(turns) % 2]
 
-    def family_like(self, words: str) -> str:
-        """Return the name of the family whose questions some words resemble most; empty if that is
-        none of several."""
-        task = self.tasks[0] if len(self.tasks) == 1 else self._most_alike(words)
-        return task.name if task else ""
-
-    def _most_alike(self, words: str) -> Task | None:
-        """Return the task whose examples have most of the words' letters in common, if that are
-        many."""
-        letters = _trigrams(words)
-        shares = {
-            name: len(letters & _trigrams("\n".join(task.turns_before("")))) / max(len(letters), 1)
-            for name, task in self.families.items()
-        }
-        best = max(shares, key=shares.__getitem__)
-        return self.families[best] if shares[best] >= MIN_ALIKE else None
-
     def at(self, flops: float) -> TaskMixture:
         """Return the mixture as it is when so many training FLOPs are spent."""
         is_flipped = self.flip is not None and self.flip.holds(flops)
@@ -147,7 +128,3 @@ class TaskMixture:
         if self.is_flipped and self.flip is not None and task.name in self.flip.families:
             return task.flipped() or task
         return task
-
-
-def _trigrams(text: str) -> set[str]:
-    return {text[start : start + 3] for start in range(len(text) - 2)}

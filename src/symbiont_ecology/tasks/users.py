@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +27,7 @@ from symbiont_ecology.base.types import Cell, Item, map_last_turn
 from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.splits import Split
 from symbiont_ecology.tasks.task import Task
-from symbiont_ecology.tasks.verification import as_verdict
 
-Kind = int
-"""Number of a kind, from 0."""
 PIONEERS, DRIFTING = 12, 0.25
 """Users that are there from the start, if others arrive; part of them that changes kind."""
 UNEVEN = 0.25
@@ -108,12 +106,8 @@ class SyntheticUsers(Users):
 
     def kinds(self, generation: int) -> np.ndarray:
         """Return the kind of each user in a generation, ``(users,)``."""
-        if self.config.regimes:
-            places = (self.switches <= generation).sum(axis=1)
-            return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
-        moment = self.config.drift_at
-        has_changed = moment is not None and generation >= moment
-        return self._kinds_after if has_changed else self._kinds_before
+        places = (self._switches <= generation).sum(axis=1)
+        return np.take_along_axis(self._courses, places[:, None], axis=1)[:, 0]
 
     def questions(self, generation: int) -> tuple[Item, ...]:
         draw = Draw(self.seed, generation)
@@ -179,36 +173,34 @@ class SyntheticUsers(Users):
         return list(dict.fromkeys([*shifts, *product(*map(range, variants))]))
 
     @cached_property
-    def _kinds_before(self) -> np.ndarray:
-        """Kinds of all users before any change: equal numbers of each, in random order."""
-        kinds = np.arange(self.config.count) % self.config.kinds
-        return self._draw("kinds").permutation(kinds)
-
-    @cached_property
-    def _kinds_after(self) -> np.ndarray:
-        """Some have changed to another kind."""
-        generator, kinds = self._draw("drift"), self._kinds_before.copy()
-        drifters = generator.permutation(len(kinds))[: round(DRIFTING * len(kinds))]
-        if self.config.kinds > 1:
-            steps = generator.integers(1, self.config.kinds, len(drifters))
-            kinds[drifters] = (kinds[drifters] + steps) % self.config.kinds
-        return kinds
-
-    @cached_property
     def _courses(self) -> np.ndarray:
-        """The kind of each user in each of its regimes, ``(users, regimes)``: the same course
-        for all, with the kinds in another order."""
-        generator, regimes = self._draw("courses"), np.array(self.config.regimes)
-        orders = [generator.permutation(self.config.kinds) for _ in self.names]
-        return np.array([order[regimes] for order in orders])
+        """The kind of each user in each of its regimes, ``(users, regimes)``.
+
+        The regimes of a config are the same course for all, with the kinds in another order. Else
+        there are equal numbers of each kind at first, and a quarter of the users drifts.
+        """
+        count, kinds = self.config.count, self.config.kinds
+        if regimes := self.config.regimes:
+            generator = self._draw("courses")
+            orders = [generator.permutation(kinds) for _ in self.names]
+            return np.array([order[np.array(regimes)] for order in orders])
+        before, generator = np.arange(count) % kinds, self._draw("drift")
+        before = self._draw("kinds").permutation(before)
+        after, drifters = before.copy(), generator.permutation(count)[: round(DRIFTING * count)]
+        if kinds > 1:
+            after[drifters] += generator.integers(1, kinds, len(drifters))
+        return np.stack([before, after % kinds], axis=1)
 
     @cached_property
-    def switches(self) -> np.ndarray:
+    def _switches(self) -> np.ndarray:
         """The generations in which each user enters its next regime, rising,
         ``(users, regimes - 1)``."""
-        count, mean = len(self.config.regimes) - 1, self.config.regime
-        lengths = self._draw("switches").uniform(1 - UNEVEN, 1 + UNEVEN, (len(self.names), count))
-        return np.rint(mean * lengths).astype(int).cumsum(axis=1)
+        users, regimes = self.config.count, len(self.config.regimes)
+        if regimes == 0:
+            moments = [] if self.config.drift_at is None else [self.config.drift_at]
+            return np.tile(np.array(moments, dtype=int), (users, 1))
+        lengths = self._draw("switches").uniform(1 - UNEVEN, 1 + UNEVEN, (users, regimes - 1))
+        return np.rint(self.config.regime * lengths).astype(int).cumsum(axis=1)
 
     @cached_property
     def _activity(self) -> np.ndarray:
@@ -233,11 +225,9 @@ def shown_prompt(prompt: str, user: str, config: UsersConfig) -> str:
     return map_last_turn(lambda question: f"{user} {question}", prompt)
 
 
-def _contrary(verifier: Callable[[str], object], reply: str) -> object:
-    """Return a thumb that slipped. What is no verdict stays so, and is named."""
-    value = verifier(reply)
-    verdict = as_verdict(value)
-    return value if verdict is None else verdict < 0.5
+def _contrary(verifier: Callable[[str], Any], reply: str) -> object:
+    """Return the verdict of a thumb that slipped."""
+    return verifier(reply) < 0.5
 
 
 def _by_coin(verdict: bool, reply: str) -> bool:

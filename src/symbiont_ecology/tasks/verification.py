@@ -51,17 +51,9 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
     return judgements
 
 
-def as_verdict(value: object) -> float | None:
-    """Return the value of a verifier or a grader as a number from 0 to 1; None if it is no
-    verdict."""
-    if isinstance(value, np.bool_ | np.number):
-        value = value.item()
-    return float(value) if isinstance(value, bool | int | float) and 0 <= value <= 1 else None
-
-
 def _verdict(item: Item, reply: str) -> float:
     value = item.verifier(reply)
-    verdict = as_verdict(value)
-    if verdict is None:
-        raise FaultError(f"returned {value!r:.60}, expected True, False or a number in [0, 1]")
-    return verdict
+    number = value.item() if isinstance(value, np.bool_ | np.number) else value
+    if isinstance(number, bool | int | float) and 0 <= number <= 1:
+        return float(number)
+    raise FaultError(f"returned {value!r:.60}, expected True, False or a number in [0, 1]")
