@@ -53,6 +53,11 @@ REMOVED: Mapping[tuple[str, str], str] = {
         ("key of a protocol", name): _NO_PAGE for name in ("also", "chosen", "elicitation", "goals")
     },
     ("key of a protocol", "repeats"): "births and deaths have rates now",
+    **{
+        ("key of task source 'file'", name): "write a data set to a file first"
+        for name in ("config", "dataset", "split")
+    },
+    ("key of task source 'log'", "grade"): "a reply is compared as the grader exact does",
 }
 """Reasons by kind and name."""
 FORMER_FIELDS = {"habitat": "user", "habitats": "users"}

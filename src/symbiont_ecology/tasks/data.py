@@ -36,7 +36,6 @@ from symbiont_ecology.tasks.tables import (
     check_whole,
     locate,
     name_in,
-    rows_of_dataset,
     rows_of_file,
     text_in,
 )
@@ -215,7 +214,7 @@ def _in_style(task: DataTask, style: PromptStyle) -> DataTask:
 @task_sources.register("file")
 @dataclass(frozen=True)
 class FileTasks:
-    """Lines of a file (JSON, JSONL, CSV, TSV, Parquet) or a data set: a prompt and its answer.
+    """Lines of a file (JSON, JSONL, CSV, TSV, Parquet), each with a prompt and its answer.
 
     The prompt is asked as it stands, with the line end of the prompt style. The answer is a text, a
     number, or a list of these, any of which is right. Of reasoning that ends in ``#### answer``, as
@@ -226,10 +225,7 @@ class FileTasks:
     """
 
     name: str  # of the task: letters, digits, dots, dashes
-    path: str | None = None  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
-    dataset: str | None = None  # instead of a file: folder or hub name for the package datasets
-    config: str | None = None  # configuration of the data set
-    split: str | None = None  # the data set's own split, which ours are made from; None is train
+    path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     prompt: str = "prompt"  # column of the prompts
     target: str | None = None  # column of the answers; None is target, else completion
     grade: Spec | None = None  # symbiont list graders; None is what question files say, else exact
@@ -239,19 +235,13 @@ class FileTasks:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        if (self.path is None) == (self.dataset is None):
-            raise ValueError("expected either path, a file, or dataset, a name")
-        if self.path is not None and (self.config, self.split) != (None, None):
-            raise ValueError("config and split belong to a dataset; a file has neither")
 
     def __str__(self) -> str:
-        return f"task {self.name!r} ({self.path or f'data set {self.dataset}'})"
+        return f"task {self.name!r} ({self.path})"
 
     def task(self) -> DataTask:
         """Return the lines; read once, and again when the file has changed."""
         knobs = json.dumps(vars(self))  # text, since a grader may be a mapping, which has no hash
-        if self.path is None:
-            return _read(knobs, None, ())
         return _read(knobs, *locate(self.path, str(self)))
 
 
@@ -268,19 +258,14 @@ def check_name(name: str) -> None:
 
 
 @lru_cache(maxsize=16)
-def _read(knobs: str, path: Path | None, stamp: Stamp) -> DataTask:
-    """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with a
+def _read(knobs: str, path: Path, stamp: Stamp) -> DataTask:
+    """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with the
     file."""
     source = FileTasks(**json.loads(knobs))
     about, user = str(source), source.user
-    rows = (
-        rows_of_dataset(source.dataset or "", source.config, source.split or "train", about)
-        if path is None
-        else rows_of_file(path, about)
-    )
     lines: dict[str, tuple[str, DataLine]] = {}
     grades, limits = dict[str, Spec](), list[int]()
-    for place, row in rows:
+    for place, row in rows_of_file(path, about):
         where = f"{about} {place}"
         is_completion = "completion" in row and "target" not in row
         target = source.target or ("completion" if is_completion else "target")

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
-from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.removed import with_present_fields
 from symbiont_ecology.base.types import Item, LoggedReply
 from symbiont_ecology.tasks import task_sources
@@ -126,7 +125,6 @@ class LogTasks:
     path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     columns: dict[str, str] = field(default_factory=dict)  # other names, such as {user: user}
     only: str | None = None  # the family whose rows are taken; None takes all
-    grade: Spec = "exact"  # how a new reply is compared with accepted ones: symbiont list graders
 
     def __post_init__(self) -> None:
         check_name(self.name)
@@ -171,7 +169,7 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
     if all(is_held_out(line.prompt) for line in lines):
         hint = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
         raise DataError(f"{source}: expected replies that were accepted, got none to learn; {hint}")
-    task = LogTask(source.name, lines, str(source), graders.build(source.grade), log=rows)
+    task = LogTask(source.name, lines, str(source), graders.build("exact"), log=rows)
     check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
     return task
 
@@ -186,17 +184,13 @@ def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tup
         row = row if user in row else with_present_fields(row)
         check_columns(row, columns[:4], where, "say what yours is called")
         words.add(word := _word(row[accepted]).lower())
-        if {"0", "-1"} <= words:
+        if word not in ("", *YES, *NO) or {"0", "-1"} <= words:
             raise DataError(
-                f"{where}: expected verdicts of two kinds, got 1, 0 and -1: write null for none"
+                f"{where}: expected verdicts of two kinds under {accepted!r}, such as true and "
+                f"false, 1 and 0, yes and no, got {row[accepted]!r:.40}: write null for none"
             )
         if not word:
             continue
-        if word not in (*YES, *NO):
-            raise DataError(
-                f"{where}: expected true or false, 1 or 0, or a word such as yes or no under "
-                f"{accepted!r}, got {row[accepted]!r:.40}"
-            )
         asker, topic = name_in(row, user, where), _word(row.get(family))
         texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
         check_whole((asker, topic, *texts), where)

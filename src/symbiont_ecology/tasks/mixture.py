@@ -43,7 +43,8 @@ class TaskMixture:
     @cached_property
     def families(self) -> dict[str, Task]:
         """The tasks by name, as they are judged now."""
-        return {task.name: self._in_force(task) for task in self.tasks}
+        changed = self.flip.families if self.flip and self.is_flipped else ()
+        return {task.name: task.flipped() if task.name in changed else task for task in self.tasks}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -123,8 +124,3 @@ class TaskMixture:
         if is_flipped == self.is_flipped and stage == self.stage:
             return self
         return replace(self, is_flipped=is_flipped, stage=stage)
-
-    def _in_force(self, task: Task) -> Task:
-        if self.is_flipped and self.flip is not None and task.name in self.flip.families:
-            return task.flipped() or task
-        return task

@@ -1,5 +1,5 @@
-"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow,
-data sets by ``datasets`` from version 4, which runs no code of theirs. Nothing is unpickled.
+"""Tables that somebody wrote, row by row: JSON and CSV by the standard library, Parquet by pyarrow.
+Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import math
 import os
-import unicodedata
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from io import StringIO
 from pathlib import Path
@@ -30,10 +30,9 @@ MAX_NAME_CHARS = 200
 """Characters in the name of somebody who asks."""
 MAX_EXACT = 2**53
 """Size from which on a float may stand for several whole numbers."""
-JOINERS = "\u200c\u200d"
-"""Letters without width that belong to words of some scripts."""
-NO_LETTERS = {"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"}
-"""Categories of Unicode that no name may have: ends of lines, and what turns or hides text."""
+NAME_LETTERS = re.compile(r"[\u200c\u200d\u00a0\u3000]")
+"""Joiners and wide spaces: what names have beside printable letters. Ends of lines, and what turns
+or hides text, are not printable."""
 
 Row = tuple[str, Mapping[str, Any]]
 """Place of a row, such as ``line 7``, and its cells by column."""
@@ -67,25 +66,6 @@ def rows_of_file(path: Path, about: str, ending: str = "") -> Iterator[Row]:
         yield from _checked(reader(path))
     except (OSError, ValueError, OverflowError, csv.Error) as error:
         raise DataError(f"{about}: cannot be read: {error!s:.300}") from error
-
-
-def rows_of_dataset(name: str, config: str | None, split: str, about: str) -> Iterator[Row]:
-    """Yield the rows of a split of a data set: a folder, or a name on the hub.
-
-    Raises:
-        DataError: it is too large, or cannot be loaded; ``about`` begins the message.
-        MissingExtraError: the package ``datasets`` is not installed.
-    """
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtraError("a data set", "datasets", "data") from error
-    datasets.disable_progress_bars()
-    try:
-        # Since version 4 a data set cannot run code; pyproject.toml asks for that version.
-        yield from _checked(_numbered(datasets.load_dataset(name, config, split=split)))
-    except (datasets.exceptions.DatasetsError, OSError, ValueError, RuntimeError) as error:
-        raise DataError(f"{about}: cannot be loaded: {error!s:.300}") from error
 
 
 def _checked(rows: Places) -> Iterator[Row]:
@@ -224,8 +204,8 @@ def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
     """
     name = as_written(row.get(column))
     text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
-    kinds = {unicodedata.category(letter) for letter in text if letter not in JOINERS}
-    if not text or len(text) > MAX_NAME_CHARS or kinds & NO_LETTERS:
+    is_plain = NAME_LETTERS.sub("", text).isprintable()
+    if not text or len(text) > MAX_NAME_CHARS or not is_plain:
         digits = "; such numbers lose digits: write them as text" if isinstance(name, float) else ""
         raise DataError(
             f"{where}: expected who asks, a line of text or a whole number, under {column!r}, "

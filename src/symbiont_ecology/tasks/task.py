@@ -101,9 +101,9 @@ class Task(ABC):
         only."""
         return self
 
-    def flipped(self) -> Task | None:
-        """Return the same task after what counts as right has changed; None if it cannot change."""
-        return None
+    def flipped(self) -> Task:
+        """Return the same task after what counts as right has changed; itself if it cannot."""
+        return self
 
     def own_users(self, config: UsersConfig) -> Users | None:
         """Return the users that come with the task; None if the config's world has its own."""

@@ -58,10 +58,6 @@ class Users(ABC):
         """Return as many questions of every user, for an evaluation; fewer if it has no more.
         They are judged as in a generation, by default after every change."""
 
-    def number(self, user: str) -> int:
-        """Return the place of a user among the names, from 0."""
-        return self.names.index(user)
-
 
 @dataclass(frozen=True)
 class SyntheticUsers(Users):
@@ -79,16 +75,13 @@ class SyntheticUsers(Users):
 
     def __post_init__(self) -> None:
         regimes, kinds = self.config.regimes, self.config.kinds
-        if regimes and self.config.drift_at is not None:
-            raise ConfigError(
-                "tasks.users.regimes: users change by regimes or by drift_at: leave one out"
-            )
         most = math.prod(self._groups.values())
-        if kinds > most or not all(0 <= kind < kinds for kind in regimes):
+        is_twofold = regimes and self.config.drift_at is not None
+        if is_twofold or kinds > most or not all(0 <= kind < kinds for kind in regimes):
             raise ConfigError(
-                f"tasks.users.kinds: {len(self._groups)} groups of families have {most} kinds "
-                f"at most, got {kinds} and regimes {list(regimes)}: name families of more groups, "
-                "and regimes by numbers of kinds"
+                f"tasks.users: expected at most {most} kinds, which {len(self._groups)} groups of "
+                f"families have, regimes by numbers of kinds, and no drift_at beside them, got "
+                f"{kinds} kinds, regimes {list(regimes)} and drift_at {self.config.drift_at}"
             )
 
     @cached_property

@@ -95,11 +95,6 @@ class SyntheticTask(Task):
     def group(self) -> str:
         return self.convention_group or self.name
 
-    @property
-    def rarest(self) -> int:
-        """The convention that is neither the target nor the embedded host's favourite."""
-        return max(index for index in range(CONVENTIONS) if index != self.target)
-
     @abstractmethod
     def answers(self, question: str) -> tuple[str, ...]:
         """Return the right answer under each convention."""
@@ -117,7 +112,9 @@ class SyntheticTask(Task):
         return replace(self, style=style)
 
     def flipped(self) -> SyntheticTask:
-        return self.in_variant(self.rarest)
+        """Return the same family under the convention that is neither the target nor the embedded
+        host's favourite."""
+        return self.in_variant(max(one for one in range(CONVENTIONS) if one != self.target))
 
     def prompt(self, question: str) -> str:
         words = self.style.render(self, question)
@@ -138,10 +135,10 @@ class SyntheticTask(Task):
         tolerant style an answer may stand in a sentence, with punctuation and quotation marks, and
         in another case where no convention is about case.
         """
-        if self._is_offered(question, answer_lines(reply)):
-            return 1.0
-        is_tolerant = self.style.is_tolerant
-        return float(is_tolerant and self._is_offered(question, self._tolerated(question, reply)))
+        is_right = self._is_offered(question, answer_lines(reply))
+        if self.style.is_tolerant and not is_right:
+            is_right = self._is_offered(question, self._tolerated(question, reply))
+        return float(is_right)
 
     def _is_offered(self, question: str, lines: Sequence[str]) -> bool:
         """Return true if the last of some lines is right, and no other one offers anything else."""
