@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import AfterValidator, PositiveInt
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
@@ -47,8 +47,17 @@ REASONED = "\n#### "
 """As in GSM8K: reasoning, then the final answer behind this mark on the last line."""
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 ASKER_END = "\t"
-"""Between the user and the prompt in a question, since the same prompt may have other answers
-elsewhere."""
+"""Between user and prompt in a question: the same prompt may have other answers elsewhere."""
+
+
+def _checked(name: str) -> str:
+    if NAME.fullmatch(name):
+        return name
+    raise ValueError(f"expected letters, digits, dots and dashes, at most 64, got {name!r:.80}")
+
+
+TaskName = Annotated[str, AfterValidator(_checked)]
+"""Name of a task, as a knob of a source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +89,6 @@ class DataTask(Task):
     grader: Grader
     tokens: int | None = None
     style: PromptStyle | None = None
-
-    def __repr__(self) -> str:
-        return f"<{self.source}: {len(self.lines)} lines>"
 
     @cached_property
     def depths(self) -> Sequence[str]:  # type: ignore[override]
@@ -127,7 +133,7 @@ class DataTask(Task):
         return self.valid_question(depth, generator)
 
     def answer(self, question: str) -> str:
-        return self._answers[question][0]
+        return next(iter(self._answers[question]), "")
 
     def verify(self, question: str, reply: str) -> object:
         return ReferenceVerifier(self.grader, self._answers[question])(reply)
@@ -224,7 +230,7 @@ class FileTasks:
     say how they are judged (``grade``) and how long replies may be (``reply_limit``).
     """
 
-    name: str  # of the task: letters, digits, dots, dashes
+    name: TaskName  # of the task: letters, digits, dots, dashes
     path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     prompt: str = "prompt"  # column of the prompts
     target: str | None = None  # column of the answers; None is target, else completion
@@ -232,9 +238,6 @@ class FileTasks:
     reply_tokens: PositiveInt | None = None  # longest reply; None: as the file says, else 64
     user: str | None = None  # column that says who asks, for tasks.users
     renamed: ClassVar[dict[str, str]] = {"habitat": "user"}
-
-    def __post_init__(self) -> None:
-        check_name(self.name)
 
     def __str__(self) -> str:
         return f"task {self.name!r} ({self.path})"
@@ -245,18 +248,6 @@ class FileTasks:
         return _read(knobs, *locate(self.path, str(self)))
 
 
-def check_name(name: str) -> None:
-    """Refuse other letters in the name of a task, or too many.
-
-    Raises:
-        ValueError: it has them.
-    """
-    if not NAME.fullmatch(name):
-        raise ValueError(
-            f"name: expected letters, digits, dots and dashes, at most 64, got {name!r:.80}"
-        )
-
-
 @lru_cache(maxsize=16)
 def _read(knobs: str, path: Path, stamp: Stamp) -> DataTask:
     """Return the checked lines; ``knobs`` are the source's in JSON, ``stamp`` changes with the
@@ -264,7 +255,7 @@ def _read(knobs: str, path: Path, stamp: Stamp) -> DataTask:
     source = FileTasks(**json.loads(knobs))
     about, user = str(source), source.user
     lines: dict[str, tuple[str, DataLine]] = {}
-    grades, limits = dict[str, Spec](), list[int]()
+    grades, limits = list[Spec](), list[int]()
     for place, row in rows_of_file(path, about):
         where = f"{about} {place}"
         is_completion = "completion" in row and "target" not in row
@@ -272,19 +263,17 @@ def _read(knobs: str, path: Path, stamp: Stamp) -> DataTask:
         asker = "" if user is None else name_in(row, user, where)
         add_line(lines, line_of(row, source.prompt, target, where, asker), about, place)
         if isinstance(row.get("family"), str):
-            grade, limit = row.get("grade", "exact"), row.get("reply_limit")
-            grades[json.dumps(grade, sort_keys=True)] = grade
+            limit = row.get("reply_limit")
+            grades.append(row.get("grade", "exact"))
             limits += [limit] if type(limit) is int else []
     if not lines:
         raise DataError(
             f"{about}: no lines; expected one object per line, with a prompt and a target"
         )
-    if len(grades) > 1 and not source.grade:
-        raise DataError(
-            f"{about}: expected lines that are graded alike, got {', '.join(grades)}: "
-            "set grade, or make a file of each"
-        )
-    grader = graders.build(source.grade or next(iter(grades.values()), "exact"))
+    grade = source.grade or next(iter(grades), "exact")
+    if not source.grade and any(other != grade for other in grades):
+        raise DataError(f"{about}: expected lines that are graded alike: set grade")
+    grader = graders.build(grade)
     tokens = source.reply_tokens or max(limits, default=None)
     places, task_lines = zip(*lines.values(), strict=True)
     task = DataTask(source.name, task_lines, about, grader, tokens)
@@ -342,10 +331,9 @@ def line_of(
     words, cell = text_in(row, prompt, where), row[target]
     answers = tuple(map(reference_answer, cell if isinstance(cell, list) else [cell]))
     if not answers or "" in answers:
-        hint = "; write it as the reply should be" if isinstance(cell, bool) else ""
         raise DataError(
-            f"{where}: expected text, a number or a list of these under {target!r}, "
-            f"got {cell!r:.40}{hint}"
+            f"{where}: expected text, a number or a list of these under {target!r}, got "
+            f"{cell!r:.40}: write it as the reply should be"
         )
     depth = row.get("depth")
     depth = depth if isinstance(depth, str) and depth else "short"

@@ -146,10 +146,8 @@ class Choice:
         """Find the choice: ``(B)``, ``B.`` and ``Answer: B`` are B; a reply with two choices, or
         none, is wrong. The article in ``A cat`` chooses nothing, nor does ``I think``."""
         reference = answer.strip()
-        if reference not in self.choices:
-            raise ValueError(f"expected one of {', '.join(self.choices)}")
-        if not _WORD.fullmatch(reference):
-            raise ValueError("a choice is one word")
+        if reference not in self.choices or not _WORD.fullmatch(reference):
+            raise ValueError(f"expected one word of {', '.join(self.choices)}")
         words = set(_WORD.findall(_NO_CHOICE.sub(" ", final_answer(reply))))
         return words & set(self.choices) == {reference}
 
@@ -183,8 +181,12 @@ def answer_lines(reply: str) -> list[str]:
         text = line.strip()
         if not text or text.startswith("```") or _LEAD_IN.fullmatch(f"{text} "):
             continue
-        spans = [span.strip() for span in _TICKED.findall(text)]
-        offers += spans or [_without_lead_in(text)]
+        if spans := _TICKED.findall(text):
+            offers += [span.strip() for span in spans]
+        elif lead := _LEAD_IN.match(text):
+            offers.append(text[lead.end() :].strip().removesuffix("."))
+        else:
+            offers.append(text)
     return offers
 
 
@@ -203,10 +205,3 @@ def final_answer(reply: str) -> str:
 def _as_number(text: str) -> float:
     """Return the number that a text is; commas are ignored."""
     return float(text.replace(",", "").replace(_MINUS, "-"))
-
-
-def _without_lead_in(line: str) -> str:
-    lead = _LEAD_IN.match(line)
-    if lead is None:
-        return line
-    return line[lead.end() :].strip().removesuffix(".")

@@ -27,8 +27,8 @@ from symbiont_ecology.tasks.data import (
     DataLine,
     DataTask,
     DataUsers,
+    TaskName,
     check_gradable,
-    check_name,
 )
 from symbiont_ecology.tasks.grading import graders
 from symbiont_ecology.tasks.splits import Split
@@ -94,9 +94,6 @@ class LogTask(DataTask):
     def split(self, line: DataLine) -> Split:
         return "holdout" if is_held_out(line.prompt) else "train"  # the same for all users
 
-    def answer(self, question: str) -> str:
-        return next(iter(self._answers[question]), "")  # none, if no reply was accepted
-
     def item(self, question: str, depth: str) -> Item:
         """Return the item of a question: a new reply may be as long as those accepted."""
         longest = max((len(reply.encode()) for reply in self._answers[question]), default=0)
@@ -105,8 +102,7 @@ class LogTask(DataTask):
 
     @cached_property
     def _answers(self) -> Mapping[str, tuple[str, ...]]:
-        accepted = {line.question: line.answers for line in self.lines}
-        return {row.question: accepted.get(row.question, ()) for row in self.log}
+        return {row.question: () for row in self.log} | dict(super()._answers)
 
 
 @task_sources.register("log")
@@ -121,13 +117,12 @@ class LogTasks:
     family.
     """
 
-    name: str  # of the task: letters, digits, dots, dashes
+    name: TaskName  # of the task: letters, digits, dots, dashes
     path: str  # a JSON, JSONL, CSV, TSV or Parquet file, from the current folder
     columns: dict[str, str] = field(default_factory=dict)  # other names, such as {user: user}
     only: str | None = None  # the family whose rows are taken; None takes all
 
     def __post_init__(self) -> None:
-        check_name(self.name)
         object.__setattr__(self, "columns", with_present_fields(self.columns))
         if unknown := set(self.columns) - set(LOG_COLUMNS):
             raise ValueError(
@@ -167,8 +162,10 @@ def _task(knobs: str, path: Path, stamp: Stamp) -> LogTask:
         for (user, prompt), replies in accepted.items()
     )
     if all(is_held_out(line.prompt) for line in lines):
-        hint = f"one prompt in {HELD_OUT} is held out: add rows" if lines else "add other rows"
-        raise DataError(f"{source}: expected replies that were accepted, got none to learn; {hint}")
+        raise DataError(
+            f"{source}: expected replies that were accepted, got none to learn; one prompt in "
+            f"{HELD_OUT} is held out: add rows"
+        )
     task = LogTask(source.name, lines, str(source), graders.build("exact"), log=rows)
     check_gradable((str(source), task.item(line.question, DEPTH)) for line in lines)
     return task

@@ -97,7 +97,9 @@ class TaskMixture:
             words += "\n"
         only = self.tasks[0].name if len(self.tasks) == 1 else ""
         task = self.families.get(item.family or only)
-        before = self._before_everything if task is None else task.turns_before(item.question)
+        before = (task or self.tasks[0]).turns_before(item.question)
+        if task is None:
+            before = before[: len(before) % 2]  # words of the system, if it says anything
         asked = replace(item, prompt=in_turns(*before, words))
         is_foreign = isinstance(item.verifier, ReferenceVerifier)
         if is_foreign or not isinstance(task, SyntheticTask) or item.family != task.name:
@@ -110,12 +112,6 @@ class TaskMixture:
     def _ends_lines(self) -> bool:
         (item,) = self.draw(self.cells[0], 1, Draw(0)("prompt"))
         return item.prompt.endswith("\n")
-
-    @cached_property
-    def _before_everything(self) -> tuple[str, ...]:
-        """Words of the system, if it says anything."""
-        turns = next(iter(self.families.values())).turns_before("")
-        return turns[: len(turns) % 2]
 
     def at(self, flops: float) -> TaskMixture:
         """Return the mixture as it is when so many training FLOPs are spent."""

@@ -18,7 +18,7 @@ from symbiont_ecology.base.files import Stamp, stamp_of
 from symbiont_ecology.base.registry import did_you_mean
 from symbiont_ecology.base.shipped import find_data
 from symbiont_ecology.base.transcripts import escaped
-from symbiont_ecology.base.types import TURN_END
+from symbiont_ecology.base.types import TURN_END, is_text
 from symbiont_ecology.base.untrusted import parse_json, read_regular
 
 MAX_FILE_MB = 256
@@ -31,8 +31,7 @@ MAX_NAME_CHARS = 200
 MAX_EXACT = 2**53
 """Size from which on a float may stand for several whole numbers."""
 NAME_LETTERS = re.compile(r"[\u200c\u200d\u00a0\u3000]")
-"""Joiners and wide spaces: what names have beside printable letters. Ends of lines, and what turns
-or hides text, are not printable."""
+"""Joiners and wide spaces, which names may have beside printable letters."""
 
 Row = tuple[str, Mapping[str, Any]]
 """Place of a row, such as ``line 7``, and its cells by column."""
@@ -113,8 +112,8 @@ def _separated(path: Path) -> Places:
         where = f"line {table.line_num}"
         if None in row or None in row.values():
             raise ValueError(
-                f"{where}: expected {len(names)} cells as in the first line, got "
-                f"{'more' if None in row else 'fewer'}: put texts with {separator!r} in quotes"
+                f"{where}: expected {len(names)} cells as in the first line: put texts with "
+                f"{separator!r} in quotes"
             )
         yield where, {name: cell or None for name, cell in row.items()}
 
@@ -206,10 +205,9 @@ def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
     text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
     is_plain = NAME_LETTERS.sub("", text).isprintable()
     if not text or len(text) > MAX_NAME_CHARS or not is_plain:
-        digits = "; such numbers lose digits: write them as text" if isinstance(name, float) else ""
         raise DataError(
-            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, "
-            f"got {name!r:.40}{digits}"
+            f"{where}: expected who asks, a line of text or a whole number, under {column!r}, got "
+            f"{name!r:.40}: write it as text, since large numbers lose digits"
         )
     return text
 
@@ -223,16 +221,11 @@ def check_whole(texts: Iterable[str], where: str) -> None:
     """
     for text in texts:
         if len(text) > MAX_TEXT_CHARS:
-            raise DataError(
-                f"{where}: a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read: "
-                "shorten it"
-            )
-        if TURN_END in text:
-            raise DataError(
-                f"{where}: the control character U+001D, which parts turns: take it out"
-            )
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            half = error.object[error.start]
-            raise DataError(f"{where}: half a character, {half!a}") from error
+            reason = f"a text of {len(text)} characters, at most {MAX_TEXT_CHARS} are read"
+        elif TURN_END in text:
+            reason = "the control character U+001D, which parts turns"
+        elif not is_text(text):
+            reason = "half a character"
+        else:
+            continue
+        raise DataError(f"{where}: {reason}, in {text!a:.40}: take it out")

@@ -105,7 +105,7 @@ class SyntheticUsers(Users):
     def questions(self, generation: int) -> tuple[Item, ...]:
         draw = Draw(self.seed, generation)
         askers, generator = self._askers(generation, draw), draw("habitats", "questions")
-        return tuple(self._item(user, generation, generator, "train") for user in askers)
+        return tuple(self._judged(user, generation, generator) for user in askers)
 
     def drawn(
         self, per_user: int, seed: int, split: Split, generation: int = END
@@ -126,14 +126,13 @@ class SyntheticUsers(Users):
         activity = self._activity[present]
         return generator.choice(present, count, p=activity / activity.sum())
 
-    def _item(
-        self, user: int, generation: int, generator: np.random.Generator, split: Split
-    ) -> Item:
-        item = self._question(user, generation, generator, split)
+    def _judged(self, user: int, generation: int, generator: np.random.Generator) -> Item:
+        """Return a question as its user judges it, who may be wrong, or answer by a coin."""
+        item = self._question(user, generation, generator, "train")
         is_wrong = generator.random() < self.config.noise
         coin = generator.random() < 0.5
         if user in self.most_fickle[: self.config.fickle]:
-            return replace(item, verifier=partial(_by_coin, coin))
+            return replace(item, verifier=lambda reply: coin)
         return replace(item, verifier=partial(_contrary, item.verifier)) if is_wrong else item
 
     def _question(
@@ -221,8 +220,3 @@ def shown_prompt(prompt: str, user: str, config: UsersConfig) -> str:
 def _contrary(verifier: Callable[[str], Any], reply: str) -> object:
     """Return the verdict of a thumb that slipped."""
     return verifier(reply) < 0.5
-
-
-def _by_coin(verdict: bool, reply: str) -> bool:
-    """Return a verdict that has nothing to do with the reply."""
-    return verdict

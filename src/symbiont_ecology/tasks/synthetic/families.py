@@ -303,9 +303,6 @@ class JsonRepair(SyntheticTask):
         closers = "".join(_CLOSERS[character] for character in question if character in _CLOSERS)
         return closers[::-1], closers, f"{closers[-1]}..."
 
-    def is_valid(self, question: str) -> bool:
-        return super().is_valid(question) and self._completes(question, self.answers(question)[0])
-
     def is_right(self, question: str, reply: str, right: str) -> bool:
         if self.convention != self.target:
             return super().is_right(question, reply, right)

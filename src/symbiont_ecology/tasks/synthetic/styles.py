@@ -141,7 +141,6 @@ class Natural(PromptStyle):
     opening: str = ""  # words in front of the request
     is_tolerant: bool = False  # what a convention is not about does not count
     tells_convention: ClassVar[bool] = True
-    lead_in: ClassVar[str] = "\nAnswer: "
 
     def __post_init__(self) -> None:
         if self.system is not None and not self.is_chat:
@@ -153,7 +152,7 @@ class Natural(PromptStyle):
 
     def render(self, family: SyntheticTask, question: str) -> str:
         request = self.opening + family.instructed(question)
-        return request if self.is_chat else request + self.lead_in
+        return request if self.is_chat else f"{request}\nAnswer: "
 
     def reworded(self) -> Natural:
         return replace(self, opening=OTHER_OPENING)
