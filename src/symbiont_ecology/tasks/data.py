@@ -16,14 +16,14 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
+from numpy.random import Generator
 from pydantic import AfterValidator, PositiveInt
 
 from symbiont_ecology.base.errors import ConfigError, DataError
 from symbiont_ecology.base.files import Stamp
 from symbiont_ecology.base.registry import Spec
 from symbiont_ecology.base.rng import Draw
-from symbiont_ecology.base.types import Item, in_turns
+from symbiont_ecology.base.types import Item
 from symbiont_ecology.tasks import Task, judge, task_sources
 from symbiont_ecology.tasks.config import UsersConfig
 from symbiont_ecology.tasks.grading import Grader, ReferenceVerifier, graders
@@ -108,7 +108,7 @@ class DataTask(Task):
     @cached_property
     def users(self) -> Sequence[str]:
         """Users in the order of the data; none, if these do not say who asks."""
-        return [name for name in dict.fromkeys(line.user for line in self.lines) if name]
+        return list(dict.fromkeys(line.user for line in self.lines if line.user))
 
     def part(self, depth: str, split: Split) -> Sequence[DataLine]:
         """Return the lines of a depth and split, in the order of the data."""
@@ -123,13 +123,10 @@ class DataTask(Task):
         """
         return _in_style(self, style)
 
-    def prompt(self, question: str) -> str:
-        return in_turns(*self.turns_before(question), self._worded(question))
-
     def turns_before(self, question: str) -> tuple[str, ...]:
-        return () if self.style is None else self.style.before(self, question, self._worded)
+        return () if self.style is None else self.style.before(self, question)
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         return self.valid_question(depth, generator)
 
     def answer(self, question: str) -> str:
@@ -154,15 +151,13 @@ class DataTask(Task):
         return self.tokens or max(self._longest.get(depth, 0) + 1, MIN_REPLY_TOKENS)
 
     def distinct(
-        self, depth: str, count: int, generator: np.random.Generator, *, split: Split = "train"
+        self, depth: str, count: int, generator: Generator, *, split: Split = "train"
     ) -> tuple[Item, ...]:
         lines = self.part(depth, split)
         indices = generator.permutation(len(lines))[:count]
         return tuple(self.item(lines[index].question, depth) for index in indices)
 
-    def valid_question(
-        self, depth: str, generator: np.random.Generator, split: Split = "train"
-    ) -> str:
+    def valid_question(self, depth: str, generator: Generator, split: Split = "train") -> str:
         lines = self.part(depth, split)
         if not lines:
             raise DataError(
@@ -170,8 +165,9 @@ class DataTask(Task):
             )
         return lines[int(generator.integers(len(lines)))].question
 
-    def _worded(self, question: str) -> str:
-        prompt, end = self._parted(question)[1], "" if self.style is None else self.style.line_end
+    def worded(self, question: str) -> str:
+        prompt = self._parted(question)[1]
+        end = "" if self.style is None else self.style.line_end
         return prompt if prompt.endswith(end) else prompt + end
 
     def _parted(self, question: str) -> tuple[str, str]:
@@ -184,7 +180,8 @@ class DataTask(Task):
         """Bytes of the longest answer of each depth."""
         sizes = defaultdict[str, int](int)
         for line in self.lines:
-            sizes[line.depth] = max(sizes[line.depth], *(len(a.encode()) for a in line.answers))
+            for answer in line.answers:
+                sizes[line.depth] = max(sizes[line.depth], len(answer.encode()))
         return sizes
 
     @cached_property
@@ -346,7 +343,7 @@ def line_of(
 def reference_answer(target: object) -> str:
     """Return a reference answer as text; empty if it is none."""
     target = as_written(target)
-    if isinstance(target, int | float) and not isinstance(target, bool):
+    if type(target) in (int, float):
         return json.dumps(target)
     if not isinstance(target, str):
         return ""
@@ -375,7 +372,8 @@ class DataUsers(Users):
     def drawn(
         self, per_user: int, seed: int, split: Split, generation: int = END
     ) -> tuple[Item, ...]:
-        lines, generator = self._lines(split), Draw(seed)("habitats", "drawn", split)
+        lines = self._lines(split)
+        generator = Draw(seed)("habitats", "drawn", split)
         counts, items = Counter[str](), list[Item]()
         for task, line in (lines[place] for place in generator.permutation(len(lines))):
             counts[line.user] += 1

@@ -115,7 +115,7 @@ def is_stated(reply: str, answer: str) -> bool:
         return True
     texts = [normalised(text) for text in statements(reply)]
     offers = {text for text in texts if text and len(text.split()) <= len(reference.split())}
-    return reference != "" and bool(texts) and texts[-1] == reference and offers <= {reference}
+    return reference != "" and texts[-1:] == [reference] and offers <= {reference}
 
 
 @graders.register("number")

@@ -189,10 +189,11 @@ def _read(path: Path, stamp: Stamp, columns: tuple[str, ...], about: str) -> tup
         if not word:
             continue
         asker, topic = name_in(row, user, where), _word(row.get(family))
-        texts = text_in(row, prompt, where), text_in(row, reply, where, may_be_empty=True).strip()
-        check_whole((asker, topic, *texts), where)
-        if texts[1]:
-            rows.append(LogRow(place, asker, topic, *texts, is_accepted=word in YES))
+        question = text_in(row, prompt, where)
+        answer = text_in(row, reply, where, may_be_empty=True).strip()
+        check_whole((asker, topic, question, answer), where)
+        if answer:
+            rows.append(LogRow(place, asker, topic, question, answer, word in YES))
     if not rows:
         raise DataError(f"{about}: no row with a reply and a verdict; expected one object per line")
     return tuple(rows)
@@ -228,7 +229,8 @@ class LoggedUsers(DataUsers):
         logs = [task for task in self.tasks if isinstance(task, LogTask)]
         pairs = [(row, task) for task in logs for row in task.log if not is_held_out(row.prompt)]
         pairs.sort(key=lambda pair: pair[0].place)
-        counts, read = Counter(row.user for row, _ in pairs), Counter[str]()
+        counts = Counter(row.user for row, _ in pairs)
+        read = Counter[str]()
         parts = list[float]()  # of the rows of its user that come before each row
         items = list[Item]()
         for row, task in pairs:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.rng import Draw
 from symbiont_ecology.base.types import Cell, Item, in_turns
@@ -63,7 +63,7 @@ class TaskMixture:
         return tuple((task.name, depth) for task in tasks for depth in self.depths_of(task))
 
     def draw(
-        self, cell: Cell, count: int, generator: np.random.Generator, split: Split = "train"
+        self, cell: Cell, count: int, generator: Generator, split: Split = "train"
     ) -> tuple[Item, ...]:
         """Draw ``count`` items of a cell, with replacement, as they are judged now."""
         task, depth = self.families[cell[0]], cell[1]

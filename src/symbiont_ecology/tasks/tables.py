@@ -159,11 +159,11 @@ READERS: Mapping[str, Callable[[Path], Places]] = {
 def as_written(cell: object) -> object:
     """Return a cell as somebody wrote it: where a column of whole numbers has gaps, pandas writes
     floats, and NaN for the gaps."""
-    if isinstance(cell, float) and math.isnan(cell):
+    if not isinstance(cell, float):
+        return cell
+    if math.isnan(cell):
         return None
-    if isinstance(cell, float) and cell.is_integer() and abs(cell) < MAX_EXACT:
-        return int(cell)
-    return cell
+    return int(cell) if cell.is_integer() and abs(cell) < MAX_EXACT else cell
 
 
 def check_columns(row: Mapping[str, Any], columns: Iterable[str], where: str, hint: str) -> None:
@@ -202,7 +202,7 @@ def name_in(row: Mapping[str, Any], column: str, where: str) -> str:
             have lost its last digits: then several users would be one.
     """
     name = as_written(row.get(column))
-    text = str(name).strip() if isinstance(name, str | int) and not isinstance(name, bool) else ""
+    text = str(name).strip() if type(name) in (str, int) else ""
     is_plain = NAME_LETTERS.sub("", text).isprintable()
     if not text or len(text) > MAX_NAME_CHARS or not is_plain:
         raise DataError(

@@ -20,6 +20,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.errors import ConfigError
 from symbiont_ecology.base.rng import Draw
@@ -126,7 +127,7 @@ class SyntheticUsers(Users):
         activity = self._activity[present]
         return generator.choice(present, count, p=activity / activity.sum())
 
-    def _judged(self, user: int, generation: int, generator: np.random.Generator) -> Item:
+    def _judged(self, user: int, generation: int, generator: Generator) -> Item:
         """Return a question as its user judges it, who may be wrong, or answer by a coin."""
         item = self._question(user, generation, generator, "train")
         is_wrong = generator.random() < self.config.noise
@@ -135,14 +136,14 @@ class SyntheticUsers(Users):
             return replace(item, verifier=lambda reply: coin)
         return replace(item, verifier=partial(_contrary, item.verifier)) if is_wrong else item
 
-    def _question(
-        self, user: int, generation: int, generator: np.random.Generator, split: Split
-    ) -> Item:
+    def _question(self, user: int, generation: int, generator: Generator, split: Split) -> Item:
         own = (self.tasks[user % len(self.tasks)],) if self.config.apart else self.tasks
-        by_name, name = {task.name: task for task in own}, self.names[user]
+        by_name = {task.name: task for task in own}
+        name = self.names[user]
         cells = [cell for cell in self.cells if cell[0] in by_name]
         family, depth = cells[int(generator.integers(len(cells)))]
-        task, kind = by_name[family], self._vectors[int(self.kinds(generation)[user])]
+        task = by_name[family]
+        kind = self._vectors[int(self.kinds(generation)[user])]
         variant = task.in_variant(kind[list(self._groups).index(task.group)])
         item = variant.sample(depth, generator, split=split)
         return replace(item, prompt=shown_prompt(item.prompt, name, self.config), user=name)
@@ -176,9 +177,10 @@ class SyntheticUsers(Users):
             generator = self._draw("courses")
             orders = [generator.permutation(kinds) for _ in self.names]
             return np.array([order[np.array(regimes)] for order in orders])
-        before, generator = np.arange(count) % kinds, self._draw("drift")
-        before = self._draw("kinds").permutation(before)
-        after, drifters = before.copy(), generator.permutation(count)[: round(DRIFTING * count)]
+        before = self._draw("kinds").permutation(np.arange(count) % kinds)
+        after = before.copy()
+        generator = self._draw("drift")
+        drifters = generator.permutation(count)[: round(DRIFTING * count)]
         if kinds > 1:
             after[drifters] += generator.integers(1, kinds, len(drifters))
         return np.stack([before, after % kinds], axis=1)
@@ -206,7 +208,7 @@ class SyntheticUsers(Users):
         ``(users,)``."""
         return self._draw("fickle").permutation(self.config.count)
 
-    def _draw(self, name: str) -> np.random.Generator:
+    def _draw(self, name: str) -> Generator:
         return Draw(self.seed, BEFORE)("habitats", name)
 
 

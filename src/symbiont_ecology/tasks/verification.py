@@ -53,7 +53,6 @@ def judge(answers: Iterable[tuple[Item, str]]) -> list[Judgement]:
 
 def _verdict(item: Item, reply: str) -> float:
     value = item.verifier(reply)
-    number = value.item() if isinstance(value, np.bool_ | np.number) else value
-    if isinstance(number, bool | int | float) and 0 <= number <= 1:
-        return float(number)
+    if isinstance(value, int | float | np.bool_ | np.number) and 0 <= value <= 1:
+        return float(value)
     raise FaultError(f"returned {value!r:.60}, expected True, False or a number in [0, 1]")

@@ -7,7 +7,7 @@ import re
 from abc import abstractmethod
 from typing import ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.tasks import tasks
 from symbiont_ecology.tasks.synthetic.family import (
@@ -49,7 +49,7 @@ class OperandFamily(NumberFamily):
     sign: ClassVar[str]
     ranges: ClassVar[tuple[Ranges, ...]]
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         operands = sorted(integers(generator, by_depth(depth, self.ranges)), reverse=True)
         return self.sign.join(map(str, operands))
 
@@ -76,7 +76,7 @@ class MathMax(NumberFamily):
     instruction = "Which number is the largest? Reply with {format} and nothing else."
     reply_limits = (6, 6, 6)
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         ranges = by_depth(depth, (((0, 9),) * 4, ((10, 99),) * 3, ((10, 99),) * 5))
         return " ".join(map(str, integers(generator, ranges)))
 
@@ -93,7 +93,7 @@ class WordCount(NumberFamily):
     reply_limits = (6, 6, 6)
     unseen_frame = 0
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         count = integer(generator, *by_depth(depth, ((2, 4), (4, 7), (7, 9))))
         return " ".join(draw_words(generator, count))
 
@@ -110,7 +110,7 @@ class TextFamily(SyntheticTask):
     sizes: ClassVar[tuple[tuple[int, int], ...]] = ((3, 3), (4, 5), (6, 8))
     between: ClassVar[str | None] = None
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         size = integer(generator, *by_depth(depth, self.sizes))
         if self.between is None:
             return draw_letters(generator, size)
@@ -179,7 +179,7 @@ class TextConcise(CaseFamily):
     sizes = ((3, 4), (4, 5), (6, 7))
     between = " "
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         phrase = super().draw(depth, generator)
         return f"{integer(generator, 1, 2 if depth == 'short' else 3)}: {phrase}"
 
@@ -212,7 +212,7 @@ class LogicBool(TruthFamily):
     instruction = "Evaluate the expression. Reply with {format} and nothing else."
     unseen_frame = 1
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         terms: list[str] = []
         for position in range(integer(generator, *by_depth(depth, ((3, 4), (5, 5), (6, 7))))):
             if position:
@@ -235,7 +235,7 @@ class RegexMatch(TruthFamily):
     instruction = "Does the regex match the whole string? Reply with {format} and nothing else."
     unseen_frame = 2
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         atoms = [
             "abc"[integer(generator, 0, 2)] + ("", "*", "+")[integer(generator, 0, 2)]
             for _ in range(integer(generator, *by_depth(depth, ((2, 2), (3, 3), (4, 5)))))
@@ -252,7 +252,7 @@ class RegexMatch(TruthFamily):
         return re.fullmatch(pattern, text) is not None
 
 
-def _repeats(atom: str, generator: np.random.Generator) -> int:
+def _repeats(atom: str, generator: Generator) -> int:
     return 1 if len(atom) == 1 else integer(generator, 0 if atom[1] == "*" else 1, 3)
 
 
@@ -290,7 +290,7 @@ class JsonRepair(SyntheticTask):
     )
     reply_limits = (7, 8, 10)
 
-    def draw(self, depth: str, generator: np.random.Generator) -> str:
+    def draw(self, depth: str, generator: Generator) -> str:
         text = ""
         for _ in range(integer(generator, *by_depth(depth, ((2, 3), (4, 5), (6, 7))))):
             if generator.random() < 0.5:

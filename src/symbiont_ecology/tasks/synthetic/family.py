@@ -12,13 +12,12 @@ import re
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import ClassVar, TypeVar
 
-import numpy as np
+from numpy.random import Generator
 
 from symbiont_ecology.base.errors import ConfigError
-from symbiont_ecology.base.types import in_turns, is_text
+from symbiont_ecology.base.types import is_text
 from symbiont_ecology.tasks import Task
 from symbiont_ecology.tasks.grading import answer_lines, statements
 from symbiont_ecology.tasks.synthetic.styles import PromptStyle, Terse
@@ -116,14 +115,14 @@ class SyntheticTask(Task):
         host's favourite."""
         return self.in_variant(max(one for one in range(CONVENTIONS) if one != self.target))
 
-    def prompt(self, question: str) -> str:
+    def worded(self, question: str) -> str:
         words = self.style.render(self, question)
         if not is_text(words):
             raise ConfigError(f"tasks.style: expected texts as prompts, got {words!r:.60}")
-        return in_turns(*self.turns_before(question), words)
+        return words
 
     def turns_before(self, question: str) -> tuple[str, ...]:
-        return self.style.before(self, question, partial(self.style.render, self))
+        return self.style.before(self, question)
 
     def answer(self, question: str) -> str:
         return self.answers(question)[self.convention]
@@ -174,21 +173,21 @@ def by_depth(depth: str, options: Sequence[Option]) -> Option:
     return options[DEPTHS.index(depth)]
 
 
-def draw_words(generator: np.random.Generator, count: int) -> list[str]:
+def draw_words(generator: Generator, count: int) -> list[str]:
     """Draw ``count`` different words in random order."""
     return [WORDS[index] for index in generator.choice(len(WORDS), size=count, replace=False)]
 
 
-def draw_letters(generator: np.random.Generator, count: int) -> str:
+def draw_letters(generator: Generator, count: int) -> str:
     """Draw ``count`` independent lower-case letters."""
     return "".join(LETTERS[index] for index in generator.integers(0, len(LETTERS), size=count))
 
 
-def integer(generator: np.random.Generator, low: int, high: int) -> int:
+def integer(generator: Generator, low: int, high: int) -> int:
     """Return a uniform integer in ``[low, high]``, both ends included."""
     return int(generator.integers(low, high + 1))
 
 
-def integers(generator: np.random.Generator, ranges: Ranges) -> list[int]:
+def integers(generator: Generator, ranges: Ranges) -> list[int]:
     """Return a uniform integer of each range."""
     return [integer(generator, low, high) for low, high in ranges]

@@ -9,7 +9,6 @@ them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -57,8 +56,8 @@ class PromptStyle(ABC):
     def render(self, family: SyntheticTask, question: str) -> str:
         """Return the words of a question: the last turn of its prompt."""
 
-    def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        """Return the turns in front of a question; ``worded`` makes the words of an example."""
+    def before(self, task: Task, question: str) -> tuple[str, ...]:
+        """Return the turns in front of a question."""
         return () if self.system is None else (self.system,)
 
     def reworded(self) -> PromptStyle:
@@ -188,11 +187,11 @@ class FewShot(Natural):
         words = f"{family.name}: {question}" if is_named else family.instructed(question)
         return f"{self.opening}{words}{self.line_end}"
 
-    def before(self, task: Task, question: str, worded: Callable[[str], str]) -> tuple[str, ...]:
-        turns = list(super().before(task, question, worded))
+    def before(self, task: Task, question: str) -> tuple[str, ...]:
+        turns = list(super().before(task, question))
         drawn = _drawn_examples(task, self.examples + 1)  # one to spare: never the question itself
         for example, answer in [pair for pair in drawn if pair[0] != question][: self.examples]:
-            turns += [worded(example), f"{answer}{self.line_end}"]
+            turns += [task.worded(example), f"{answer}{self.line_end}"]
         return tuple(turns)
 
 
